@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -427,6 +428,29 @@ settings(
     contrasts="levels or none",
     over="choice",
 )
+settings(
+    pf.MilesBounds,
+    lambda **given: pf.MilesBounds(**({"unfair": UNFAIR} | given)).fit(TABLE),
+    unfair="paths",
+    literal="flag",
+)
+WITNESS = pf.CausalGraph("A -> {R M}; R -> M; {A R M} -> Y", sensitive="A", outcome="Y").unfair("A -> Y", "A -> R -> Y")
+BOUNDED = pf.MilesBounds(WITNESS).fit(
+    TABLE[["A"]].assign(R=np.arange(len(TABLE)) % 3, M=np.arange(len(TABLE)) % 5 // 3)
+)
+for bounded, given in [
+    (pf.MilesBounds.intervals, {"level": "inner share or none", "random_state": "seed"}),
+    (pf.MilesBounds.bounds, {"level": "inner share or none", "random_state": "seed"}),
+    (pf.MilesBounds.levels, {}),
+]:
+    settings(
+        bounded,
+        partial(getattr(BOUNDED, bounded.__name__), must_not_run),
+        besides="score",
+        decisions="choice",
+        threshold="threshold",
+        **given,
+    )
 settings(
     pf.DecisionsOf,
     lambda **given: pf.DecisionsOf(**({"model": must_not_run} | given)),

@@ -45,6 +45,7 @@ from pyrofair.audits.wald import (
     estimate_by_influence,
     is_influence_based,
     largest_z,
+    refuse_bounds,
 )
 from pyrofair.effects.group_agreement import disagreeing
 from pyrofair.effects.influence import InfluenceBased
@@ -770,6 +771,7 @@ def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
 def _check_settings(models: Mapping[str, Any], source: Any) -> None:
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
+    refuse_bounds("source", source)
     known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
     if not known or not isinstance(source.unfair, UnfairPaths):
         raise DataError(

@@ -39,13 +39,13 @@ from pyrofair.audits.display import table_fragment
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
-from pyrofair.audits.wald import is_influence_based
+from pyrofair.audits.wald import is_influence_based, refuse_bounds
 from pyrofair.classifiers.batches import Problem, hold_out, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, evaluate, train_many
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.influence import InfluenceBased
-from pyrofair.effects.potential_outcomes import PotentialOutcomes, SeveralContrasts, Views
+from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, SeveralContrasts, Views
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
@@ -352,6 +352,11 @@ def penalty_path(
             f"source={shown(classifier.source)} has several contrasts, and a path judges one. Fit the strengths with "
             "pf.classifiers.fit_many, and judge them with pf.audit_contrasts; or take the path of one contrast."
         )
+    if isinstance(classifier, PenalizedClassifier) and isinstance(classifier.source, Bounding):
+        raise DataError(
+            f"source={shown(classifier.source)} bounds the marginals, and a path judges by estimates of them. Fit the "
+            "strengths with pf.classifiers.fit_many, and compare source.bounds(model) of each."
+        )
     if not isinstance(classifier, PenalizedClassifier) or not isinstance(classifier.source, PotentialOutcomes):
         raise DataError(
             f"classifier={shown(classifier)} must be a classifier with a source: "
@@ -434,6 +439,7 @@ def _check_judge(judge: Any, classifier: Any) -> None:
     """Refuse what is no source of the unfair paths that the classifier penalises."""
     if judge is None or judge is classifier.source:
         return
+    refuse_bounds("judge", judge)
     if not isinstance(judge, PotentialOutcomes) and not is_influence_based(judge):
         raise DataError(f"judge={shown(judge)} must be a source, or None for OneStep(unfair).")
     one, other = judge.unfair, classifier.source.unfair

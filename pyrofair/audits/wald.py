@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._validation import shown
 from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import FROM_BOTH_WORLDS, GIVEN_UNITS, QUANTITIES, absolute_interval
 from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES, compare_estimates, judge_jointly
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, CounterfactualSample, kish_size
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, Bounding, CounterfactualSample, kish_size
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PyrofairWarning
 
@@ -31,6 +32,7 @@ __all__ = [
     "estimate_by_influence",
     "is_influence_based",
     "largest_z",
+    "refuse_bounds",
 ]
 
 Array = NDArray[np.float64]
@@ -76,6 +78,16 @@ def is_influence_based(source: Any) -> bool:
     """Return whether a source, fitted or not, satisfies :class:`~pyrofair.effects.influence.InfluenceBased`."""
     names = [name for name in dir(InfluenceBased) if not name.startswith("_")]  # a property may ask for the fit
     return all(hasattr(type(source), name) or hasattr(source, name) for name in names)
+
+
+def refuse_bounds(name: str, source: Any) -> None:
+    """Refuse a source that bounds both marginals, where they have to be estimated."""
+    if isinstance(source, Bounding):
+        raise DataError(
+            f"{name}={shown(source)} bounds the marginals, for the data do not identify them, and an audit reports "
+            "estimates. Use source.fit(df).bounds(model): the ends of both marginals, of the mean unfair effect and of "
+            "PIU, with level=0.95 moved outward by their sampling error; source.assumptions is what they rest on."
+        )
 
 
 @dataclass(eq=False)

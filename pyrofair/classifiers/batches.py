@@ -12,11 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pyrofair.effects import CounterfactualSample, Scored
+from pyrofair.effects import CounterfactualSample, MarginalBounds, Scored
 from pyrofair.exceptions import DataError
 
 __all__ = [
     "Batch",
+    "Ends",
     "Epoch",
     "Epochs",
     "Problem",
@@ -30,6 +31,9 @@ __all__ = [
     "stack_worlds",
     "widen",
 ]
+
+
+Ends = Callable[[Scored, Scored], tuple[Scored | MarginalBounds, Scored | MarginalBounds]]
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class Problem:
     ``weight`` (n,) and ``stratum`` (n,), the group over which batches are balanced, are of the observed rows. ``sign``
     is 1 if the module's log-odds are those of the outcome that both worlds count, -1 if of the other one.
     ``worlds`` are one pair, or several one after the other, whose penalties ``combine`` makes one of. ``validation`` is
-    the same for held-out rows.
+    the same for held-out rows. Where the marginals are only bounded, ``ends`` makes the bounds of the scores of all
+    rows of both worlds, and the penalty is that of the bounds.
     """
 
     rows: Tensor
@@ -60,6 +65,7 @@ class Problem:
     sign: int = 1
     validation: Problem | None = None
     combine: Callable[[Tensor], Tensor] | None = None
+    ends: Ends | None = None
 
     @cached_property
     def strata(self) -> list[int]:

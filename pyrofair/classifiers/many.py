@@ -15,7 +15,7 @@ from pyrofair._validation import listed, optional, require_choice, require_integ
 from pyrofair.classifiers.batches import Problem, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import Fit, choose_starts, train_many
-from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.exceptions import DataError
 
 __all__ = ["fit_many"]
 
@@ -166,8 +166,8 @@ def _fit_together(
             try:
                 if error is not None:
                     raise error
-                if text := model.finish(fit):
-                    warnings.warn(text, PositivityWarning, stacklevel=1)
+                if (said := model.finish(fit)) is not None:
+                    warnings.warn(said, stacklevel=1)
             except Exception as failure:
                 found[at] = failure
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -35,7 +36,7 @@ from pyrofair._validation import (
     require_unmasked,
     shown,
 )
-from pyrofair.classifiers.batches import Problem, hold_out, stack_worlds
+from pyrofair.classifiers.batches import Ends, Problem, hold_out, stack_worlds
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.large_tables import fit_in_batches
 from pyrofair.classifiers.training import (
@@ -51,9 +52,19 @@ from pyrofair.classifiers.training import (
     to_tensor,
     train,
 )
-from pyrofair.effects import PotentialOutcomes, SeveralContrasts, compare_groups, disagreement
+from pyrofair.effects import (
+    Bounding,
+    CounterfactualSample,
+    MarginalBounds,
+    PotentialOutcomes,
+    Scored,
+    SeveralContrasts,
+    compare_groups,
+    disagreement,
+    interval_disagreement,
+)
 from pyrofair.effects.group_agreement import disagreeing
-from pyrofair.exceptions import DataError, GraphError, PositivityWarning
+from pyrofair.exceptions import DataError, GraphError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables import TableEncoder
 from pyrofair.tables.batches import Batches
@@ -66,7 +77,7 @@ __all__ = ["PenalizedClassifier", "remove"]
 def _require_source(name: str, value: Any) -> None:
     if isinstance(value, SeveralContrasts):
         return  # it reads its settings when it reads the levels of a table
-    if not (isinstance(value, PotentialOutcomes) and hasattr(value.unfair, "graph")):
+    if not (isinstance(value, PotentialOutcomes | Bounding) and hasattr(value.unfair, "graph")):
         audits = (
             " It makes no rows of either world: it judges classifiers, in audits."
             if hasattr(value, "influence")
@@ -129,9 +140,11 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         row the log-odds of the last of ``classes_``, or two logits.
     source
         A source of potential outcomes, cloned and fitted inside ``fit`` on the same rows; or :class:`Contrasts` of one,
-        for a sensitive attribute of several levels, of which the worst contrast with the baseline is penalised.
+        for a sensitive attribute of several levels, of which the worst contrast with the baseline is penalised; or
+        :class:`MilesBounds`, where the marginals are only bounded.
     penalty
-        A function of two scored worlds: ``disagreement``, ``effect_gap``, ``piu_upper``, or one of your own.
+        A function of two scored worlds: ``disagreement``, ``effect_gap``, ``piu_upper``, or one of your own; of bounds
+        on both marginals ``interval_disagreement``.
     strength
         The paper's lambda, not negative. At 0 the result equals that of ``source=None``.
     columns
@@ -249,14 +262,17 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             warning = fitted.finish(own)
         self.__dict__ = fitted.__dict__
         if warning:
-            warnings.warn(warning, PositivityWarning, stacklevel=2)
+            warnings.warn(warning, stacklevel=2)
         return self
 
-    def finish(self, fit: Fit) -> str:
-        """Take a trained module, and return a warning if the two observed groups disagree about it."""
+    def finish(self, fit: Fit) -> PyrofairWarning | None:
+        """Take a trained module; return a warning if the groups disagree about it, or bounds hardly move with it."""
         self.module_, self.history_ = fit.module, pd.DataFrame(fit.schedule.history)
         if self.source_ is None:
-            return ""
+            return None
+        if isinstance(self.source_, Bounding):
+            flat = self.source_.flatness(self._positive_scores)
+            return PyrofairWarning(flat) if flat else None
         several = self.source_.by_contrast() if isinstance(self.source_, SeveralContrasts) else {None: self.source_}
         found = []
         for level, source in several.items():
@@ -266,9 +282,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
                 for row in disagreeing(compare_groups(source, self._positive_scores)).itertuples()
             ]
         if not found:
-            return ""
+            return None
         gaps = "; ".join(found)
-        return (
+        return PositivityWarning(
             f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A propensity "
             "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
             "source_.overlap(), and compare propensity='boosted'."
@@ -359,15 +375,20 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     ) -> Problem:
         part = table.iloc[rows]
         encoded = self._encode(part)
-        worlds = stratum = combine = None
+        worlds = stratum = combine = ends = None
         if self.source_ is not None:
             if isinstance(self.source_, SeveralContrasts):
                 pairs = self.source_.pairs(df=part, sample_weight=weight[rows], random_state=self.seed_)
                 samples = [sample for pair in pairs.values() for sample in pair]
                 codes: NDArray[Any] = self.source_.strata(part)
                 combine = self.source_.combine
+            elif isinstance(self.source_, Bounding):
+                samples = [*self.source_.samples(df=part, sample_weight=weight[rows])]
+                ends = _ends_of(self.source_, samples, self.device)
+                samples = [replace(sample, unit=None) for sample in samples]  # a batch takes rows of every unit
+                codes = read_sensitive(part, self.source_.unfair.graph, both=False)
             else:
-                samples = self.source_.worlds(df=part, sample_weight=weight[rows], random_state=self.seed_)
+                samples = [*self.source_.worlds(df=part, sample_weight=weight[rows], random_state=self.seed_)]
                 codes = read_sensitive(part, self.source_.unfair.graph, both=False)
             encoded, worlds = stack_worlds(encoded, samples, self._encode)
             stratum = torch.as_tensor(codes, device=self.device)
@@ -380,6 +401,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             1 if self.classes_[1] == self.positive_ else -1,
             validation,
             combine,
+            ends,
         )
 
     def schedule(self) -> Schedule:
@@ -432,6 +454,13 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         if self.learning_rate is not None and callable(self.optimizer):
             raise DataError(
                 f"learning_rate={self.learning_rate!r} is not used with an optimizer of your own; set it in there."
+            )
+        if isinstance(self.source, Bounding) and self.penalty is not interval_disagreement:
+            named = getattr(self.penalty, "__name__", shown(self.penalty))
+            raise DataError(
+                f"penalty={named} is a function of two marginals, and source={type(self.source).__name__}(...) has "
+                "bounds on them: use penalty=interval_disagreement, which is at least the disagreement of any two "
+                "marginals within these."
             )
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs held-out rows: set validation_fraction, for example to 0.1.")
@@ -531,6 +560,19 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         """Return the likelier label of each row, shape (m,)."""
         likelier = (self.decision_function(X) > 0).astype(int)
         return np.asarray(self.classes_[likelier])
+
+
+def _ends_of(source: Bounding, samples: Sequence[CounterfactualSample], device: str) -> Ends:
+    """Return what makes bounds of the scores of two samples' rows with weight; it gives these rows their units."""
+    units = [
+        None if sample.unit is None else torch.tensor(sample.unit[sample.weight > 0], device=device)
+        for sample in samples
+    ]
+
+    def ends(*scored: Scored) -> tuple[Scored | MarginalBounds, Scored | MarginalBounds]:
+        return source.ends(*(replace(each, unit=unit) for each, unit in zip(scored, units, strict=True)))
+
+    return ends
 
 
 def _seeded_clone(estimator: Any, random: np.random.RandomState) -> Any:

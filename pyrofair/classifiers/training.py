@@ -514,11 +514,12 @@ def _cross_entropy(logits: Tensor, outcome: Tensor, factor: Tensor) -> Tensor:
 
 def _penalise(penalty: Penalty | None, scored: Sequence[Scored], problem: Problem) -> Tensor:
     """Return the penalty of a pair of worlds, or what the problem makes of those of several pairs."""
-    values = [_call_penalty(penalty, one, other) for one, other in zip(scored[::2], scored[1::2], strict=True)]
+    pairs = zip(scored[::2], scored[1::2], strict=True)
+    values = [_call_penalty(penalty, *(pair if problem.ends is None else problem.ends(*pair))) for pair in pairs]
     return values[0] if problem.combine is None else problem.combine(torch.stack(values))
 
 
-def _call_penalty(penalty: Penalty | None, one: Scored, other: Scored) -> Tensor:
+def _call_penalty(penalty: Callable[..., Tensor] | None, one: Any, other: Any) -> Tensor:
     assert penalty is not None
     extra = penalty(one, other)
     if not isinstance(extra, Tensor) or extra.ndim:

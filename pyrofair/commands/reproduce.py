@@ -9,7 +9,7 @@ from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, U
 
 __all__ = ["COMMAND", "EXPERIMENTS"]
 
-EXPERIMENTS = ("table1", "fig2", "fig4", "fig5", "table-logistic", "testsetbound", "additive", "oracle")
+EXPERIMENTS = ("table1", "fig2", "fig4", "fig5", "table-logistic", "testsetbound", "additive", "oracle", "extended")
 """The names of the experiments, which are loaded only to be run."""
 OPTIONS = (
     Option("name", "the table or figure", choices=(*EXPERIMENTS, "all"), positional=True, required=True),

@@ -11,6 +11,7 @@ from pyrofair.effects.group_agreement import compare_groups
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import (
     Additive,
+    Bounding,
     CounterfactualSample,
     Diagnosed,
     Estimate,
@@ -26,6 +27,7 @@ from pyrofair.effects.potential_outcomes import (
 
 __all__ = [
     "Additive",
+    "Bounding",
     "CounterfactualSample",
     "DecisionsOf",
     "Diagnosed",

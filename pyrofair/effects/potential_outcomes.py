@@ -27,6 +27,7 @@ __all__ = [
     "MEAN_WEIGHT",
     "SMALLEST_SHARE",
     "Additive",
+    "Bounding",
     "CounterfactualSample",
     "Diagnosed",
     "Estimate",
@@ -321,6 +322,36 @@ class PotentialOutcomes(Protocol):
             Rows to make the worlds of, with the nuisances as fitted (by default the fitted rows), and their weights in
             the target population, shape (len(df),).
         """
+
+
+@runtime_checkable
+class Bounding(Protocol):
+    """A source that bounds the marginals of both worlds, which the data do not identify, by scores of rows of its own.
+
+    It has no ``worlds``, for its rows are samples of neither. A classifier is trained with
+    :func:`pyrofair.interval_disagreement` as penalty.
+    """
+
+    @property
+    def unfair(self) -> Any:
+        """The unfair paths (``pyrofair.UnfairPaths``) whose effect the two worlds contrast."""
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Take what the bounds rest on from observed rows, and return self."""
+
+    def samples(
+        self, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        """Return the rows that have to be scored for the bounds on each marginal, weighted, with units."""
+
+    def ends(self, scored0: Scored, scored1: Scored) -> tuple[Scored | MarginalBounds, Scored | MarginalBounds]:
+        """Return what bounds each marginal, differentiable in the scores of the rows of :meth:`samples` with weight."""
+
+    def bounds(self, score: Any) -> pd.DataFrame:
+        """Return the ends of both marginals, of the mean unfair effect and of PIU for a known classifier."""
+
+    def flatness(self, score: Any) -> str:
+        """Return a warning if the ends hardly move with the scores of a classifier, or an empty string."""
 
 
 @runtime_checkable

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -42,7 +44,7 @@ from pyrofair.persistence.programs import compare_programs, fingerprint
 from pyrofair.persistence.trees import make_boosted, take_boosted
 from pyrofair.persistence.types import require_types
 from pyrofair.programs.covariates import ProgramWithCovariates
-from pyrofair.sources import gcomputation, ipw, onestep, propensity, sem
+from pyrofair.sources import gcomputation, ipw, miles, onestep, propensity, sem
 from pyrofair.sources.contrasts import Contrasts
 from pyrofair.sources.gcomputation import GComputation, SplitMechanisms
 from pyrofair.sources.gformula import MechanismGraph
@@ -50,6 +52,7 @@ from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.ipw import IPW
 from pyrofair.sources.large_tables import BatchNuisances
 from pyrofair.sources.leaves import LeafValues, Leaves
+from pyrofair.sources.miles import MilesBounds
 from pyrofair.sources.models import Stack
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.sem import SEM
@@ -252,6 +255,21 @@ def _check_contrasts(source: Contrasts) -> None:
         raise ValueError("its contrasts are no dictionaries")
     if fitted and not all(isinstance(each, PotentialOutcomes) for each in source.sources_.values()):
         raise ValueError("a contrast has no source")
+
+
+def _check_bounds(source: MilesBounds) -> None:
+    """Refuse rows or nodes that no fit leaves; both are read again."""
+    fitted = [name for name in ("table_", "weight_", "witness_", "mediator_") if name in vars(source)]
+    if not fitted:
+        return
+    if len(fitted) < 4 or not isinstance(source.table_, pd.DataFrame) or not isinstance(source.weight_, np.ndarray):
+        raise ValueError("its rows are not those of a fit")
+    named = source.witness_, source.mediator_
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        again = copy.copy(source).fit(source.table_, source.weight_)
+    if named != (again.witness_, again.mediator_) or not np.array_equal(again.weight_, source.weight_):
+        raise ValueError("its rows or nodes are not those of a fit")
 
 
 def _same_rows(state: State) -> bool:
@@ -509,7 +527,7 @@ def _after_encoder(encoder: TableEncoder) -> None:
         encoder.one_hot_ = encoder._one_hot()
 
 
-SOURCES = (IPW, OneStep, GComputation, SEM)
+SOURCES = (IPW, OneStep, GComputation, SEM, MilesBounds)
 _LOGISTIC = "classes_ coef_ intercept_ n_iter_ n_features_in_ feature_names_in_"
 _CLASSIFIER, _OF_CLASSIFIER = "levels_ models_ fitted", "classifier folds seed recodes"
 
@@ -538,6 +556,7 @@ _ALL: list[Kind] = [
     Kind("SplitMechanisms", SplitMechanisms, _take_split, _make_split),
     _attributes(SEM, "_given", drop="_read", constraints=sem.CONSTRAINTS),
     _attributes(Contrasts, "sources_ left_out_", after=_check_contrasts),
+    _attributes(MilesBounds, "table_ weight_ witness_ mediator_", constraints=miles.CONSTRAINTS, after=_check_bounds),
     Kind("ProgramWithCovariates", ProgramWithCovariates, _take_covariates, _make_covariates),
     Kind("BatchNuisances", BatchNuisances, _refuse_batches, _refuse_batches),
     _value(propensity.Nuisances, drop=("matches",)),

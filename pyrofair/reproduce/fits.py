@@ -11,15 +11,18 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import torch
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from pyrofair._random import one_thread
 from pyrofair.audits import audit, penalty_path
-from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
-from pyrofair.effects import disagreement, effect_gap
+from pyrofair.classifiers import PSCF, PenalizedClassifier, fit_many, remove
+from pyrofair.effects import Bounding, MarginalBounds, disagreement, effect_gap, interval_disagreement
+from pyrofair.effects.scoring import DECISIONS
 from pyrofair.reproduce.kept import KeptModel
 from pyrofair.reproduce.problems import PROBLEMS, Sizes, Split, bayes_rates, paper_source, split
-from pyrofair.sources import IPW, SEM, GComputation
+from pyrofair.sources import IPW, SEM, GComputation, MilesBounds
 
 __all__ = [
     "DELTA",
@@ -89,6 +92,17 @@ def _true_model(data: Split) -> SEM:
     return SEM(data.model.program, data.unfair)
 
 
+def _as_printed(data: Split) -> MilesBounds:
+    return MilesBounds(data.unfair, literal=True)
+
+
+def _corrected(data: Split) -> MilesBounds:
+    assert data.bounded is not None, "the closed form is for some problems alone"
+    return MilesBounds(data.bounded)
+
+
+BOUNDED = {"Proposed (extended)": _as_printed, "Proposed (extended), corrected": _corrected}
+"""The two methods with bounds on marginals, and the source of each."""
 METHODS = {
     "Unconstrained": Method(reads=lambda unfair: list(unfair.graph.input_columns)),
     "Remove (touched)": Method(reads=lambda unfair: remove(unfair, "touched")),
@@ -97,6 +111,8 @@ METHODS = {
     "FIO": Method(source=_paper, penalty=effect_gap),
     "PSCF": Method(),
     "Oracle": Method(source=_true_model, by_unit=True),
+    "Proposed (extended)": Method(source=_as_printed, penalty=interval_disagreement),
+    "Proposed (extended), corrected": Method(source=_corrected, penalty=interval_disagreement, beyond=True),
     "Proposed, free group": Method(source=_weights(arm="auto"), beyond=True),
     "Proposed, both groups": Method(source=_weights(arm="pooled"), beyond=True),
     "Proposed, boosted propensities": Method(source=_weights(arm="auto", propensity="boosted"), beyond=True),
@@ -178,6 +194,9 @@ def _path(job: Job, data: Split, method: Method, sizes: Sizes) -> dict[tuple[str
     """Return the classifiers of a penalty by method and strength, each started from the next stronger one."""
     assert method.source is not None, "a penalty has a source"
     start = PenalizedClassifier(job.model, source=method.source(data), penalty=method.penalty, **_training(job, sizes))
+    if isinstance(start.source, Bounding):  # no path judges by bounds
+        fits = fit_many([clone(start).set_params(strength=each) for each in job.strengths], data.X, data.y)
+        return {(job.method, strength): model for strength, model in zip(job.strengths, fits, strict=True)}
     test = (data.test.drop(columns=data.outcome), data.test[data.outcome])
     path = penalty_path(
         start, data.X, data.y, strengths=job.strengths, seeds=[job.seed], test=test, judge=data.paper, n_boot=0,
@@ -194,6 +213,8 @@ def _measure(
     fits = dict(zip(names, fitted.values(), strict=True))
     models = {name: KeptModel.remembering(name, model) for name, model in fits.items()}
     found = _audited(models, data.paper, data.test, seed)[[*COUNTED, *WEIGHTED]]
+    if data.bounded is not None and method != "PSCF":
+        found = found.join(_interval_penalties(fits, data))
     if any(np.isfinite(strength) for _, strength in fitted):
         train = _audited(models, data.paper, data.X.assign(**{data.outcome: data.y}), seed)
         chosen = ["accuracy", "mean_unfair_effect", "piu_paper_bound"]
@@ -218,11 +239,14 @@ def choose_strength(method: str, decided: pd.DataFrame) -> float:
     """Return the strength of a method that stands for it in tables, from its measures on the training rows by strength.
 
     It is the most accurate among those whose penalty by the paper's weights is small enough (:data:`DELTA`), or else
-    the strongest. Methods given S have strength 1, for their penalty is not the paper's.
+    the strongest. Methods given S have strength 1, for their penalty is not the paper's; those with bounds on marginals
+    are judged by their own.
     """
     if method.endswith("given S") and 1.0 in decided.index:
         return 1.0
-    if method == "FIO":
+    if method in BOUNDED:
+        allowed = decided[decided[INTERVAL_PENALTY[method]] <= DELTA]
+    elif method == "FIO":
         allowed = decided[decided["train_mean_unfair_effect"].abs() <= DELTA / 2.0]
     else:
         allowed = decided[decided["train_piu_paper_bound"] <= 2.0 * DELTA]
@@ -242,16 +266,48 @@ def _audited(models: Mapping[str, Any], source: Any, rows: pd.DataFrame, seed: i
     return wide.loc[[(name, decisions) for name in models for decisions in ("threshold", "score")]]
 
 
+INTERVAL_PENALTY = {
+    "Proposed (extended)": "train_interval_penalty",
+    "Proposed (extended), corrected": "train_corrected_penalty",
+}
+"""The penalties of :data:`BOUNDED`, measured on training rows."""
+
+
+def _interval_penalties(fits: Mapping[str, Any], data: Split) -> pd.DataFrame:
+    """Return both interval penalties of classifiers on training rows, and the ends of P(Ypi = 1), by decisions."""
+    sources = {method: make(data).fit(data.X) for method, make in BOUNDED.items()}
+    rows = {}
+    for name, model in fits.items():
+        for decisions in DECISIONS:
+            row = {}
+            for method, source in sources.items():
+                both = source.intervals(model, decisions=decisions)
+                bounds = (MarginalBounds(*(torch.tensor(end, dtype=torch.float64) for end in each)) for each in both)
+                row[INTERVAL_PENALTY[method]] = float(interval_disagreement(*bounds))
+                row["train_ypi_lower"], row["train_ypi_upper"] = both[1]
+            rows[name, decisions] = row
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["model", "decisions"])
+
+
 def _truth(model: Any, data: Split, seed: int, sizes: Sizes) -> dict[str, float]:
-    """Return the true effects of thresholded decisions; those of PSCF are the paper's, against the true model."""
+    """Return the true effects of thresholded decisions; those of PSCF are the paper's, against the true model.
+
+    With a latent cause of the outcome no true fair score is a function of what both worlds share; there the effects of
+    PSCF are those of its decisions, as of any classifier.
+    """
     assert data.truth is not None, "a scenario has a truth"
-    if isinstance(model, PSCF):
+    if isinstance(model, PSCF) and not data.unfair.graph.latent:
         found: Any = model.truth(data.model, n=min(sizes.units, PSCF_UNITS), random_state=seed)
         effect = np.nan
     else:
-        found = data.truth.truth(model, n=sizes.units, random_state=seed)
+        units = min(sizes.units, PSCF_UNITS) if isinstance(model, PSCF) else sizes.units
+        found = data.truth.truth(model, n=units, random_state=seed)
         effect = found.mean_unfair_effect.value
-    return {
+    wider = {}
+    if data.bounded is not None and data.model is not None and not isinstance(model, PSCF) and not sizes.quick:
+        bounded = SEM(data.model.program, data.bounded).truth(model, n=sizes.units, random_state=seed)
+        wider = {"true_piu_bounded": bounded.piu.value}
+    return wider | {
         "true_effect": effect,
         "true_sd": found.conditional_sd.value,
         "true_condmean": found.paper_condmean,

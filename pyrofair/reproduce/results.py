@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pyrofair.reproduce.fits import METHODS, MODES, PAPER_MODE, RATES, Job, Model
+from pyrofair.reproduce.fits import BOUNDED, METHODS, MODES, PAPER_MODE, RATES, Job, Model
 from pyrofair.reproduce.printed import Printed
 from pyrofair.reproduce.problems import PROBLEMS, Sizes
 from pyrofair.reproduce.verdicts import Verdict
@@ -37,7 +37,12 @@ __all__ = [
 PAPER = ("Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "PSCF")
 WEIGHTS = ("Proposed, free group", "Proposed, both groups", "Proposed, boosted propensities")
 BEYOND = (*WEIGHTS, "Proposed given S", "FIO given S")
-OF_PAPER = {"Remove (touched)": "Remove", "Remove (descendants)": "Remove", PAPER_MODE: "PSCF"}
+OF_PAPER = {
+    "Remove (touched)": "Remove",
+    "Remove (descendants)": "Remove",
+    PAPER_MODE: "PSCF",
+    "Proposed (extended)": "Proposed_ex",
+}
 """The paper's name of each of our methods that has another one; of two, the paper does not tell which is its own."""
 
 
@@ -46,8 +51,8 @@ class Scale:
     """How much is computed: seeds and sizes by data set, and strengths.
 
     ``beyond`` has the seeds of methods that the paper does not have. ``grid`` is for the paper's two penalties,
-    ``fine`` for figure 5, ``some`` for other weights and the Oracle, ``few`` for learned mechanisms. ``skipped`` pairs
-    of a model and a method are left out.
+    ``fine`` for figure 5, ``some`` for other weights, bounds and the Oracle, ``few`` for learned mechanisms.
+    ``skipped`` pairs of a model and a method are left out.
     """
 
     seeds: Mapping[str, int]
@@ -83,9 +88,9 @@ class Scale:
 
 
 FULL = Scale(
-    seeds={"synth": 10, "additive": 10, "german": 10, "adult": 3},
-    beyond={"synth": 5, "additive": 5, "german": 5, "adult": 3},
-    sizes={"synth": Sizes(), "additive": Sizes(), "german": Sizes(), "adult": Sizes()},
+    seeds={"synth": 10, "additive": 10, "latent": 10, "german": 10, "adult": 3},
+    beyond={"synth": 5, "additive": 5, "latent": 5, "german": 5, "adult": 3},
+    sizes={"synth": Sizes(), "additive": Sizes(), "latent": Sizes(), "german": Sizes(), "adult": Sizes()},
     grid=tuple(np.linspace(0.0, 2.0, 9).tolist()),
     fine=tuple(np.round(np.linspace(0.0, 2.0, 41), 2).tolist()),
     some=(0.5, 1.0, 1.5, 2.0),
@@ -93,11 +98,12 @@ FULL = Scale(
 )
 SHORT = Sizes(400, 200, 3, 500, quick=True)
 QUICK = Scale(
-    seeds={"synth": 2, "additive": 1, "german": 1, "adult": 1},
-    beyond={"synth": 1, "additive": 1, "german": 1, "adult": 1},
+    seeds={"synth": 2, "additive": 1, "latent": 1, "german": 1, "adult": 1},
+    beyond={"synth": 1, "additive": 1, "latent": 1, "german": 1, "adult": 1},
     sizes={
         "synth": SHORT,
         "additive": SHORT,
+        "latent": SHORT,
         "german": Sizes(None, None, 3, quick=True),
         "adult": Sizes(2000, 600, 3, quick=True),
     },
@@ -109,6 +115,7 @@ QUICK = Scale(
         ("network", "Proposed, both groups"),
         ("network", "Proposed, boosted propensities"),
         ("network", "FIO given S"),
+        ("network", "Proposed (extended), corrected"),
         ("logistic", "Proposed, both groups"),
         ("logistic", "Proposed, free group"),
         ("logistic", "Proposed given S"),
@@ -142,7 +149,7 @@ class Results:
         for seed, own in rows[oracle].groupby("seed"):
             away = (own["strength"] - float(proposed.get(seed, 1.0))).abs()
             found.append(own[away == away.min()].head(1))
-        order = [*PAPER[:-1], *MODES, "Oracle", *BEYOND]
+        order = [*PAPER[:-1], *BOUNDED, *MODES, "Oracle", *BEYOND]
         place = {name: i for i, name in enumerate(order)}
         table = pd.concat(found)
         return table.iloc[np.lexsort((table["seed"], table["classifier"].map(place)))]
@@ -197,6 +204,9 @@ STATISTICS = (
     "piu_paper_bound",
     "true_sd",
     "true_piu",
+    "true_piu_bounded",
+    "train_interval_penalty",
+    "train_corrected_penalty",
     "one_step_mean_unfair_effect",
     "one_step_piu_upper",
 )
@@ -207,6 +217,9 @@ HEADINGS = {
     "piu_paper_bound": "paper's bound, by weights",
     "true_sd": "true conditional sd",
     "true_piu": "true PIU",
+    "true_piu_bounded": "true PIU, A -> R -> Y unfair too",
+    "train_interval_penalty": "extended penalty",
+    "train_corrected_penalty": "extended penalty, corrected",
     "one_step_mean_unfair_effect": "mean unfair effect, one-step",
     "one_step_piu_upper": "PIU at most, one-step",
 }

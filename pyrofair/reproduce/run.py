@@ -19,6 +19,7 @@ from pyrofair.reproduce.fits import Job, run
 from pyrofair.reproduce.problems import PROBLEMS, Sizes, unfair_paths
 from pyrofair.reproduce.results import FULL, QUICK, Outcome, Results, Scale, Table, markdown
 from pyrofair.reproduce.verdicts import FAILS, HOLDS, UNTESTED, verdict_table
+from pyrofair.sources import MilesBounds
 
 __all__ = ["claim_cells", "reproduce"]
 
@@ -194,6 +195,9 @@ def _rests_on(results: Results) -> str:
     assumptions: dict[str, None] = {}
     for data in used:
         assumptions |= dict.fromkeys(identify(unfair_paths(data)).assumptions)
+        if PROBLEMS[data].bounded:
+            printed = MilesBounds(unfair_paths(data), literal=True).assumptions
+            assumptions |= dict.fromkeys(f"Of the bounds: {each}" for each in printed[1:])
     lines += [f"- {each}" for each in assumptions]
     return "\n".join(lines)
 

@@ -127,8 +127,10 @@ def printed_order(
     """Test that one number exceeds another, both by seed: it holds beyond two standard errors of the mean difference.
 
     It fails if the difference is negative beyond these, and cannot be told, so not tested, in between. With one seed
-    there is no error, and no test.
+    there is no error, and no test. Of two series by seed, those count that both have.
     """
+    if isinstance(high, pd.Series) and isinstance(low, pd.Series):
+        high, low = high.align(low, join="inner")
     difference = np.asarray(high, dtype=np.float64) - np.asarray(low, dtype=np.float64)
     n, mean = len(difference), float(np.mean(difference))
     if n < 2:
