@@ -560,7 +560,7 @@ _ALL: list[Kind] = [
     Kind("ProgramWithCovariates", ProgramWithCovariates, _take_covariates, _make_covariates),
     Kind("BatchNuisances", BatchNuisances, _refuse_batches, _refuse_batches),
     _value(propensity.Nuisances, drop=("matches",)),
-    replace(_value(propensity.Rows, drop=("probability",), check=_same_rows), name="propensity.Rows"),
+    replace(_value(propensity.Rows, drop=("probability", "views"), check=_same_rows), name="propensity.Rows"),
     _value(propensity.GroupOverlap),
     _value(propensity.Cell),
     _value(GroupSize),

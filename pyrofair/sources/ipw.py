@@ -454,5 +454,5 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                     else f"these {len(rows.a)} rows hold none of {whose} with positive weight."
                 )
             )
-        features, origin = rows.as_read(member, arm, graph, self.nuisances_.rows)
+        features, origin = rows.weighted(group, arm, graph, self.nuisances_.rows)
         return CounterfactualSample(features, w[member] / total, None, origin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -77,6 +78,8 @@ SEPARATED = 1e-3
 """A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
 NEGLIGIBLE = 1e-9
 MOST_CELLS = 2.0**62
+MOST_KEPT = 100_000
+"""Worlds of so many rows are kept for replicates; more would take memory, and little of the time."""
 
 
 class Propensity(ABC):
@@ -343,6 +346,7 @@ class Rows:
     kept: NDArray[np.bool_]
     probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
     position: NDArray[np.int64] | None = None
+    views: dict[tuple[int | None, int | None], tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, df: object, sample_weight: object, graph: CausalGraph) -> Rows:
@@ -355,6 +359,20 @@ class Rows:
     def member(self, group: int | None) -> NDArray[np.bool_]:
         """Return which rows are kept and of a group (None: of either), shape (n,)."""
         return self.kept if group is None else self.kept & (self.a == group)
+
+    def weighted(
+        self, group: int | None, arm: int | None, graph: CausalGraph, like: Rows
+    ) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+        """Return the kept rows of a group as read (:meth:`as_read`).
+
+        Replicates ask for the same rows again and again: those of small tables are kept, and handed out as copies.
+        """
+        if len(self.a) > MOST_KEPT or not self.kept.all():
+            return self.as_read(np.flatnonzero(self.member(group)), arm, graph, like)
+        if (group, arm) not in self.views:
+            self.views[group, arm] = self.as_read(np.flatnonzero(self.member(group)), arm, graph, like)
+        features, origin = self.views[group, arm]
+        return features.copy(), origin.copy()
 
     def as_read(
         self, index: NDArray[np.int64], arm: int | None, graph: CausalGraph, like: Rows
@@ -385,7 +403,10 @@ class Nuisances:
     clip: float | None
     folds: int = FOLDS
     models: dict[Prefix, Propensity] = field(default_factory=dict)
-    matches: list[tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=list)
+    matches: list[tuple[weakref.ref[pd.DataFrame], Rows]] = field(default_factory=list)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"matches": []}
 
     @property
     def propensity_name(self) -> str:
@@ -411,27 +432,34 @@ class Nuisances:
 
         Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
         """
-        return self._match(read_table(df, feature_columns(self.graph)))
+        return match_rows(read_table(df, feature_columns(self.graph)), self.rows.table)
 
-    def _match(self, table: pd.DataFrame) -> NDArray[np.int64]:
-        for known, found in self.matches:  # of the last table, for which replicates ask again and again
-            if table.equals(known):
-                return found
-        found = match_rows(table, self.rows.table)
-        self.matches[:] = [(table, found)]
-        return found
+    def _read(self, df: object) -> Rows:
+        """Return the rows of a table; replicates ask for one again and again, and it is read once."""
+        columns = feature_columns(self.graph)
+        for given, known in self.matches:
+            if df is not given() or not isinstance(df, pd.DataFrame) or not {*columns} <= {*df.columns}:
+                continue
+            if df[columns].equals(known.table):  # it may have been changed since
+                return known
+        table = read_table(df, columns)
+        a = read_sensitive(table, self.graph, both=False)
+        rows = Rows(table, a, np.ones(len(a)), np.ones(len(a), dtype=bool), position=match_rows(table, self.rows.table))
+        if isinstance(df, pd.DataFrame):
+            self.matches[:] = [(weakref.ref(df), rows)]
+        return rows
 
     def rows_of(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
         """Return a table (None: the fitted one) with weights as rows, each fitted row with its position."""
         own = self.rows
         if df is None and sample_weight is None:
             return own
-        table = own.table if df is None else read_table(df, feature_columns(self.graph))
-        weight = read_weight(sample_weight, table)
-        a, position = read_sensitive(table, self.graph, both=False), self._match(table)
-        if np.array_equal(position, np.arange(len(own.a))) and table.equals(own.table):
+        read = self._read(own.table if df is None else df)
+        weight = read_weight(sample_weight, read.table)
+        assert read.position is not None
+        if np.array_equal(read.position, np.arange(len(own.a))) and read.table.equals(own.table):
             return own if (weight == own.weight).all() else replace(own, weight=weight)
-        return Rows(table, a, weight, np.ones(len(a), dtype=bool), position=position)
+        return replace(read, weight=weight, probability={})
 
     def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
         """Return P(A = 1 | prefix) of each row, shape (n,): of fitted rows as fitted, of trimmed rows 0.5."""

@@ -700,3 +700,35 @@ def test_random_state() -> None:
     after = np.random.get_state()  # noqa: NPY002
     assert np.array_equal(before[1], after[1])
     assert before[2] == after[2]
+
+
+# -- tables that are asked for again ----------------------------------------------------------------------------------
+
+
+def test_a_table_changed_in_place_is_read_again() -> None:
+    source = IPW(TWO.unfair("A -> Y"), propensity="saturated").fit(two_mediators())
+    df = two_mediators().sample(frac=1.0, random_state=0)
+    before = source.worlds(df=df)
+    df.loc[df.index[:200], "A"] = 1
+    after, anew = source.worlds(df=df), source.worlds(df=df.copy())
+    for one, other, old in zip(after, anew, before, strict=True):
+        pd.testing.assert_frame_equal(one.rows, other.rows)
+        np.testing.assert_array_equal(one.weight, other.weight)
+        assert not old.rows.equals(one.rows)
+    del df["M"]
+    with pytest.raises(DataError, match="lacks the column 'M'"):
+        source.worlds(df=df)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_changes_to_the_rows_of_a_world_stay_there(own: bool) -> None:
+    df = two_mediators() if own else two_mediators().iloc[::-1]
+    source = IPW(TWO.unfair("A -> Y"), propensity="saturated").fit(two_mediators())
+    expected = [world.rows.copy() for world in source.worlds(df=df)]
+    for world in source.worlds(df=df):
+        world.rows.loc[:, "M"] = 7
+        assert world.origin is not None
+        world.origin[:] = 3
+    for world, rows in zip(source.refit(np.ones(1000)).worlds(df=df), expected, strict=True):
+        pd.testing.assert_frame_equal(world.rows, rows)
+        assert (world.origin != 3).any()
