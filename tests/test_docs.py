@@ -246,6 +246,20 @@ def test_the_page_on_sources_runs() -> None:
     assert sessions == 2
 
 
+def test_the_page_on_what_is_not_identified_runs() -> None:
+    """Each row of its table leads to a section, and each section is a session in one namespace."""
+    page = ROOT / "docs" / "not-identified.md"
+    text = page.read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    with threadpool_limits(1):
+        for number, code in enumerate(PYTHON.findall(text)):
+            test = doctest.DocTestParser().get_doctest(code, names, f"{page.name} {number}", str(page), None)
+            assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
+            names |= test.globs
+    headings = {re.sub(r"[^a-z -]", "", line.lower()).replace(" ", "-") for line in re.findall("^## (.*)$", text, re.M)}
+    assert set(re.findall(r"\(#([a-z-]+)\)", text)) == headings
+
+
 def test_the_page_on_saving_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = ROOT / "docs" / "saving.md"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
