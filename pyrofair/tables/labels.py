@@ -162,8 +162,7 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
                 f"The sensitive attribute {name!r} holds {found:,} different numbers, and two groups are compared at "
                 f"a time. Bin it before, at limits that mean something, df[{name!r}] = pd.cut(df[{name!r}], "
                 "[0, 40, 120], labels=['young', 'old']), and name two of the groups as baseline and contrast of the "
-                "graph; "
-                "pf.audit_contrasts compares each of several with the baseline."
+                "graph; pf.audit_contrasts compares each of several with the baseline."
             )
         never = [role for value, role in enumerate(("baseline", "contrast")) if not (coded == value).any()]
         raise DataError(
