@@ -19,6 +19,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NOTEBOOKS = ROOT / ".ci" / "notebooks.py"
 LONGEST = 80
 """The most lines of text that a cell may print."""
+PLAIN = 'propensity="logistic", regression="logistic", folds=2'
 SMALLER: dict[str, dict[str, str]] = {
     "2_adult_audit": {
         "sample(12_000": "sample(6_000",
@@ -26,6 +27,7 @@ SMALLER: dict[str, dict[str, str]] = {
         "epochs=12": "epochs=2",
         "[0.0, 0.25, 0.5, 1.0, 2.0]": "[0.0, 1.0]",
         "assert not own_groups": "own_groups",
+        "pf.OneStep(unfair, ": f"pf.OneStep(unfair, {PLAIN}, ",
     },
     "4_learned_mechanisms": {
         "draw(1_000": "draw(400",
@@ -55,6 +57,8 @@ SMALLER: dict[str, dict[str, str]] = {
         "at_most=0.2": "at_most=0.9",
         "[0.0, 0.5, 2.0]": "[0.0, 2.0]",
         "n_trials=5": "n_trials=2",
+        "pf.OneStep(hiring.unfair, ": f"pf.OneStep(hiring.unfair, {PLAIN}, ",
+        "seeds=2, progress=False": f"seeds=2, judge=pf.OneStep(hiring.unfair, {PLAIN}), progress=False",
     },
 }
 """What the long notebooks are run with for each commit: they run through, and what they claim is not looked at."""

@@ -161,6 +161,7 @@ def test_a_full_run_is_refused_the_folder_of_a_quick_one(folder: Path, capsys: p
 # -- interruption -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_after_a_kill_a_rerun_in_two_processes_goes_on_and_gives_the_same(folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pyrofair", "reproduce", "additive", "--quick", "--output", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
