@@ -21,7 +21,7 @@ from pyrofair.sensitivity.benchmarks import strengths_of_columns
 from pyrofair.sensitivity.descent import move_means
 from pyrofair.sensitivity.hidden_causes import HiddenCause, choose_causes, hidden_causes
 from pyrofair.sensitivity.plots import plot_confounding
-from pyrofair.sensitivity.problem import QUANTITIES, Ends, read_problem
+from pyrofair.sensitivity.problem import QUANTITIES, Ends, describe_ends, describe_flips, read_problem
 from pyrofair.sources.onestep import OneStep
 
 if TYPE_CHECKING:
@@ -113,12 +113,8 @@ class Confounding:
         ]
         for name, own in self.table[self.table["quantity"] == "mean_unfair_effect"].groupby("hidden_cause", sort=False):
             lines.append(f"{name}: mean unfair effect")
-            for each in own.itertuples():
-                lines.append(
-                    f"  gamma {each.gamma:g}: [{each.low:.3f}, {each.high:.3f}], {first['level']:.0%} interval "
-                    f"[{each.lower:.3f}, {each.upper:.3f}]{'' if each.sharp else ' (valid, not sharp)'}"
-                )
-        lines += [describe_flip(row, max(first["gammas"])) for row in self.flips_at.itertuples()]
+            lines += describe_ends(own, "gamma", first["level"])
+        lines += self._flips()
         lines += ["Assumptions:", *(f"  {name}: {text}" for name, text in self.assumptions.items())]
         return "\n".join(lines)
 
@@ -127,18 +123,11 @@ class Confounding:
         return f"<Confounding of {self.context['model']} by {causes}; print it for a reading>"
 
     def _repr_html_(self) -> str:
-        notes = [describe_flip(row, max(self.context["gammas"])) for row in self.flips_at.itertuples()]
-        return table_fragment("Unmeasured confounding", self.table, " ".join(notes))
+        return table_fragment("Unmeasured confounding", self.table, " ".join(self._flips()))
 
-
-def describe_flip(row: Any, largest: float) -> str:
-    """Return where a conclusion flips, in a sentence."""
-    what = f"{row.hidden_cause}: '{row.conclusion}'"
-    if np.isnan(row.interval):
-        return f"{what} does not hold at gamma = 1, its interval considered."
-    if np.isinf(row.interval):
-        return f"{what} holds up to gamma = {largest:g}."
-    return f"{what} holds up to gamma = {row.interval:.2f}."
+    def _flips(self) -> list[str]:
+        conclusions = self.flips_at["hidden_cause"] + ": '" + self.flips_at["conclusion"] + "'"
+        return describe_flips(conclusions, self.flips_at["interval"], "gamma", self.context["gammas"])
 
 
 def confounding(

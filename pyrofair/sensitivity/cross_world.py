@@ -19,7 +19,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.sensitivity.couplings import Couplings, couple_worlds, read_runs
 from pyrofair.sensitivity.plots import plot_cross_world
-from pyrofair.sensitivity.problem import QUANTITIES, Ends, Problem, read_problem
+from pyrofair.sensitivity.problem import QUANTITIES, Ends, Problem, describe_ends, describe_flips, read_problem
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.regression import make_regression
 
@@ -119,28 +119,19 @@ class CrossWorld:
             *([f"In doubt at delta = 0 already: {first['doubt']}."] if first["doubt"] else []),
             "Mean unfair effect:",
         ]
-        for each in self.table[self.table["quantity"] == "mean_unfair_effect"].itertuples():
-            lines.append(
-                f"  delta {each.delta:g}: [{each.low:.3f}, {each.high:.3f}], {first['level']:.0%} interval "
-                f"[{each.lower:.3f}, {each.upper:.3f}]{'' if each.sharp else ' (valid, not sharp)'}"
-            )
-        lines += [_describe(row, max(first["deltas"])) for row in self.flips_at.itertuples()]
+        lines += describe_ends(self.table[self.table["quantity"] == "mean_unfair_effect"], "delta", first["level"])
+        lines += self._flips()
         return "\n".join([*lines, "Assumptions:", *(f"  {text}" for text in self.assumptions)])
 
     def __repr__(self) -> str:
         return f"<CrossWorld of {self.context['model']}; print it for a reading>"
 
     def _repr_html_(self) -> str:
-        notes = [_describe(row, max(self.context["deltas"])) for row in self.flips_at.itertuples()]
-        return table_fragment("Dependence across worlds", self.table, " ".join(notes))
+        return table_fragment("Dependence across worlds", self.table, " ".join(self._flips()))
 
-
-def _describe(row: Any, largest: float) -> str:
-    if np.isnan(row.interval):
-        return f"'{row.conclusion}' does not hold at delta = 0, its interval considered."
-    if np.isinf(row.interval):
-        return f"'{row.conclusion}' holds up to delta = {largest:g}."
-    return f"'{row.conclusion}' holds up to delta = {row.interval:.2f}."
+    def _flips(self) -> list[str]:
+        conclusions = "'" + self.flips_at["conclusion"] + "'"
+        return describe_flips(conclusions, self.flips_at["interval"], "delta", self.context["deltas"])
 
 
 def cross_world(

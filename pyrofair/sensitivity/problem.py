@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -27,7 +28,7 @@ from pyrofair.sources.propensity import Rows
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 
-__all__ = ["QUANTITIES", "Ends", "Problem", "read_problem"]
+__all__ = ["QUANTITIES", "Ends", "Problem", "describe_ends", "describe_flips", "read_problem"]
 
 Array = NDArray[np.float64]
 QUANTITIES = ("p_y0", "p_ypi", "mean_unfair_effect", "piu")
@@ -219,3 +220,28 @@ def _read_model(
     if found.is_outcome:
         audited = AuditedModel("model", observed, graph, order, labels, len(audited.decisions) == 1)
     return audited, observed, found.is_outcome
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def describe_ends(rows: pd.DataFrame, parameter: str, level: float) -> list[str]:
+    """Return a line for each value of the parameter: the ends, their interval, and whether they are attained."""
+    return [
+        f"  {parameter} {getattr(each, parameter):g}: [{each.low:.3f}, {each.high:.3f}], {level:.0%} interval "
+        f"[{each.lower:.3f}, {each.upper:.3f}]{'' if each.sharp else ' (valid, not sharp)'}"
+        for each in rows.itertuples()
+    ]
+
+
+def describe_flips(
+    conclusions: Iterable[str], flips: Iterable[float], parameter: str, values: Sequence[float]
+) -> list[str]:
+    """Return a sentence for each conclusion: up to which value of the parameter it holds, its interval considered."""
+    found = []
+    for what, flip in zip(conclusions, flips, strict=True):
+        if np.isnan(flip):
+            found.append(f"{what} does not hold at {parameter} = {min(values):g}, its interval considered.")
+        else:
+            found.append(f"{what} holds up to {parameter} = {f'{max(values):g}' if np.isinf(flip) else f'{flip:.2f}'}.")
+    return found
