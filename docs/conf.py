@@ -41,7 +41,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "public_names",
     "repository_links",
@@ -54,6 +53,8 @@ myst_heading_anchors = 4  # as on GitHub
 EXECUTE = os.environ.get("PYROFAIR_EXECUTE", "force")
 if EXECUTE not in ("force", "cache", "off"):
     raise ValueError(f"PYROFAIR_EXECUTE is {EXECUTE!r}; it takes 'force', 'cache' or 'off'.")
+if EXECUTE != "off":  # the pages of source take as long as all others, and a build without outputs is only looked at
+    extensions.append("sphinx.ext.viewcode")
 nb_execution_mode = EXECUTE
 nb_execution_timeout = 600
 nb_execution_in_temp = True

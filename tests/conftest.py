@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -16,3 +18,26 @@ def _one_thread() -> Iterator[None]:
     """Tables are small here, and threads that wait for each other are slow on a busy machine."""
     with threadpool_limits(1):
         yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow the cases that a test with the mark ``some(k)`` does not run by default.
+
+    It runs k of them, spread over their list from a place that its name decides: tests of the same cases run others.
+    """
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("some"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for name, found in cases.items():
+        mark = found[0].get_closest_marker("some")
+        assert mark is not None
+        few, count = mark.args[0], len(found)
+        if count <= few:
+            continue
+        start = crc32(name.encode()) % count
+        chosen = {(start + place * count // few) % count for place in range(few)}
+        for index, item in enumerate(found):
+            if index not in chosen:
+                item.add_marker("slow")

@@ -211,10 +211,17 @@ def test_the_picture_of_the_readme_is_made_by_its_lines(tmp_path: Path, monkeypa
     assert estimate.loc["accuracy"].min() > estimate.loc["majority_rate"].max() + 0.02
 
 
-def test_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+SHORTER = {"n = 4_000": "n = 1_800", "2_700": "1_200", "draws=20": "draws=5", "epochs=40": "epochs=20"}
+
+
+@pytest.mark.parametrize("changes", [SHORTER, pytest.param({}, marks=pytest.mark.slow)], ids=["shorter", "as it is"])
+def test_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]) -> None:
     """From a CSV file to a chosen classifier, which is fairer at a small price."""
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "start-here.md").read_text(encoding="utf-8")
+    for old, new in changes.items():
+        assert old in page
+        page = page.replace(old, new)
     names = run_blocks(PYTHON.findall(page), "start-here.md")
     final = names["final"].table.query("decisions == 'threshold'").pivot(index="quantity", columns="model")["estimate"]
     assert final.loc["piu_upper", "chosen"] < final.loc["piu_lower", "trees"]

@@ -21,6 +21,16 @@ LONGEST = 80
 """The most lines of text that a cell may print."""
 PLAIN = 'propensity="logistic", regression="logistic", folds=2'
 SMALLER: dict[str, dict[str, str]] = {
+    "1_hiring_sem": {
+        "head(200)": "head(50)",
+        "draws=200": "draws=20",
+        "epochs=60": "epochs=5",
+        "n=20_000": "n=2_000",
+        "worlds(20_000": "worlds(2_000",
+        "draws=100)": "draws=10)",
+        "head(1_000)": "head(200)",
+        "assert ": "",
+    },
     "2_adult_audit": {
         "sample(12_000": "sample(6_000",
         "sample(4_000": "sample(2_500",
@@ -28,6 +38,13 @@ SMALLER: dict[str, dict[str, str]] = {
         "[0.0, 0.25, 0.5, 1.0, 2.0]": "[0.0, 1.0]",
         "assert not own_groups": "own_groups",
         "pf.OneStep(unfair, ": f"pf.OneStep(unfair, {PLAIN}, ",
+    },
+    "3_overlap": {
+        "400_000": "20_000",
+        "draw(3_000": "draw(600",
+        "range(10)": "range(2)",
+        "n_boot=40": "n_boot=20",
+        "assert ": "",
     },
     "4_learned_mechanisms": {
         "draw(1_000": "draw(400",
@@ -40,6 +57,13 @@ SMALLER: dict[str, dict[str, str]] = {
         "epochs=60": "epochs=4",
         "n=5_000": "n=1_000",
         "assert ": "",
+    },
+    "5_simulation_study": {
+        "epochs=60": "epochs=5",
+        "[250, 1_000]": "[250]",
+        '(summary["n"] == 1_000)': '(summary["n"] == 250)',
+        "seeds=3": "seeds=2",
+        '"truth_size": 5_000, "test_size": 2_000': '"truth_size": 500, "test_size": 500',
     },
     "6_law_school": {
         "draw(2_000": "draw(500",
@@ -154,6 +178,7 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SMALLER)
+@pytest.mark.some(4)
 def test_notebook_runs_with_smaller_sizes(name: str, tmp_path: Path) -> None:
     path, folder = ROOT / "examples" / f"{name}.py", tmp_path / "out"
     done = run(NOTEBOOKS, "--run", folder, smaller(path, tmp_path / "small"), cwd=tmp_path)

@@ -7,7 +7,7 @@ import pickle
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -164,9 +164,18 @@ SOURCES: dict[str, Case] = {
     ),
     "OneStep, boosted": Case(judging(folds=2), INFLUENCE, row_order=False, normalized=False, across=0.05, renamed=0.01),
 }
-sources = pytest.mark.parametrize("name", SOURCES)
-samplers = pytest.mark.parametrize("name", [name for name, case in SOURCES.items() if case.protocols != INFLUENCE])
-learners = pytest.mark.parametrize("name", [name for name, case in SOURCES.items() if case.learns])
+
+
+def of_each(names: Iterable[str]) -> Callable[[Any], Any]:
+    """Run a test for each source by these names; by default for some of them, which differ from test to test."""
+    cases = pytest.mark.parametrize("name", list(names))
+    return lambda test: pytest.mark.some(6)(cases(test))
+
+
+sources = of_each(SOURCES)
+samplers = of_each(name for name, case in SOURCES.items() if case.protocols != INFLUENCE)
+learners = of_each(name for name, case in SOURCES.items() if case.learns)
+weighers = of_each(name for name, case in SOURCES.items() if case.weighs)
 
 EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; W -> M; {Q A D M W} -> Y"
 GRAPH = CausalGraph(EDGES, sensitive="A", outcome="Y")
@@ -477,7 +486,7 @@ def test_the_fitted_rows_can_be_passed_again(name: str) -> None:
         assert means(worlds(source, df=units(), sample_weight=weight)) == pytest.approx(estimate(name))
 
 
-@pytest.mark.parametrize("name", [name for name, case in SOURCES.items() if case.weighs])
+@weighers
 def test_other_rows_and_their_weights(name: str) -> None:
     source, some = fitted(name), units(300, seed=1).set_index(np.arange(1_000, 1_300))
     rng = np.random.default_rng(0)

@@ -230,6 +230,7 @@ def require_same(name: str, state: Callable[[], AbstractContextManager[Any]]) ->
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("name", [name for name in ENTRY_POINTS if name not in SLOW])
+@pytest.mark.some(40)
 def test_what_the_caller_set_in_torch_changes_no_number(name: str, state: str) -> None:
     require_same(name, STATES[state])
 
@@ -237,6 +238,7 @@ def test_what_the_caller_set_in_torch_changes_no_number(name: str, state: str) -
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in ENTRY_POINTS]
 )
+@pytest.mark.some(6)
 def test_all_that_the_caller_set_changes_no_number(name: str) -> None:
     require_same(name, everything)
 

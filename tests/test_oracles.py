@@ -241,6 +241,7 @@ def check_by_one_step(sem: Sem, unfair: UnfairPaths, target: Target) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.some(10)
 def test_every_identified_set_in_random_graphs(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sem = random_model(random_graph(rng), rng)
@@ -301,6 +302,7 @@ def test_identified_if_and_only_if_no_child_is_on_both_sides(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.some(8)
 def test_with_latent_nodes_what_is_identified_is_right(seed: int) -> None:
     sem, sets = random_latent(seed)
     for unfair in sets:

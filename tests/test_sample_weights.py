@@ -129,6 +129,7 @@ def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @every_way
+@pytest.mark.some(5)
 def test_a_common_factor_changes_nothing(name: str) -> None:
     df = make_table()
     plain = ways[name](df, None)
@@ -141,6 +142,7 @@ def test_a_common_factor_changes_nothing(name: str) -> None:
 
 
 @every_way
+@pytest.mark.some(6)
 def test_a_series_is_taken_on_its_own_rows_or_not_at_all(name: str) -> None:
     df = make_table()
     weight = pd.Series(np.where(df["M"] == 1, 5.0, 1.0), index=df.index)

@@ -285,6 +285,7 @@ def test_effective_sizes() -> None:
 
 @pytest.mark.parametrize("rows", [1, 2, 30])
 @pytest.mark.parametrize("fitted_before", [False, True])
+@pytest.mark.some(3)
 def test_a_group_of_a_few_rows_gets_no_interval_and_no_verdict(rows: int, fitted_before: bool) -> None:
     """M = 2 A + Q + noise, and few rows of group 0: P(Y0 = 1) is .5, and one row may show anything."""
     rng = np.random.default_rng(0)
@@ -318,6 +319,7 @@ def test_a_group_of_a_few_rows_gets_no_interval_and_no_verdict(rows: int, fitted
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.some(2)
 def test_the_lower_end_holds_0_where_the_effect_does(seed: int) -> None:
     """The classifier does not heed A: there is no effect."""
     df = simulated(300, seed)

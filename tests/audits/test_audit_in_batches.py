@@ -77,6 +77,7 @@ def same(one: Audit, other: Audit, *, rtol: float = 1e-8) -> None:
         {"arm": "paper", "clip": 0.3},
     ],
 )
+@pytest.mark.some(1)
 def test_batches_give_the_audit_of_the_table(settings: Any) -> None:
     df = draw(1500, discrete=settings.get("propensity") == "saturated").drop(columns="w").reset_index(drop=True)
     unfair = paths()

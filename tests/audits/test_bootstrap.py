@@ -286,8 +286,8 @@ def test_intervals_hold_the_truth() -> None:
 
 def test_intervals_know_how_few_rows_the_source_was_fitted_on() -> None:
     """Most of the error is that of nuisances fitted on 150 rows: without refitting, the ratio is near .2."""
-    held, ratio = coverage(12, 40, 600, 150, arm=1, propensity="logistic")
-    assert binomtest(held, 12, 0.95).pvalue > 0.01
+    held, ratio = coverage(8, 40, 600, 150, arm=1, propensity="logistic")
+    assert binomtest(held, 8, 0.95).pvalue > 0.01
     assert ratio == pytest.approx(1.0, abs=0.35)
 
 
@@ -321,6 +321,7 @@ def test_few_replicates_warn() -> None:
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("finished", [0, 50])
+@pytest.mark.some(2)
 def test_an_interrupt_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch, n_jobs: int, finished: int) -> None:
     whole = run(pf.IPW(UNFAIR), n_boot=60)
     honest, calls = Estimator.resampled, itertools.count()

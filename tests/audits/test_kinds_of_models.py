@@ -80,6 +80,7 @@ def boosted() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["IPW", "GComputation", "OneStep", "graph form", "SEM"])
+@pytest.mark.some(2)
 def test_boosted_trees_on_categories(name: str, boosted: dict[str, Any]) -> None:
     """LightGBM and XGBoost refuse rows of other types or categories than they were trained on."""
     source = sources()[name]

@@ -184,6 +184,7 @@ def test_an_interrupted_path_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("after", range(3))
+@pytest.mark.some(1)
 def test_seeds_that_are_trained_together_are_interrupted_together(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     together = trace(seeds=3)
     pd.testing.assert_frame_equal(together.table, trace(seeds=3, max_stack=1).table, rtol=1e-9)
@@ -650,9 +651,18 @@ def judged(**settings: Any) -> PenaltyPath:
 
 @pytest.fixture(scope="module")
 def by_one_step() -> PenaltyPath:
-    return judged()
+    """A path of which the judge is fitted once."""
+    calls, honest = [], pf.OneStep.fit
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            pf.OneStep, "fit", lambda self, *given, **named: calls.append(1) or honest(self, *given, **named)
+        )
+        path = judged()
+    assert len(calls) == 1
+    return path
 
 
+@pytest.mark.some(1)
 def test_one_step_estimates_judge_unless_told_otherwise(by_one_step: PenaltyPath) -> None:
     test_X, test_y = JUDGED["test"]
     models = {f"strength {strength!r}": by_one_step.models[strength, 1] for strength in STRENGTHS[::-1]}
@@ -673,16 +683,8 @@ def test_one_step_estimates_judge_unless_told_otherwise(by_one_step: PenaltyPath
     assert by_one_step.select(at_most=1.1) in by_one_step.models.values()
 
 
-def test_the_judge_is_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, honest = [], pf.OneStep.fit
-    monkeypatch.setattr(
-        pf.OneStep, "fit", lambda self, *given, **named: calls.append(1) or honest(self, *given, **named)
-    )
-    judged()
-    assert len(calls) == 1
-
-
 @pytest.mark.parametrize("after", [2, 4])
+@pytest.mark.some(1)
 def test_an_interrupted_path_is_judged_as_a_whole_one(
     monkeypatch: pytest.MonkeyPatch, by_one_step: PenaltyPath, after: int
 ) -> None:

@@ -207,6 +207,7 @@ def path_table(methods: tuple[str, ...] = (), seeds: int = 3) -> pd.DataFrame:
 
 @pytest.mark.parametrize("methods", [(), ("Proposed", "FIO")])
 @pytest.mark.parametrize("decisions", ["threshold", "score"])
+@pytest.mark.some(2)
 def test_trade_off(methods: tuple[str, ...], decisions: str) -> None:
     table = path_table(methods)
     figure = plot_trade_off(table, decisions)

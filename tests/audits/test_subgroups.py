@@ -282,6 +282,7 @@ def quantities(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("source", ["influence", "weights"])
+@pytest.mark.some(1)
 def test_a_threshold_has_the_numbers_of_an_audit_at_it(source: str) -> None:
     made: Any = {
         "influence": pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0),

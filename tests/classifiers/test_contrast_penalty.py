@@ -39,6 +39,7 @@ def gaps(model: Any, df: pd.DataFrame) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("over", ["worst", "smooth", {"a": 1.0, "b": 1.0}])
+@pytest.mark.some(1)
 def test_the_worst_contrast_is_lowered(over: Any) -> None:
     df = table()
     X, y = df.drop(columns="Y"), df["Y"]

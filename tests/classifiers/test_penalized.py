@@ -86,6 +86,7 @@ def plain(**settings: Any) -> PenalizedClassifier:
 @pytest.mark.parametrize("model", ["network", "logistic"])
 @pytest.mark.parametrize("positive", ["hired", "rejected"])
 @pytest.mark.parametrize("extra", [{}, {"validation_fraction": 0.2, "patience": 2}], ids=["all", "held out"])
+@pytest.mark.some(3)
 def test_strength_0_is_no_source_bit_for_bit(model: str, positive: str, extra: dict[str, Any]) -> None:
     X, y = data()
     zero = make(model=model, source=IPW(graph(positive).unfair("A -> Y")), strength=0.0, **extra).fit(X, y)
@@ -102,6 +103,7 @@ def test_strength_0_is_no_source_bit_for_bit(model: str, positive: str, extra: d
 @few_rows
 @pytest.mark.parametrize("model", ["network", "logistic"])
 @pytest.mark.parametrize("source", [None, IPW(UNFAIR, propensity="boosted")], ids=["plain", "penalised"])
+@pytest.mark.some(2)
 def test_a_seed_is_a_result(model: str, source: Any) -> None:
     X, y = data()
 
@@ -138,6 +140,7 @@ def test_a_global_seed_changes_nothing() -> None:
 
 @pytest.mark.parametrize("source", [True, False], ids=["source", "plain"])
 @pytest.mark.parametrize(("good", "bad"), [("a", "b"), ("b", "a"), (1, 0), (0, 1), (True, False), (-1.0, 1.0)])
+@pytest.mark.some(4)
 def test_labels_are_mapped_by_name(good: Any, bad: Any, source: bool) -> None:
     X, y = data(400)
     y = y.map({"hired": good, "rejected": bad})
@@ -157,6 +160,7 @@ def test_labels_are_mapped_by_name(good: Any, bad: Any, source: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["category", "string", "object"])
+@pytest.mark.some(1)
 def test_labels_may_be_of_any_pandas_type(dtype: str) -> None:
     X, y = data()
     expected = make().fit(X, y)
@@ -171,6 +175,7 @@ def test_labels_may_be_of_any_pandas_type(dtype: str) -> None:
 
 @pytest.mark.parametrize("model", ["logistic", "network"])
 @pytest.mark.parametrize("source", [None, *(IPW(UNFAIR, arm=arm) for arm in ("paper", 0, 1, "pooled"))], ids=str)
+@pytest.mark.some(3)
 def test_a_weight_of_two_is_a_row_repeated(model: str, source: Any) -> None:
     X, y = data()
     times = np.random.default_rng(1).integers(1, 3, size=len(X))

@@ -43,7 +43,7 @@ import json
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
-estimator = PenalizedClassifier(random_state=0, progress=False)
+estimator = PenalizedClassifier(random_state=0, progress=False, {settings})
 results = check_estimator(estimator, on_fail=None, on_skip=None)
 print(json.dumps([(one["check_name"], one["status"], repr(one["exception"])) for one in results]))
 """
@@ -75,11 +75,12 @@ def penalised(**settings: Any) -> PenalizedClassifier:
 # -- scikit-learn's own checks ----------------------------------------------------------------------------------------
 
 
-def test_every_check_of_scikit_learn_passes() -> None:
+@pytest.mark.parametrize("settings", ["epochs=30", pytest.param("", marks=pytest.mark.slow)])
+def test_every_check_of_scikit_learn_passes(settings: str) -> None:
     """In a process of its own, where SCIPY_ARRAY_API lets the array API check run, and with warnings as errors."""
     environment = {**os.environ, "SCIPY_ARRAY_API": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", CHECKS], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-W", "error", "-c", CHECKS.replace("{settings}", settings)], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)

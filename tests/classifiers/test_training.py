@@ -134,6 +134,7 @@ def test_the_gradient_is_that_of_the_formula(arm: Any, hajek: bool) -> None:
 
 @pytest.mark.parametrize("arm", ["paper", 0, 1, "pooled"])
 @pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.some(3)
 def test_the_batches_average_to_the_whole(arm: Any, normalize: bool) -> None:
     X, y = make_data(2000)
 

@@ -199,6 +199,7 @@ def normalised(layout: str) -> Problem:
 @pytest.mark.parametrize("functional", [disagreement, effect_gap, piu_upper])
 @pytest.mark.parametrize("batch_size", [1, 7, 50, 229])
 @layouts
+@pytest.mark.some(15)
 def test_the_batches_of_an_epoch_average_to_the_gradient_of_all_rows(
     layout: str, batch_size: int, functional: Any
 ) -> None:

@@ -287,6 +287,7 @@ def test_german_graph_and_unfair_paths(german: Dataset) -> None:
 
 
 @pytest.mark.parametrize(("name", "sizes"), [("adult", (34_000, 10_869)), ("german", (900, 100))])
+@pytest.mark.some(1)
 def test_split_sizes_and_disjointness(request: pytest.FixtureRequest, name: str, sizes: tuple[int, int]) -> None:
     dataset: Dataset = request.getfixturevalue(name)
     train, test = dataset.split(random_state=3)
@@ -326,6 +327,7 @@ def test_split_leaves_global_state_and_the_frame_alone(german: Dataset) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.some(1)
 def test_own_files_give_the_same_dataset(tmp_path: Path, adult: Dataset, german: Dataset, packed: bool) -> None:
     for name in ("adult.data", "adult.test", "german.data"):
         content = packaged(name)

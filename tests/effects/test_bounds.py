@@ -279,6 +279,7 @@ def noisy_views(a: NDArray[Any], b: NDArray[Any], common: float, own: float, rng
 @pytest.mark.parametrize("gap", [0.0, 0.01, 0.05, 0.3])
 @pytest.mark.parametrize("middle", [0.5, 0.45, 0.2])
 @pytest.mark.parametrize("alternating", [True, False])
+@pytest.mark.some(8)
 def test_errors_in_common_to_all_units_err_outward(gap: float, middle: float, alternating: bool) -> None:
     """At the kinks and off them: a = b = .5 has [0, 1], and one sign for all where it is tighter gives [.016, .984]."""
     rng = np.random.default_rng(8)

@@ -115,6 +115,7 @@ def test_layers_run_from_causes_to_effects(ax: Axes) -> None:
 
 @pytest.mark.parametrize("graph", [HIRING, ADULT, LATENT, LONG, WIDE])
 @pytest.mark.parametrize("own_figure", [True, False])
+@pytest.mark.some(5)
 def test_nothing_covers_anything_else(graph: CausalGraph, own_figure: bool, ax: Axes) -> None:
     unfair = graph.unfair(graph.directed_paths(graph.sensitive, graph.outcome)[0])
     drawn = draw_graph(graph, unfair, None if own_figure else ax)

@@ -512,6 +512,7 @@ def few_paths(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_paths")
 @pytest.mark.parametrize("name", LARGE)
+@pytest.mark.some(3)
 def test_large_graphs_list_no_paths(name: str) -> None:
     edges, count = LARGE[name]
     graph = CausalGraph(edges, sensitive="A", outcome="Y")

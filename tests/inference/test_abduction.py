@@ -534,6 +534,7 @@ def test_solving_at_drawn_slopes_takes_their_size_into_account() -> None:
     np.testing.assert_allclose(found.switched["D"], [1.3, 4.0])
 
 
+@pytest.mark.slow
 def test_svi_with_independent_noise_and_its_effective_size() -> None:
     rows = WOMAN_AND_MAN
     found = SEM(paper, UNFAIR).counterfactual(rows, method="svi", tolerance=0.1, draws=300, random_state=0)

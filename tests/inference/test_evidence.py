@@ -161,6 +161,7 @@ def test_the_density_holds_the_evidence(case: str) -> None:
         ],
     ],
 )
+@pytest.mark.some(1)
 def test_the_posterior_is_that_of_quadrature(case: str, method: Literal["nuts", "svi"], draws: int) -> None:
     program, evidence = ABOUT_B[case]
     mean, sd = by_quadrature(evidence)
@@ -302,6 +303,7 @@ ABOUT_UNITS: dict[str, tuple[Callable[[int], None], str]] = {
 
 
 @pytest.mark.parametrize("case", ABOUT_UNITS)
+@pytest.mark.some(3)
 def test_evidence_about_units_is_refused_by_name(case: str) -> None:
     program, match = ABOUT_UNITS[case]
     posterior = {"b": [2.0]}
@@ -334,6 +336,7 @@ def test_evidence_about_parameters_alone_changes_no_world(case: str) -> None:
 
 @pytest.mark.parametrize("node", ["A", "M", "Q"])
 @pytest.mark.parametrize("mask", ["half", "all", "none"])
+@pytest.mark.some(4)
 def test_nodes_observed_in_part_are_refused(node: str, mask: str) -> None:
     """``obs_mask`` gives some units' value, so that no world moves it."""
 

@@ -129,14 +129,14 @@ def test_same_seed_same_mechanisms_and_global_state_as_before(frame: pd.DataFram
         np.testing.assert_array_equal(draws, other.posterior[name])
 
 
-def test_posteriors_have_the_width_of_the_data(frame: pd.DataFrame) -> None:
+@pytest.mark.parametrize("posterior", ["normal", pytest.param("multivariate", marks=pytest.mark.slow)])
+def test_posteriors_have_the_width_of_the_data(frame: pd.DataFrame, posterior: str) -> None:
     settings = {"nodes": ["M"], "parameters": "linear", "components": 1, "steps": 600, "posterior_draws": 300}
-    for posterior in ("normal", "multivariate"):
-        found = learn(frame, posterior=posterior, learning_rate=0.02, **settings)
-        weight = found.posterior["M__weight_1"][:, 0, 1] * found.families["M"].sd
-        assert found.posterior["M__weight_1"].shape == (300, 4, 3)
-        assert weight.mean() == pytest.approx(2.0, abs=0.2)
-        assert 0.01 < weight.std() < 0.12
+    found = learn(frame, posterior=posterior, learning_rate=0.02, **settings)
+    weight = found.posterior["M__weight_1"][:, 0, 1] * found.families["M"].sd
+    assert found.posterior["M__weight_1"].shape == (300, 4, 3)
+    assert weight.mean() == pytest.approx(2.0, abs=0.2)
+    assert 0.01 < weight.std() < 0.12
     table = pd.DataFrame({"A": [0], "Q": [0]})
     assert found.distribution("M", table, draw=3).mean.item() != found.distribution("M", table, draw=4).mean.item()
     with pytest.raises(DataError, match="draw=300 is none of the 300 draws"):
@@ -427,6 +427,7 @@ def test_mechanisms_can_be_pickled(learned: LearnedMechanisms) -> None:
 # -- replicates, interruption, convergence ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_posterior_with_correlations_is_as_wide_as_textbooks_say() -> None:
     rng = np.random.default_rng(0)
     A = rng.integers(2, size=2000)
@@ -664,6 +665,7 @@ def own_numbers() -> Any:
         pytest.param(3000, "network", 200, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.some(1)
 def test_replicates_spread_as_exact_refits_do(n: int, parameters: Any, replicates: int) -> None:
     """Without an effect: 80 small steps gave .019 in place of .041 at n = 400."""
     found, exact, together = spread(n, parameters, replicates)

@@ -210,6 +210,7 @@ CASES: dict[str, tuple[str, str, list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.some(4)
 def test_brute_force_finds_the_same_ends(name: str) -> None:
     brute = Brute(*CASES[name])
     random = np.random.default_rng(3)

@@ -288,7 +288,7 @@ def test_forged_arrays_of_boosted_sources_never_leave_their_memory(tmp_path: Pat
         pf.save(of(unfair, propensity="boosted", random_state=0).fit(table), tmp_path / name)
     table[::20].to_parquet(tmp_path / "table.parquet")
     path = {"PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1", "PATH": ""}
-    command = [sys.executable, "-c", FUZZ, str(tmp_path), "8", "0"]
+    command = [sys.executable, "-c", FUZZ, str(tmp_path), "4", "0"]
     found = subprocess.run(command, cwd=tmp_path, env=path, timeout=300, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr[-2000:]
     assert int(found.stdout.split()[-1]) > 0

@@ -81,6 +81,7 @@ def test_quantiles_are_those_of_scipy(distribution: Any, known: Any) -> None:
 @pytest.mark.parametrize(
     "distribution", [distribution for distribution, _ in FAMILIES], ids=lambda each: type(each).__name__
 )
+@pytest.mark.some(8)
 def test_quantiles_of_uniforms_are_draws(distribution: Any) -> None:
     with isolated(0):
         ours = quantile("D", distribution, torch.rand(20_000).clamp(1e-6, 1 - 1e-6)).double().numpy()

@@ -367,6 +367,7 @@ def test_automatic_guides_leave_an_intervened_discrete_site_out(family: type[Any
     assert set(guide.median()) == {"loc"}
 
 
+@pytest.mark.slow
 def test_svi_finds_the_posterior_of_the_intervened_program() -> None:
     def program() -> None:
         loc = pyro.sample("loc", dist.Normal(0.0, 10.0))

@@ -143,6 +143,7 @@ def test_labels_of_the_groups(name: str) -> None:
 
 
 @sources
+@pytest.mark.some(2)
 def test_another_seed_changes_monte_carlo_error_only(name: str) -> None:
     found = np.array([estimate(name, seed=seed, n=1000) for seed in range(8)])
     assert (found.std(axis=0) > 0).all()

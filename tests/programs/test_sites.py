@@ -233,6 +233,7 @@ def assigned(A: Tensor, Q: Tensor) -> Tensor:
         assigned,
     ],
 )
+@pytest.mark.some(4)
 def test_what_torch_does_not_show_is_found_with_a_warning(distribution: Callable[[Tensor, Tensor], Any]) -> None:
     with pytest.warns(PyrofairWarning, match=r"site 'D' reads 'A', 'Q' in a way that torch does not show"):
         assert reads_of(distribution) == ("A", "Q")
@@ -760,6 +761,7 @@ KNOWN = torch.linspace(-1.0, 1.0, 3000)
         lambda A, Q: torch.stack([Q, Q + torch.arange(len(A))], -1),
     ],
 )
+@pytest.mark.some(4)
 def test_equations_that_depend_on_the_index_are_refused(distribution: Callable[[Tensor, Tensor], Any]) -> None:
     match = r"'D' depends on a unit's index among the n units.*with_covariates\(program, table\).*in place of x\[:n\]"
     with pytest.raises(GraphError, match=match):
@@ -779,6 +781,7 @@ def test_indices_of_the_plate_are_indices() -> None:
 
 
 @pytest.mark.parametrize("size", [53, 61, 997, 1009])
+@pytest.mark.some(2)
 def test_a_table_of_as_many_rows_as_units_is_no_index(size: int) -> None:
     weight = torch.arange(1.0, size + 1)
 
@@ -821,6 +824,7 @@ def one_child(equation: Callable[[Tensor, int], Any]) -> Program:
         (lambda A, n: A * torch.ones(1000), LENGTH),
     ],
 )
+@pytest.mark.some(3)
 def test_what_shows_beyond_the_first_thousand_units_is_refused(
     equation: Callable[[Tensor, int], Any], match: str
 ) -> None:
@@ -947,6 +951,7 @@ def test_another_number_of_units_takes_one_run_once() -> None:
 @pytest.mark.parametrize("sites", [3, 12, 40])
 @pytest.mark.parametrize("posterior", [False, True])
 @pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.some(5)
 def test_units_in_both_worlds_take_few_runs_of_any_program(sites: int, vector: bool, posterior: bool) -> None:
     program, runs = counted(sites, vector, posterior)
     chain = " -> ".join(f"X{i}" for i in range(sites))

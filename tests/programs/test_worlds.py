@@ -184,6 +184,7 @@ def assert_same(one: tuple[World, World], other: tuple[World, World]) -> None:
 
 @pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 @pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.some(10)
 def test_random_programs(seed: int) -> None:
     model = Model.draw(seed)
     equations = read_equations(model.program, model.unfair(seed))
@@ -645,6 +646,7 @@ def test_memory_is_linear_in_worlds() -> None:
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.some(8)
 def test_units_of_each_group_are_as_in_the_world_of_their_group(seed: int, coupling: Coupling) -> None:
     model = Model.draw(seed)
     equations = read_equations(model.program, model.graph.unfair(predicate=lambda path: True))
@@ -679,6 +681,7 @@ def observe(equations: Equations, noise: Noise) -> None:
 
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.some(6)
 def test_nodes_of_one_run_are_as_node_by_node(seed: int, observed: bool) -> None:
     model = Model.draw(seed)
     equations = read_equations(model.program, model.unfair(seed))

@@ -357,6 +357,7 @@ compare("german", strength=0.5, strengths=(0.0, 1.0), n_boot=40, seed=1, folder=
 """The run of the fixtures, in a process of its own."""
 
 
+@pytest.mark.slow
 def test_after_a_kill_the_same_call_goes_on_and_gives_the_same(
     result: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

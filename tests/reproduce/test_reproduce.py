@@ -46,7 +46,7 @@ FIGURES = {
     "oracle": ["oracle.png"],
     "extended": ["extended-effects.png", "extended.png"],
 }
-FEW = ["fig5", "additive"]
+FEW = ["additive"]
 """The experiments that are run for each commit; all of them take minutes."""
 
 

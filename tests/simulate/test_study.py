@@ -137,6 +137,7 @@ def test_an_audit_that_refuses_leaves_the_truth() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.some(6)
 def test_each_named_method_gives_a_model_or_its_reason_on_each_scenario(name: str) -> None:
     quick: dict[str, Any] = {"epochs": 2}
     if name.startswith("PSCF"):
@@ -226,6 +227,7 @@ def test_numbers_depend_on_neither_order_nor_company_nor_state_nor_workers() -> 
     pd.testing.assert_frame_equal(part, row.drop(columns="seconds").reset_index(drop=True), check_exact=True)
 
 
+@pytest.mark.slow
 def test_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
     ways = local_methods()
     how: dict[str, Any] = {"sizes": 100, "seeds": 12, **QUICK}
@@ -475,6 +477,7 @@ def test_a_study_that_is_killed_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
+@pytest.mark.slow
 def test_a_dask_cluster_of_which_a_worker_is_killed_gives_the_numbers_of_one_process(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
 

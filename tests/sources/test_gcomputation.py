@@ -77,6 +77,7 @@ def fitted(unfair: pf.UnfairPaths = UNFAIR, shared: Any = "observed", draws: int
 
 
 @pytest.mark.parametrize("unfair", [UNFAIR, UNFAIR.complement(), GRAPH.unfair(lambda _: True)])
+@pytest.mark.some(1)
 def test_agrees_with_saturated_weights(unfair: pf.UnfairPaths) -> None:
     expected = means(pf.IPW(unfair, propensity="saturated", arm="pooled").fit(units()).worlds())
     assert means(fitted(unfair).worlds(random_state=0)) == pytest.approx(expected, abs=0.02)
@@ -125,6 +126,7 @@ def test_agrees_with_its_own_mechanisms_as_a_program() -> None:
     assert means(source.worlds(random_state=0)) == pytest.approx(expected, abs=0.025)
 
 
+@pytest.mark.slow
 def test_agrees_with_the_true_program_where_weights_fail() -> None:
     """On `hiring` no group overlaps; the true PIU of this rule is known by the program."""
     hiring = pf.simulate.scenario("hiring")
@@ -215,6 +217,7 @@ class Twist:
     ("settings", "bootstrap"),
     [({}, "multinomial"), ({"shared": "learned"}, "bayesian"), ({"most_units": 200}, "bayesian")],
 )
+@pytest.mark.some(1)
 def test_replicates_keep_the_signs_of_their_own_units(settings: dict[str, Any], bootstrap: Any) -> None:
     df = units(1200).assign(Q=np.random.default_rng(0).normal(size=1200).round(6)).drop(columns="M")
     graph = pf.CausalGraph("{Q A} -> D; {Q A} -> N; {Q A D N} -> Y", sensitive="A", outcome="Y")

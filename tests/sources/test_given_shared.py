@@ -165,6 +165,7 @@ def estimated(p: Vector, q: Vector, rows: int, rng: np.random.Generator) -> tupl
 
 @pytest.mark.parametrize("rows", [50, 400, 3000])
 @pytest.mark.parametrize("effect", [False, True])
+@pytest.mark.some(3)
 def test_estimated_margins_err_outward(rows: int, effect: bool) -> None:
     """No effect has the lower end 0; the least cost of margins estimated from 50 rows is .083 on average."""
     rng = np.random.default_rng(0)

@@ -72,6 +72,7 @@ def mean(values: Array, weight: Array) -> Array:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.some(5)
 def test_equals_the_formula_on_enumerated_tables(seed: int) -> None:
     for sem, unfair in identified(seed):
         graph, prefix, rows = saturated(sem, unfair)

@@ -532,6 +532,7 @@ def test_a_weight_is_so_many_rows(arm: Any, propensity: Any, normalize: bool) ->
 @groups
 @pytest.mark.parametrize("propensity", PROPENSITIES)
 @pytest.mark.parametrize("initial", [False, True], ids=["rows", "weighted rows"])
+@pytest.mark.some(5)
 def test_a_bootstrap_refit_is_a_fit_on_resampled_rows(arm: Any, propensity: Any, initial: bool) -> None:
     table, unfair = hiring()[:600], HIRING.unfair("A -> Y", "A -> D -> Y")
     rng = RNG(1)

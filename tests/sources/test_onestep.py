@@ -143,6 +143,7 @@ class _BlindRegressor(LinearRegression):  # type: ignore[misc]
     ("wrong", "biased"), [("", False), ("propensity", False), ("regression", False), ("propensity regression", True)]
 )
 @pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")
+@pytest.mark.some(2)
 def test_one_wrong_nuisance_does_no_harm_and_two_do(wrong: str, biased: bool) -> None:
     truth = exact()
     settings = spoiled(wrong)
@@ -157,6 +158,7 @@ def test_one_wrong_nuisance_does_no_harm_and_two_do(wrong: str, biased: bool) ->
     assert (np.abs(z).max() > 4.0) if biased else (np.abs(z).max() < 3.5), (gap, z)
 
 
+@pytest.mark.slow
 def test_balance_shows_wrong_weights_and_corrections_wrong_regressions() -> None:
     df = units(6000)
     right = OneStep(UNFAIR, propensity="logistic", random_state=0).fit(df).influence(score).stages
@@ -272,6 +274,7 @@ def test_the_two_forms_agree_where_the_graph_is_right_and_differ_where_an_edge_i
         },
     ],
 )
+@pytest.mark.some(1)
 def test_any_models_serve(settings: dict[str, Any]) -> None:
     df = units(1500)
     if "classifier" in str(type(settings["propensity"])).lower():

@@ -42,6 +42,7 @@ DF = draw().drop(columns="w")
 
 @pytest.mark.parametrize("arm", ["auto", "paper", "pooled"])
 @pytest.mark.parametrize("propensity", ["logistic", "saturated"])
+@pytest.mark.some(3)
 def test_batches_give_what_the_table_gives(propensity: Any, arm: Any) -> None:
     df = draw(discrete=propensity == "saturated")
     named = GRAPH.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")
@@ -121,6 +122,7 @@ def test_workers_get_the_models_without_the_rows() -> None:
 
 
 @pytest.mark.parametrize("propensity", ["logistic", "saturated"])
+@pytest.mark.some(1)
 def test_replicates_share_passes_and_are_those_of_refits(propensity: Any) -> None:
     df = draw(discrete=propensity == "saturated").drop(columns=["Y", "w"])
     df.loc[df.index[:2], ["A", "R"]] = [0, "far"]  # its likelihood has no maximum

@@ -117,6 +117,7 @@ SOURCES: dict[str, Callable[[pd.DataFrame, Any], Any]] = {
 
 @each_type
 @pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.some(35)
 def test_worlds_have_the_types_of_their_table(source: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gcomputation, "learn_mechanisms", partial(learn_mechanisms, steps=2))
     df, unfair = units(name), graph(name).unfair("A -> Y", "A -> D -> Y")

@@ -55,6 +55,7 @@ def test_types_stay(table: Any) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
+@pytest.mark.some(1)
 def test_the_numbers_are_those_of_the_pandas_table(table: Any) -> None:
     encode = make_column_transformer((OneHotEncoder(), ["sex", "job"]), remainder="passthrough")
     X = as_pandas(table).drop(columns="hired")  # whose categories are in the order of the other library

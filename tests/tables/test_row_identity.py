@@ -153,6 +153,7 @@ def widths(df: pd.DataFrame, source: Any, model: Any, **settings: Any) -> pd.Dat
 
 
 @pytest.mark.parametrize("bootstrap", ["bayesian", "multinomial"])
+@pytest.mark.some(1)
 def test_intervals_do_not_depend_on_order_index_or_type(bootstrap: Any) -> None:
     df = continuous(600)
     model = LogisticRegression().fit(df, df["M"] + df["A"] > 0)

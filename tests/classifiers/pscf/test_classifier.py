@@ -146,6 +146,7 @@ def test_latents_of_two_nodes_and_of_two_units_differ() -> None:
 
 @pytest.mark.parametrize("latents", ["posterior", "prior"])
 @pytest.mark.parametrize("average", ["probability", "decision"])
+@pytest.mark.some(2)
 def test_a_seed_is_a_result(latents: str, average: str) -> None:
     X, y = make_data()
 
@@ -159,6 +160,7 @@ def test_a_seed_is_a_result(latents: str, average: str) -> None:
 
 
 @pytest.mark.parametrize("latents", ["posterior", "prior"])
+@pytest.mark.some(1)
 def test_a_row_has_one_prediction_wherever_it_stands(latents: str) -> None:
     X, _ = make_data()
     model = clone_of(fitted(), latents=latents)
@@ -183,6 +185,7 @@ def test_predict_is_a_threshold() -> None:
 
 
 @pytest.mark.parametrize(("positive", "other"), [("hired", "rejected"), ("rejected", "hired"), (0, 1)])
+@pytest.mark.some(1)
 def test_strings_and_categories(positive: Any, other: Any) -> None:
     graph = CausalGraph(
         "{A Q} -> D; D -> M; {A Q D M} -> Y",
@@ -416,6 +419,7 @@ def test_an_interruption_keeps_whole_epochs(monkeypatch: pytest.MonkeyPatch) -> 
     assert not hasattr(model, "sem_")
 
 
+@pytest.mark.slow
 def test_a_linear_model_is_found() -> None:
     """The evidence reaches the marginal likelihood, and the latent is the noise, where both are normal."""
     rng = np.random.default_rng(1)
@@ -439,6 +443,7 @@ def test_a_linear_model_is_found() -> None:
 # -- averages, weights and draws as data ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_averages_agree_with_many_samples() -> None:
     X, _ = make_data()
     X = X.iloc[:50]
@@ -453,6 +458,7 @@ def test_averages_agree_with_many_samples() -> None:
 
 
 @pytest.mark.parametrize(("latents", "samples"), [("abducted", 100), ("posterior", 100), ("prior", 5)])
+@pytest.mark.some(1)
 def test_samples_by_default(latents: Any, samples: int) -> None:
     X, _ = make_data()
     model = clone_of(fitted(), latents=latents)

@@ -88,6 +88,7 @@ EACH = [(kind, "both", False) for kind in KINDS] + [
 
 
 @pytest.mark.parametrize(("kind", "paths", "swapped"), EACH)
+@pytest.mark.some(6)
 def test_rows_of_the_baseline_are_given_back(kind: str, paths: str, swapped: bool) -> None:
     X, _ = draw(kind)
     model = fitted(kind, paths, swapped)
@@ -108,6 +109,7 @@ def test_rows_of_the_baseline_are_given_back(kind: str, paths: str, swapped: boo
 
 @pytest.mark.parametrize("coupling", ["monotone", "gumbel", "independent", "antithetic"])
 @pytest.mark.parametrize("kind", ["nominal", "binary", "continuous", "columns"])
+@pytest.mark.some(5)
 def test_rows_of_the_baseline_are_given_back_by_each_coupling(kind: str, coupling: Any) -> None:
     X, _ = draw(kind)
     model = clone_of(fitted(kind), coupling=coupling)
@@ -119,6 +121,7 @@ def test_rows_of_the_baseline_are_given_back_by_each_coupling(kind: str, couplin
 @pytest.mark.parametrize(
     "settings", [{"latent_size": 2}, {"prior": "mixture"}, {"prior": "learned"}, {"own_noise": 0.2}]
 )
+@pytest.mark.some(2)
 def test_rows_of_the_baseline_are_given_back_by_each_model(settings: dict[str, Any]) -> None:
     X, _ = draw("columns")
     model = fitted("columns", **settings)
@@ -130,6 +133,7 @@ def test_rows_of_the_baseline_are_given_back_by_each_model(settings: dict[str, A
 
 
 @pytest.mark.parametrize("kind", ["nominal", "ordered", "binary", "integer", "continuous", "positive"])
+@pytest.mark.some(2)
 def test_rows_whose_mechanisms_do_not_read_the_sensitive_attribute_are_given_back(kind: str) -> None:
     """Where D's distribution does not depend on A, a contrast row keeps its D, and so E, too."""
     X, _ = draw(kind)
@@ -157,6 +161,7 @@ def test_rows_whose_mechanisms_do_not_read_the_sensitive_attribute_are_given_bac
         ("columns", "prior", "gumbel"),
     ],
 )
+@pytest.mark.some(2)
 def test_other_rows_do_not_matter(kind: str, latents: Any, coupling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, _ = draw(kind)
     full = clone_of(fitted(kind), latents=latents, coupling=coupling)

@@ -82,6 +82,7 @@ def discrete(kind: str) -> tuple[PSCF, pd.DataFrame]:
 
 
 @pytest.mark.parametrize("kind", ["binary", "ordered", "categories"])
+@pytest.mark.some(1)
 def test_scores_of_ordered_levels_are_enumerated(kind: str) -> None:
     """Given its level, a unit's uniform number is uniform over the level's step; the baseline's steps lie over it."""
     model, rows = discrete(kind)
@@ -195,6 +196,7 @@ def draw_discrete(n: int, levels: int, seed: int = 0) -> tuple[pd.DataFrame, NDA
 @pytest.mark.parametrize(
     ("levels", "kind", "most"), [(2, "integers", 0.1), (4, "integers", 0.04), (4, "categories", 0.04)]
 )
+@pytest.mark.some(1)
 def test_decisions_of_discrete_models(levels: int, kind: str, most: float) -> None:
     """Latent variables may say nothing of a row here: its noise is that of the distribution of D itself."""
     X, y, exact = draw_discrete(3_000, levels)
@@ -274,6 +276,7 @@ def test_the_evidence_of_the_linear_model_is_its_marginal_likelihood() -> None:
 
 @pytest.mark.parametrize(("c", "s"), [(0.8, 0.5), (0.0, 1.0), (1.0, 0.05), (0.3, 0.9)])
 @pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.some(3)
 def test_the_fair_value_of_the_linear_model_is_exact(c: float, s: float, swapped: bool) -> None:
     """Whatever part of the noise is the latent variable's, and whatever the guide says of it."""
     unfair = LINEAR.unfair("A -> D -> Y")
@@ -316,6 +319,7 @@ def differing(share: float, epochs: int | None) -> tuple[float, float]:
     return slope, float((model.predict(X) != exact).mean())
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_linear_model_is_found() -> None:
     slope, wrong = differing(0.9, 40)
     assert 0.97 <= slope <= 1.06

@@ -42,6 +42,7 @@ def moved(model: pf.PSCF, *, loc: float = 0.0, scale: float = 0.0) -> pf.PSCF:
 
 
 @pytest.mark.parametrize("draws", [1, 50])
+@pytest.mark.some(1)
 def test_the_median_takes_the_place_of_draws_too_far_out(model: pf.PSCF, draws: int) -> None:
     rows: Any = model.rows
     wide = moved(model, scale=4.0).set_params(samples=draws)

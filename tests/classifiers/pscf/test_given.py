@@ -166,6 +166,7 @@ def test_predictions_of_the_true_program_are_the_true_counterfactual_ones(progra
 
 
 @pytest.mark.parametrize("name", ["hiring", "additive"])
+@pytest.mark.some(1)
 def test_the_paper_s_scenarios_as_models(name: str) -> None:
     scenario = pf.simulate.scenario(name)
     df = scenario.draw(500, random_state=0)
@@ -185,6 +186,7 @@ MONOTONE: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", MONOTONE)
+@pytest.mark.some(3)
 def test_monotone_equations_are_inverted(name: str) -> None:
     value, noise = MONOTONE[name]
     program = equation(value, noise)
@@ -314,6 +316,7 @@ def test_vectors() -> None:
 
 
 @pytest.mark.parametrize(("program", "declared"), [(shared, True), (shared, False), (shared_computed, True)])
+@pytest.mark.some(1)
 def test_a_latent_node_is_inferred_from_the_row(program: Any, declared: bool) -> None:
     """Whether the graph holds it or not, whether nodes are drawn or computed; the outcome does not tell the guide."""
     graph = HIDDEN if declared else CausalGraph("A -> D; A -> M; {D M A} -> Y", sensitive="A", outcome="Y")
@@ -350,6 +353,7 @@ def test_networks_are_the_default_guide_and_diagnostics_are_the_exact_ones() -> 
 
 @pytest.mark.parametrize("declared", [True, False])
 @pytest.mark.parametrize("coupling", ["gumbel", "independent"])
+@pytest.mark.some(2)
 def test_a_latent_variable_with_the_cause_a(declared: bool, coupling: Any) -> None:
     """A latent node keeps its value; a step that is no node is part of the edges, and its noise is kept."""
     edges = "A -> K; {A K} -> D; {A K} -> M; {A D M K} -> Y" if declared else "A -> D; A -> M; {A D M} -> Y"
@@ -481,6 +485,7 @@ MODULES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", ["prior", "param", *MODULES])
+@pytest.mark.some(2)
 def test_parameters_are_learned_whatever_holds_them(name: str) -> None:
     X, y = draw(homoscedastic, 400, "AQDY")
     with torch.random.fork_rng(), pyro.get_param_store().scope():
@@ -547,7 +552,7 @@ def test_draws_of_a_posterior_are_spread_over_the_samples() -> None:
 
 def test_learned_mechanisms_are_their_sem() -> None:
     X, y = draw(homoscedastic, 200, "AQDY")
-    learned = pf.learn_mechanisms(X.assign(Y=y), GRAPH, random_state=0)
+    learned = pf.learn_mechanisms(X.assign(Y=y), GRAPH, steps=100, random_state=0)
     model = fit(learned, X, y)
     worlds = pf.SEM.from_mechanisms(learned, UNFAIR).counterfactual(X, random_state=0)
     contrast = (X["A"] == 1).to_numpy()

@@ -24,6 +24,7 @@ pytestmark = [
 CHAIN = CausalGraph("A -> D -> E -> Y; A -> M -> E; A -> M -> Y; A -> Y; Q -> E; Q -> Y", sensitive="A", outcome="Y")
 
 
+@pytest.mark.slow
 def test_truth_on_a_scenario() -> None:
     hiring = pf.simulate.scenario("hiring")
     table = hiring.draw(1000, random_state=0)
