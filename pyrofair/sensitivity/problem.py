@@ -39,7 +39,7 @@ class Problem:
     """A model's scores of both worlds, and a source of the prefix form that was fitted.
 
     ``y0`` and ``ypi`` are influence values (n, 1) of n ``rows``; ``scores`` the scores of either world, as the form's
-    stages start from them; ``context`` what results report.
+    stages start from them, made by ``scorer`` of the ``model``; ``context`` what results report.
     """
 
     source: OneStep
@@ -50,6 +50,8 @@ class Problem:
     ypi: Array
     inflation: float
     context: dict[str, Any]
+    scorer: Scorer
+    model: AuditedModel
 
     def ends(self, quantity: str, up: Array, down: Array) -> Array:
         """Return the lower and upper ends of a mean whose values are moved by (n, G) each, and limits of both, (G, 4).
@@ -174,7 +176,7 @@ def read_problem(
         "doubt": doubt,
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
-    return Problem(fitted, form, rows, tuple(made), y0, ypi, estimates.normal.inflation, context)
+    return Problem(fitted, form, rows, tuple(made), y0, ypi, estimates.normal.inflation, context, scorer, audited)
 
 
 def _judge(estimates: WaldEstimates, limit: float) -> str:
