@@ -10,6 +10,8 @@ __all__ = ["split_kept"]
 
 STEPS = 40
 """Halvings of the interval that holds an end, beyond the digits of a score."""
+HALF = 0.5 - 2e-7
+"""A mean this far from a half, in both worlds, is on one side of the kink even in single precision."""
 NEGLIGIBLE = 1e-6
 """A unit whose moved mass is a smaller share than this has none, in single precision."""
 
@@ -32,44 +34,7 @@ def split_kept(scored0: Scored, scored1: Scored, gamma: float, *, upper: bool) -
     assert scored0.unit is not None, "rows have units"
     unit = torch.unique(scored0.unit, return_inverse=True)[1]
     p, q = (each.weight.detach().to(torch.float64) for each in (scored0, scored1))
-    with torch.no_grad():
-        c0, c1 = (each.score.detach().to(torch.float64) for each in (scored0, scored1))
-        kept = _kept_mass(p, q, c0, c1, unit, gamma, upper=upper)
-        zeros = p.new_zeros(int(unit.max()) + 1)
-        whole, left = (zeros.index_add(0, unit, each) for each in (p, p - kept))
-        moves = (left > NEGLIGIBLE * whole)[unit]
-    rows = torch.arange(len(unit), device=unit.device)
-    found = []
-    for scored, weight in ((scored0, p), (scored1, q)):
-        moved = torch.where(moves, (weight - kept).clamp(min=0.0), 0.0)
-        split = torch.cat([kept, moved]).to(scored.weight.dtype)
-        found.append(Scored(torch.cat([scored.score, scored.score]), split, torch.cat([rows, len(unit) + unit])))
-    return found[0], found[1]
-
-
-def _kept_mass(
-    p: torch.Tensor,
-    q: torch.Tensor,
-    c0: torch.Tensor,
-    c1: torch.Tensor,
-    unit: torch.Tensor,
-    gamma: float,
-    *,
-    upper: bool,
-) -> torch.Tensor:
-    """Return the mass (m,) of each row that stays, of units numbered from 0.
-
-    With D the difference of a row's scores, e that of a unit's means, and mass d of min(p, q) in its place, the end is
-    the least over d of max(e + 2 sum d D-, -e + 2 sum d D+): mass leaves the rows of the least D, and of the greatest.
-    The level of both is found by halving.
-    """
-    least = torch.minimum(p, q)
-    difference = 1.0 - c0 - c1 if upper else c1 - c0
-    if gamma <= 0.0:
-        return least
-    order = torch.argsort(difference)
-    order = order[torch.argsort(unit[order], stable=True)]
-    of, mass, slope = unit[order], least[order], difference[order]
+    c0, c1 = (each.score.detach().to(torch.float64) for each in (scored0, scored1))
     zeros = p.new_zeros(int(unit.max()) + 1)
 
     def total(values: torch.Tensor) -> torch.Tensor:
@@ -77,27 +42,68 @@ def _kept_mass(
 
     whole = total(p)
     effect = whole - total(p * c0 + q * c1) if upper else total(q * c1 - p * c0)
-    budget = gamma * whole
-    front = _Removal(of, mass, (-slope).clamp(min=0.0), whole)
-    back = _Removal(of.flip(0).neg() + of.max(), mass.flip(0), slope.flip(0).clamp(min=0.0), whole.flip(0))
+    difference = 1.0 - c0 - c1 if upper else c1 - c0
+    kept, slope = _kept_mass(torch.minimum(p, q), difference, effect, whole, unit, gamma)
+    moves = total(p - kept) > NEGLIGIBLE * whole
+    # What moves may balance both sides of a kink, where only the dual has the slope.
+    kinked = upper & ((effect - total(kept * difference)).abs() <= NEGLIGIBLE * whole)
+    rows = torch.arange(len(unit), device=unit.device)
+    found = []
+    for scored, weight in ((scored0, p), (scored1, q)):
+        moved = torch.where(moves[unit], (weight - kept).clamp(min=0.0), 0.0)
+        score = scored.score
+        level = HALF + slope[unit].to(score.dtype) * (score - score.detach())
+        parts = torch.cat([score, torch.where(kinked[unit], level, score)])
+        split = torch.cat([kept, moved]).to(scored.weight.dtype)
+        found.append(Scored(parts, split, torch.cat([rows, len(unit) + unit])))
+    return found[0], found[1]
 
-    def needed(level: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        down = front.mass_for((front.total - (level - effect) / 2.0).clamp(min=0.0))
-        up = back.mass_for((back.total - (level + effect).flip(0) / 2.0).clamp(min=0.0)).flip(0)
-        return down, up
+
+def _kept_mass(
+    least: torch.Tensor,
+    difference: torch.Tensor,
+    effect: torch.Tensor,
+    whole: torch.Tensor,
+    unit: torch.Tensor,
+    gamma: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the mass (m,) of each row that stays, and the slope (k,) of each unit's end in its ``effect``.
+
+    With D the ``difference`` of a row's scores, e the effect of a unit, and mass d of ``least`` in its place, an end is
+    the least over d of max(e + 2 sum d D-, -e + 2 sum d D+): mass leaves the rows of the least D, and of the greatest.
+    The level of both is found by halving; where mass leaves either side, the slope balances the last rows of both.
+    """
+    if gamma <= 0.0:
+        return least, effect.sign()
+    order = torch.argsort(difference)
+    order = order[torch.argsort(unit[order], stable=True)]
+    of, mass, ascending = unit[order], least[order], difference[order]
+    front = _Removal(of, mass, (-ascending).clamp(min=0.0), whole)
+    back = _Removal(of.max() - of.flip(0), mass.flip(0), ascending.flip(0).clamp(min=0.0), whole.flip(0))
+    budget = gamma * whole
+
+    def needed(level: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        down, first = front.mass_for((front.total - (level - effect) / 2.0).clamp(min=0.0))
+        up, last = back.mass_for((back.total - (level + effect).flip(0) / 2.0).clamp(min=0.0))
+        return down, up.flip(0), first, last.flip(0)
+
+    def fits(level: torch.Tensor) -> torch.Tensor:
+        down, up, _, _ = needed(level)
+        return down + up <= budget
 
     low = effect.abs()
     high = torch.maximum(effect + 2.0 * front.total, -effect + 2.0 * back.total.flip(0)).maximum(low)
-    enough = sum(needed(low)) <= budget
+    enough = fits(low)
     for _ in range(STEPS):
         middle = (low + high) / 2.0
-        fits = sum(needed(middle)) <= budget
-        low, high = torch.where(fits, low, middle), torch.where(fits, middle, high)
-    down, up = needed(torch.where(enough, effect.abs(), high))
+        fit = fits(middle)
+        low, high = torch.where(fit, low, middle), torch.where(fit, middle, high)
+    down, up, first, last = needed(torch.where(enough, effect.abs(), high))
     gone = front.removed(down) + back.removed(up.flip(0)).flip(0)
     kept = torch.empty_like(mass)
     kept[order] = (mass - gone).clamp(min=0.0)
-    return kept
+    balanced = (last - first) / (last + first).clamp(min=1e-300)
+    return kept, torch.where(enough, effect.sign(), balanced)
 
 
 class _Removal:
@@ -115,15 +121,15 @@ class _Removal:
         self.first = first
         self.key = 2.0 * unit + (self.gained_before + mass * slope) / whole[unit]
 
-    def mass_for(self, gain: torch.Tensor) -> torch.Tensor:
-        """Return the mass (k,) to remove so that the sum of mass times slope falls by a gain (k,)."""
+    def mass_for(self, gain: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the mass (k,) whose removal lowers the sum of mass times slope by gains (k,), and the last slopes."""
         numbers = torch.arange(len(gain), device=gain.device)
         at = torch.searchsorted(self.key, 2.0 * numbers + gain / self.whole)
         at = torch.minimum(torch.maximum(at, self.first), self.last)
         slope = self.slope[at]
         part = torch.where(slope > 0.0, (gain - self.gained_before[at]) / slope.clamp(min=1e-300), 0.0)
         part = torch.minimum(part.clamp(min=0.0), self.mass[at])
-        return torch.where(gain > 0.0, self.before[at] + part, 0.0)
+        return torch.where(gain > 0.0, self.before[at] + part, 0.0), slope
 
     def removed(self, amount: torch.Tensor) -> torch.Tensor:
         """Return the mass (m,) of each row that is gone where amounts (k,) are removed."""

@@ -1,15 +1,16 @@
 """The ends of PIU where mediators change between the worlds with limited probability, given what both worlds share.
 
-Let p and q be the distributions of the mediators in the two worlds, given what both share, and m = min(p, q), whose mass
-is 1 less their total variation. A coupling that changes them with at most the total variation plus gamma keeps some
-mass d of m in its place, all of it but gamma, and couples the rest in any way. With D(x) the difference of both scores
-of the same features x, and e that of their means in the two worlds, the least probability that decisions differ is the
-least over d of ``max(e + 2 sum d D-, -e + 2 sum d D+)``, and by duality the greatest, over l and t in [0, 1], of
+Let p and q be the distributions of the mediators in the two worlds, given what both share, and m = min(p, q), of mass 1
+less their total variation. A coupling that changes them with at most the total variation plus gamma keeps some mass d
+of m in its place, all of it but gamma, and couples the rest in any way. With D(x) the difference of both scores of the
+same features x, and e that of their means in the two worlds, the least probability that decisions differ is the least
+over d of ``max(e + 2 sum d D-, -e + 2 sum d D+)``, and by duality the greatest, over l and t in [0, 1], of
 
     (2 l - 1) e + 2 sum m min(l D- + (1 - l) D+, t) - 2 t gamma.
 
-For decisions D is -1, 0 or 1, and five pairs (l, t) are enough; for scores, a grid of pairs gives a valid end. 1 less the greatest probability is the same with 1 less
-the sum of the scores in place of their difference. Each is linear in means of both worlds, and so has influence values.
+For decisions D is -1, 0 or 1, and five pairs (l, t) are enough; for scores, a grid of pairs gives a valid end. 1 less
+the greatest probability is the same with 1 less the sum of the scores in place of their difference. Each is linear in
+means of both worlds, and so has influence values.
 """
 
 from __future__ import annotations
@@ -177,9 +178,7 @@ def switch_ends(
     return _Walk(form, rows, made, tuple(gammas), limits).ends()
 
 
-def _world_columns(
-    one: Array, other: Array, stays: NDArray[np.bool_], which: int, limits: Sequence[Limits]
-) -> Array:
+def _world_columns(one: Array, other: Array, stays: NDArray[np.bool_], which: int, limits: Sequence[Limits]) -> Array:
     """Return the score of a world, whether a row of it counts for the kept mass, and the parts of both differences."""
     kept = (~stays if which else stays).astype(np.float64)
     parts = [

@@ -378,7 +378,7 @@ class Walk:
     ) -> list[Array]:
         """Average functions of what both worlds share over the part of it that the sensitive attribute causes.
 
-        ``given`` are those of the judged rows, (m, Q) each with Q as in the scores, and ``known`` of those learned from.
+        ``given`` are those of the judged rows, (m, Q) each with Q as in the scores; ``known`` of those learned from.
         """
         stages = self.form.worlds[0].shared
         found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None)

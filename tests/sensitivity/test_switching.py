@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import linprog
 
 import pyrofair as pf
-from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.sensitivity import Switching, switching
 
 GRAPH = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
@@ -96,7 +96,7 @@ def examine(df: pd.DataFrame, weight: np.ndarray, scores: np.ndarray, paths: str
 def test_decisions_have_the_ends_of_the_program_over_joint_distributions(paths: str) -> None:
     df, weight, p = population(np.random.default_rng(len(paths)))
     scores = np.random.default_rng(3).random((2, 2, 3, 2))
-    found = examine(df, weight, scores, paths, gammas=[0.03, 0.1, 0.4, 1.0])
+    found = examine(df, weight, scores, paths, gammas=[0.05, 0.3, 1.0])
     for row in found.table.itertuples():
         ends = by_program(p, (scores > 0.5).astype(float), paths, row.gamma)
         assert (row.low, row.high) == pytest.approx(ends, abs=1e-7)
@@ -127,7 +127,9 @@ def sample(n: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"Q": q, "A": a, "D": d, "M": m})
 
 
-SCORES = np.fromfunction(lambda a, q, d, m: 0.1 + 0.25 * a + 0.05 * q + 0.2 * d * (1 - 0.9 * a) + 0.25 * m, (2, 2, 3, 2))
+SCORES = np.fromfunction(
+    lambda a, q, d, m: 0.1 + 0.25 * a + 0.05 * q + 0.2 * d * (1 - 0.9 * a) + 0.25 * m, (2, 2, 3, 2)
+)
 
 
 def exact() -> np.ndarray:
@@ -135,7 +137,7 @@ def exact() -> np.ndarray:
     q, a, d, m = np.indices((2, 2, 3, 2))
     p_a, p_d, p_m = 0.35 + 0.3 * q, 0.2 + 0.3 * a + 0.2 * q, 0.15 + 0.25 * a + 0.1 * d + 0.1 * q
     of_d = np.choose(d, [(1 - p_d) ** 2, 2 * p_d * (1 - p_d), p_d**2])
-    return 0.5 * np.where(a == 1, p_a, 1 - p_a).transpose(0, 1, 2, 3) * of_d * np.where(m == 1, p_m, 1 - p_m)
+    return 0.5 * np.where(a == 1, p_a, 1 - p_a) * of_d * np.where(m == 1, p_m, 1 - p_m)
 
 
 def covered(n: int, seeds: range, gammas: tuple[float, ...] = (0.0, 0.05, 1.0), **settings: object) -> pd.DataFrame:
@@ -158,3 +160,127 @@ def covered(n: int, seeds: range, gammas: tuple[float, ...] = (0.0, 0.05, 1.0), 
                 }
             )
     return pd.DataFrame(lines)
+
+
+def test_intervals_hold_both_ends() -> None:
+    found = covered(1500, range(3), gammas=(0.0, 0.05))
+    assert found["held"].mean() >= 0.5
+    assert found[["low", "high"]].abs().max().max() < 0.07
+
+
+@pytest.mark.slow
+def test_intervals_hold_both_ends_at_the_nominal_level() -> None:
+    found = covered(1500, range(300), gammas=(0.0, 0.02, 0.05, 0.1, 0.3, 1.0))
+    for _, own in found.groupby("gamma"):
+        assert own["held"].mean() >= 0.93
+        for end in ("low", "high"):
+            assert own[f"error_{end}"].mean() >= 0.85 * own[end].std()
+
+
+def test_all_switching_is_the_interval_of_the_audit_given_what_is_shared() -> None:
+    df = sample(1500, 0)
+    source = pf.OneStep(UNFAIR, **SATURATED, folds=1)  # type: ignore[arg-type]
+    found = switching(Table(SCORES), source, df, above=0.05, at_most=0.9)
+    report = pf.audit({"m": Table(SCORES)}, source, df, random_state=0)
+    table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
+    own = found.table.set_index("gamma").loc[1.0]
+    assert own["low"] == pytest.approx(table.loc["piu_lower", "estimate"], abs=1e-9)
+    assert own["high"] == pytest.approx(table.loc["piu_upper", "estimate"], abs=1e-9)
+    assert own["lower"] == pytest.approx(table.loc["piu_lower", "lower"], abs=1e-9)
+    assert own["upper"] == pytest.approx(table.loc["piu_upper", "upper"], abs=1e-9)
+    assert (found.table["lower"] <= found.table["low"]).all()
+    assert (found.table["upper"] >= found.table["high"]).all()
+    assert found.least[1] < found.least[0] < found.least[2]
+    assert len(found.flips_at) == 2
+    assert "change between the worlds for at least" in str(found)
+    assert "<table" in found._repr_html_()
+    assert repr(found) == "<Switching of model; print it for a reading>"
+    assert found.plot().axes[0].get_xlabel() == "gamma (chance that D, M change, beyond the least)"
+
+
+def test_flips_are_where_switching_takes_an_end_to_its_limit() -> None:
+    df, weight, p = population(np.random.default_rng(1))
+    scores = np.random.default_rng(3).random((2, 2, 3, 2))
+    gammas = np.linspace(0.0, 0.2, 11)
+    found = examine(df, weight, scores, "D", gammas=gammas)
+    middle = float(found.table["high"].iloc[[0, -1]].mean())
+    again = examine(df, weight, scores, "D", gammas=gammas, at_most=middle)
+    at = again.flips_at.loc[1, "point"]
+    assert by_program(p, (scores > 0.5).astype(float), "D", at)[1] == pytest.approx(middle, abs=2e-3)
+
+
+def test_a_continuous_mediator_is_compared_by_propensities() -> None:
+    """With M normal, of the means 0 and 1, the least probability of a change is 2 Phi(1/2) - 1 = .383."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 2000)
+    df = pd.DataFrame({"A": a, "M": a + rng.normal(size=2000)})
+    graph = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+
+    class Above:
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+            p = (X["M"].to_numpy() > 0.5).astype(float)
+            return np.column_stack([1 - p, p])
+
+    source = pf.OneStep(graph.unfair("A -> M -> Y"), propensity="logistic", regression="logistic", form="prefix")
+    found = switching(Above(), source, df, gammas=[0, 0.1, 1])
+    assert found.least[1] <= 0.3829 <= found.least[2]
+    # All who move cross the threshold at 1/2, and more may from both sides of it.
+    own = found.table.set_index("gamma")
+    assert own.loc[0.0, ["low", "high"]].tolist() == pytest.approx([0.383, 0.383], abs=0.05)
+    assert own.loc[0.1, ["low", "high"]].tolist() == pytest.approx([0.383, 0.483], abs=0.05)
+
+
+def test_a_column_left_out_is_a_coupling_beyond_the_least() -> None:
+    """If A raises M at Q = 1 and lowers it at Q = 0, both distributions are alike without Q: gamma is all of it."""
+    cells = [(q, a, m, 0.5 + (0.3 if (m == 1) == ((q + a) % 2 == 0) else -0.3)) for q, a, m in np.ndindex(2, 2, 2)]
+    df = pd.DataFrame(cells * 50, columns=["Q", "A", "M", "weight"])
+    graph = pf.CausalGraph("Q -> M; A -> M; {Q M} -> Y", sensitive="A", outcome="Y")
+
+    class Plain:
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+            p = 0.2 + 0.5 * X["M"].to_numpy()
+            return np.column_stack([1 - p, p])
+
+    source = pf.OneStep(graph.unfair("A -> M -> Y"), **SATURATED, folds=1)  # type: ignore[arg-type]
+    found = switching(Plain(), source, df[["Q", "A", "M"]], sample_weight=df["weight"].to_numpy())
+    assert found.least[0] == pytest.approx(0.6, abs=1e-9)
+    assert found.benchmark()[["column", "least", "gamma"]].to_numpy().tolist() == [
+        ["Q", pytest.approx(0.0, abs=1e-9), pytest.approx(0.6, abs=1e-9)]
+    ]
+    with pytest.raises(DataError, match="a benchmark takes columns that the sensitive attribute does not cause"):
+        found.benchmark(["M"])
+
+
+def test_boosted_models_and_rows_that_were_not_fitted() -> None:
+    source = pf.OneStep(UNFAIR, propensity="boosted", regression="boosted", folds=2, form="prefix", random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PyrofairWarning)  # boosted propensities of so few rows
+        found = switching(Table(SCORES), source.fit(sample(1500, 0)), sample(1000, 1), gammas=[0.0])
+    truth = by_program(exact(), (SCORES > 0.5).astype(float), "D", 0.0)
+    assert found.table.loc[0, ["low", "high"]].tolist() == pytest.approx(truth, abs=0.08)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"gammas": [2]}, r"gammas.0.=2"),
+        ({"gammas": []}, "must be a list of probabilities"),
+        ({"at_most": 2.0}, "at_most=2"),
+    ],
+)
+def test_unfit_settings_are_refused(settings: dict[str, object], match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        switching(Table(SCORES), UNFAIR, sample(300, 0), **settings)  # type: ignore[arg-type]
+
+
+def test_what_cannot_switch_or_is_not_known_in_both_worlds_is_refused() -> None:
+    df = sample(1500, 0)
+    with pytest.raises(DataError, match="No unfair path runs through a mediator"):
+        switching(Table(SCORES), pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), df)  # type: ignore[arg-type]
+    source = pf.OneStep(UNFAIR, **SATURATED)  # type: ignore[arg-type]
+    given = SCORES[df["A"], df["Q"], df["D"], df["M"]]
+    with pytest.raises(DataError, match="Pass the model itself"):
+        switching(given, source, df)
+    decisions = (np.random.default_rng(0).random(1500) < given).astype(int)
+    with pytest.raises(DataError, match="The scores are an outcome"):
+        switching(decisions, source, df, scores="outcome")
