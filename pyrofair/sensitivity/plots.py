@@ -129,7 +129,7 @@ def plot_switching(table: pd.DataFrame, flips: pd.DataFrame, context: dict[str, 
     nodes = ", ".join(context["mediators"])
     return _plot_sweep(
         table,
-        flips,
+        flips[np.isfinite(flips["interval"])],
         "gamma",
         "PIU",
         context,

@@ -44,7 +44,7 @@ class Switching:
     table : DataFrame
         For each gamma: low and high, the ends of PIU where mediators change with at most the least probability plus
         gamma, given what both worlds share; lower and upper, between which both ends lie with the level; sharp, whether
-        a joint distribution of both worlds attains the ends.
+        a joint distribution of both worlds attains the ends. Ends move outward with gamma but for sampling error.
     least : tuple of float
         The mean of the least probability with which mediators change (their total variation given what both worlds
         share), and the limits of its interval.
@@ -183,8 +183,8 @@ def switching(
 
     References
     ----------
-    The least probability of a change is attained by the maximal coupling (Lindvall, 2002, section I.5). PIU is that of
-    Chikahara et al. (2021), Definition 2; with gamma = 1 and nothing shared the ends are those of its eq. (A19).
+    The least probability of a change is attained by the maximal coupling (Lindvall, 2002). With gamma = 1 and nothing
+    shared the ends are those of Chikahara et al. (2021), eq. (A19).
 
     Examples
     --------

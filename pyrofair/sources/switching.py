@@ -71,7 +71,7 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
 
     References
     ----------
-    Lindvall (2002), section I.5, for the maximal coupling; Chikahara et al. (2021), eq. (A19), for the upper end of PIU
+    Lindvall (2002), for the maximal coupling; Chikahara et al. (2021), eq. (A19), for the upper end of PIU
     of two marginals.
 
     Examples
@@ -192,16 +192,14 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "source_")
         require_decisions(decisions, threshold)
-        order = list(self.source_.rows_.table.columns)
-        scored = [
-            world.scored(
-                decide(ask_scores(score, world.rows, self.unfair.graph, order, "drawn rows"), decisions, threshold)
-            )
+        graph, order = self.unfair.graph, list(self.source_.rows_.table.columns)
+        one, other = (
+            world.scored(decide(ask_scores(score, world.rows, graph, order, "drawn rows"), decisions, threshold))
             for world in self.samples()
-        ]
-        y0, ypi = (float(each.mean) for each in scored)
-        lower = float(effect_gap(*split_kept(*scored, self.gamma, upper=False)))
-        upper = float(piu_upper(*split_kept(*scored, self.gamma, upper=True)))
+        )
+        y0, ypi = float(one.mean), float(other.mean)
+        lower = float(effect_gap(*split_kept(one, other, self.gamma, upper=False)))
+        upper = float(piu_upper(*split_kept(one, other, self.gamma, upper=True)))
         table = {"p_y0": (y0, y0), "p_ypi": (ypi, ypi), "mean_unfair_effect": (ypi - y0,) * 2, "piu": (lower, upper)}
         found: pd.DataFrame = pd.DataFrame.from_dict(table, orient="index", columns=["lower", "upper"])
         return found.rename_axis("quantity")
