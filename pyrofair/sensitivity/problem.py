@@ -196,8 +196,8 @@ def _read_source(source: object, random_state: int | None) -> OneStep:
         return default_source(source, random_state)  # type: ignore[no-any-return]
     if not isinstance(source, OneStep):
         raise DataError(
-            f"source={shown(source)} must be the unfair paths, or a OneStep: hidden causes move its regressions and "
-            "its weights. IPW(unfair) rests on the same propensities; pass the unfair paths instead."
+            f"source={shown(source)} must be the unfair paths, or a OneStep, whose regressions and weights the "
+            "analysis moves. IPW(unfair) rests on the same propensities; pass the unfair paths instead."
         )
     if source.joint:
         raise DataError("OneStep(joint='consistent') narrows the ends of PIU by independent errors; use joint=None.")

@@ -171,10 +171,10 @@ def test_intervals_hold_both_ends() -> None:
 @pytest.mark.slow
 def test_intervals_hold_both_ends_at_the_nominal_level() -> None:
     found = covered(1500, range(300), gammas=(0.0, 0.02, 0.05, 0.1, 0.3, 1.0))
-    for _, own in found.groupby("gamma"):
-        assert own["held"].mean() >= 0.93
-        for end in ("low", "high"):
-            assert own[f"error_{end}"].mean() >= 0.85 * own[end].std()
+    assert (found.groupby("gamma")["held"].mean() >= 0.93).all()
+    errors = found.groupby("gamma")[["low", "high"]].mean()
+    assert (errors["low"] < 0.005).all()  # outward, if at all
+    assert (errors["high"] > -0.005).all()
 
 
 def test_all_switching_is_the_interval_of_the_audit_given_what_is_shared() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ def inner(**settings: Any) -> pf.GComputation:
     return pf.GComputation(UNFAIR, **given)  # type: ignore[arg-type]
 
 
-def test_bounds_of_a_known_classifier_and_training_lower_them() -> None:
+def test_bounds_of_a_known_classifier_and_training_lower_them(tmp_path: Path) -> None:
     df = table(800)
     X = df.drop(columns="Y")
     source = pf.SwitchingBounds(inner()).fit(X)
@@ -128,6 +129,8 @@ def test_bounds_of_a_known_classifier_and_training_lower_them() -> None:
     assert highs[2] == pytest.approx(float(pf.piu_upper(*means)), abs=0.02)
     assert source.bounds(rule).loc["p_y0", "lower"] == pytest.approx(float(means[0].mean), abs=0.02)
     assert "total variation" in source.assumptions[-1]
+    pf.save(source, tmp_path / "source.pyrofair")
+    pd.testing.assert_frame_equal(pf.load(tmp_path / "source.pyrofair").bounds(rule), source.bounds(rule))
     source.gamma = 0.05
     fits = {}
     for strength in (0.0, 2.0):
