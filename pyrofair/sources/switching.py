@@ -81,7 +81,8 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
     >>> df = pd.DataFrame({"A": [0] * 400 + [1] * 600, "M": [0] * 300 + [1] * 100 + [0] * 150 + [1] * 450})
     >>> inner = GComputation(graph.unfair("A -> Y", "A -> M -> Y"), parameters="linear", progress=False, random_state=0)
     >>> source = SwitchingBounds(inner, gamma=0.0).fit(df)
-    >>> source.bounds(lambda rows: 0.1 + 0.8 * (rows["A"] != rows["M"])).loc["piu"].round(1).tolist()
+    >>> found = source.bounds(lambda rows: 0.1 + 0.8 * (rows["A"] != rows["M"]), decisions="threshold")
+    >>> found.loc["piu"].round(1).tolist()
     [0.5, 0.5]
     """
 

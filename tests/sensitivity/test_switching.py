@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import linprog
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
@@ -284,3 +285,17 @@ def test_what_cannot_switch_or_is_not_known_in_both_worlds_is_refused() -> None:
     decisions = (np.random.default_rng(0).random(1500) < given).astype(int)
     with pytest.raises(DataError, match="The scores are an outcome"):
         switching(decisions, source, df, scores="outcome")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityWarning")
+def test_boosted_decisions_on_adult() -> None:
+    data = pf.datasets.load_adult()
+    train, test = data.split(random_state=0)
+    X, y = train[data.graph.input_columns], train[data.graph.outcome_column]
+    model = HistGradientBoostingClassifier(max_iter=100, random_state=0, categorical_features="from_dtype").fit(X, y)
+    found = switching(model, data.unfair, test, gammas=[0.0, 1.0], random_state=0)
+    assert found.least[0] == pytest.approx(0.452, abs=0.01)
+    assert found.table[["low", "high"]].to_numpy() == pytest.approx(
+        np.array([[0.190, 0.207], [0.161, 0.319]]), abs=0.01
+    )
