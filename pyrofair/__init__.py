@@ -67,7 +67,17 @@ if TYPE_CHECKING:
     from pyrofair.partial_identification import SharpBounds, sharp_bounds
     from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
-    from pyrofair.sources import IPW, SEM, Contrasts, GComputation, MilesBounds, OneStep, Several, effect_posterior
+    from pyrofair.sources import (
+        IPW,
+        SEM,
+        Contrasts,
+        GComputation,
+        MilesBounds,
+        OneStep,
+        Several,
+        SwitchingBounds,
+        effect_posterior,
+    )
 
 _NAMES = {
     "audits": "Audit ContrastAudit GraphsAudit PenaltyPath audit audit_contrasts audit_graphs penalty_path",
@@ -84,7 +94,7 @@ _NAMES = {
     "programs": "CouplingError InterventionError do",
     "sensitivity": "",
     "simulate": "",
-    "sources": "Contrasts GComputation IPW MilesBounds OneStep SEM Several effect_posterior",
+    "sources": "Contrasts GComputation IPW MilesBounds OneStep SEM Several SwitchingBounds effect_posterior",
     "tables": "",
 }
 _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
@@ -121,6 +131,7 @@ __all__ = [
     "ScoresOf",
     "Several",
     "SharpBounds",
+    "SwitchingBounds",
     "UnfairPaths",
     "__version__",
     "audit",

@@ -100,6 +100,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "path": ("", 1, True, None, [1], THING, math.nan, b"x"),
     "savable": (*NEVER, True, None, 2.5, pf.IPW, TABLE),
     "source": (*NEVER, 1, UNFAIR),
+    "g-computation": (*NEVER, 1, UNFAIR, None),
     "source or paths": (*NEVER, 1),
 }
 
@@ -433,6 +434,12 @@ settings(
     lambda **given: pf.MilesBounds(**({"unfair": UNFAIR} | given)).fit(TABLE),
     unfair="paths",
     literal="flag",
+)
+settings(
+    pf.SwitchingBounds,
+    lambda **given: pf.SwitchingBounds(**({"source": pf.GComputation(UNFAIR)} | given)).fit(TABLE),
+    source="g-computation",
+    gamma="share",
 )
 WITNESS = pf.CausalGraph("A -> {R M}; R -> M; {A R M} -> Y", sensitive="A", outcome="Y").unfair("A -> Y", "A -> R -> Y")
 BOUNDED = pf.MilesBounds(WITNESS).fit(

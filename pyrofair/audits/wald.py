@@ -83,6 +83,8 @@ def is_influence_based(source: Any) -> bool:
 def refuse_bounds(name: str, source: Any) -> None:
     """Refuse a source that bounds both marginals, where they have to be estimated."""
     if isinstance(source, Bounding):
+        if instead := getattr(source, "instead_of_audit", ""):
+            raise DataError(f"{name}={shown(source)} has no estimates of both worlds for an audit. {instead}")
         raise DataError(
             f"{name}={shown(source)} bounds the marginals, for the data do not identify them, and an audit reports "
             "estimates. Use source.fit(df).bounds(model): the ends of both marginals, of the mean unfair effect and of "

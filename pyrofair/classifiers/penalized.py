@@ -455,15 +455,25 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             raise DataError(
                 f"learning_rate={self.learning_rate!r} is not used with an optimizer of your own; set it in there."
             )
-        if isinstance(self.source, Bounding) and self.penalty is not interval_disagreement:
-            named = getattr(self.penalty, "__name__", shown(self.penalty))
-            raise DataError(
-                f"penalty={named} is a function of two marginals, and source={type(self.source).__name__}(...) has "
-                "bounds on them: use penalty=interval_disagreement, which is at least the disagreement of any two "
-                "marginals within these."
-            )
+        if isinstance(self.source, Bounding):
+            self._check_penalty(self.source)
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs held-out rows: set validation_fraction, for example to 0.1.")
+
+    def _check_penalty(self, source: Bounding) -> None:
+        """Refuse a penalty that is no bound by what a source makes of scores."""
+        bound = getattr(source, "penalty", interval_disagreement)
+        if self.penalty is bound:
+            return
+        named, made = getattr(self.penalty, "__name__", shown(self.penalty)), f"source={type(source).__name__}(...)"
+        if bound is not interval_disagreement:
+            raise DataError(
+                f"penalty={named} is not the end that {made} is the worst case of: use penalty={bound.__name__}."
+            )
+        raise DataError(
+            f"penalty={named} is a function of two marginals, and {made} has bounds on them: use "
+            "penalty=interval_disagreement, which is at least the disagreement of any two marginals within these."
+        )
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph

@@ -132,7 +132,8 @@ class Fit:
     @property
     def formula(self) -> Formula | None:
         """The penalty as a function of the mean scores of both worlds alone, if it is one."""
-        return formula_of(self.penalty) if self.is_penalised and self.problem.has_distinct_rows else None
+        simple = self.is_penalised and self.problem.has_distinct_rows and self.problem.ends is None
+        return formula_of(self.penalty) if simple else None
 
     @property
     def numbers(self) -> int:

@@ -329,7 +329,7 @@ class Bounding(Protocol):
     """A source that bounds the marginals of both worlds, which the data do not identify, by scores of rows of its own.
 
     It has no ``worlds``, for its rows are samples of neither. A classifier is trained with
-    :func:`pyrofair.interval_disagreement` as penalty.
+    :func:`pyrofair.interval_disagreement` as penalty, or with the function that its attribute ``penalty`` is.
     """
 
     @property

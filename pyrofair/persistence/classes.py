@@ -44,7 +44,7 @@ from pyrofair.persistence.programs import compare_programs, fingerprint
 from pyrofair.persistence.trees import make_boosted, take_boosted
 from pyrofair.persistence.types import require_types
 from pyrofair.programs.covariates import ProgramWithCovariates
-from pyrofair.sources import gcomputation, ipw, miles, onestep, propensity, sem
+from pyrofair.sources import gcomputation, ipw, miles, onestep, propensity, sem, switching
 from pyrofair.sources.contrasts import Contrasts
 from pyrofair.sources.gcomputation import GComputation, SplitMechanisms
 from pyrofair.sources.gformula import MechanismGraph
@@ -56,6 +56,7 @@ from pyrofair.sources.miles import MilesBounds
 from pyrofair.sources.models import Stack
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.sem import SEM
+from pyrofair.sources.switching import SwitchingBounds
 from pyrofair.tables.encoder import TableEncoder
 
 __all__ = ["KINDS", "TOP"]
@@ -270,6 +271,14 @@ def _check_bounds(source: MilesBounds) -> None:
         again = copy.copy(source).fit(source.table_, source.weight_)
     if named != (again.witness_, again.mediator_) or not np.array_equal(again.weight_, source.weight_):
         raise ValueError("its rows or nodes are not those of a fit")
+
+
+def _check_switching(source: SwitchingBounds) -> None:
+    """Refuse a fitted source that is none, or of other paths."""
+    if "source_" not in vars(source):
+        return
+    if not isinstance(source.source_, GComputation) or source.source_.unfair != source.unfair:
+        raise ValueError("its fitted source is not one of its paths")
 
 
 def _same_rows(state: State) -> bool:
@@ -527,7 +536,7 @@ def _after_encoder(encoder: TableEncoder) -> None:
         encoder.one_hot_ = encoder._one_hot()
 
 
-SOURCES = (IPW, OneStep, GComputation, SEM, MilesBounds)
+SOURCES = (IPW, OneStep, GComputation, SEM, MilesBounds, SwitchingBounds)
 _LOGISTIC = "classes_ coef_ intercept_ n_iter_ n_features_in_ feature_names_in_"
 _CLASSIFIER, _OF_CLASSIFIER = "levels_ models_ fitted", "classifier folds seed recodes"
 
@@ -557,6 +566,7 @@ _ALL: list[Kind] = [
     _attributes(SEM, "_given", drop="_read", constraints=sem.CONSTRAINTS),
     _attributes(Contrasts, "sources_ left_out_", after=_check_contrasts),
     _attributes(MilesBounds, "table_ weight_ witness_ mediator_", constraints=miles.CONSTRAINTS, after=_check_bounds),
+    _attributes(SwitchingBounds, "source_", constraints=switching.CONSTRAINTS, after=_check_switching),
     Kind("ProgramWithCovariates", ProgramWithCovariates, _take_covariates, _make_covariates),
     Kind("BatchNuisances", BatchNuisances, _refuse_batches, _refuse_batches),
     _value(propensity.Nuisances, drop=("matches",)),

@@ -6,5 +6,6 @@ the amount at which a conclusion flips, and a benchmark by observed columns.
 
 from pyrofair.sensitivity.confounding import Confounding, confounding
 from pyrofair.sensitivity.cross_world import CrossWorld, cross_world
+from pyrofair.sensitivity.switching import Switching, switching
 
-__all__ = ["Confounding", "CrossWorld", "confounding", "cross_world"]
+__all__ = ["Confounding", "CrossWorld", "Switching", "confounding", "cross_world", "switching"]

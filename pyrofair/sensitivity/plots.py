@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_confounding", "plot_cross_world"]
+__all__ = ["plot_confounding", "plot_cross_world", "plot_switching"]
 
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"
 ACROSS = 3
@@ -109,23 +109,60 @@ def _mark_columns(axes: Axes, benchmark: pd.DataFrame, cause: str, most: float) 
 def plot_cross_world(table: pd.DataFrame, flips: pd.DataFrame, quantity: str, context: dict[str, Any]) -> Figure:
     """Draw the ends of a quantity against the share of units with any coupling across worlds."""
     own = table[table["quantity"] == quantity]
+    marked = flips if quantity in ("mean_unfair_effect", "piu") else flips.iloc[:0]
+    figure = _plot_sweep(
+        own,
+        marked,
+        "delta",
+        TITLES[quantity],
+        context,
+        axis="delta (share of units with any coupling across worlds)",
+        filled="possible with this share",
+    )
+    if quantity == "mean_unfair_effect":
+        figure.axes[0].axhline(0.0, color="black", linewidth=0.8)
+    return figure
+
+
+def plot_switching(table: pd.DataFrame, flips: pd.DataFrame, context: dict[str, Any]) -> Figure:
+    """Draw the ends of PIU against the probability beyond its minimum that a mediator changes."""
+    nodes = ", ".join(context["mediators"])
+    return _plot_sweep(
+        table,
+        flips[np.isfinite(flips["interval"])],
+        "gamma",
+        "PIU",
+        context,
+        axis=f"gamma (chance that {nodes} change, beyond the least)",
+        filled="possible with so much switching",
+    )
+
+
+def _plot_sweep(
+    own: pd.DataFrame,
+    flips: pd.DataFrame,
+    parameter: str,
+    title: str,
+    context: dict[str, Any],
+    *,
+    axis: str,
+    filled: str,
+) -> Figure:
+    """Draw the ends of one quantity against a parameter on a linear axis."""
     figure = ShownFigure(figsize=(5.4, 3.8), layout="constrained")
     axes = figure.subplots()
-    axes.fill_between(own["delta"], own["lower"], own["upper"], color=BLUE, alpha=0.12, linewidth=0)
-    axes.fill_between(own["delta"], own["low"], own["high"], color=BLUE, alpha=0.35, linewidth=0)
+    axes.fill_between(own[parameter], own["lower"], own["upper"], color=BLUE, alpha=0.12, linewidth=0)
+    axes.fill_between(own[parameter], own["low"], own["high"], color=BLUE, alpha=0.35, linewidth=0)
     sharp = bool(own["sharp"].all())
     for end in ("low", "high"):
-        axes.plot(own["delta"], own[end], color=BLUE, linewidth=1.2, linestyle="-" if sharp else (0, (4, 2)))
-    if quantity == "mean_unfair_effect":
-        axes.axhline(0.0, color="black", linewidth=0.8)
-    if quantity in ("mean_unfair_effect", "piu"):
-        _mark_flip(axes, flips)
-    axes.set_xlabel("delta (share of units with any coupling across worlds)")
-    axes.set_ylabel(TITLES[quantity] + ("" if sharp else " (valid, not sharp)"))
+        axes.plot(own[parameter], own[end], color=BLUE, linewidth=1.2, linestyle="-" if sharp else (0, (4, 2)))
+    _mark_flip(axes, flips)
+    axes.set_xlabel(axis)
+    axes.set_ylabel(title + ("" if sharp else " (valid, not sharp)"))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     handles = [
-        Patch(color=BLUE, alpha=0.35, label="possible with this share"),
+        Patch(color=BLUE, alpha=0.35, label=filled),
         Patch(color=BLUE, alpha=0.12, label=f"{context['level']:.0%} interval of both ends"),
         Line2D([], [], color=RED, linestyle="--", label="conclusion lost, its interval considered"),
     ]

@@ -39,7 +39,7 @@ class Problem:
     """A model's scores of both worlds, and a source of the prefix form that was fitted.
 
     ``y0`` and ``ypi`` are influence values (n, 1) of n ``rows``; ``scores`` the scores of either world, as the form's
-    stages start from them; ``context`` what results report.
+    stages start from them, made by ``scorer`` of the ``model``; ``context`` what results report.
     """
 
     source: OneStep
@@ -50,6 +50,8 @@ class Problem:
     ypi: Array
     inflation: float
     context: dict[str, Any]
+    scorer: Scorer
+    model: AuditedModel
 
     def ends(self, quantity: str, up: Array, down: Array) -> Array:
         """Return the lower and upper ends of a mean whose values are moved by (n, G) each, and limits of both, (G, 4).
@@ -174,7 +176,7 @@ def read_problem(
         "doubt": doubt,
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
-    return Problem(fitted, form, rows, tuple(made), y0, ypi, estimates.normal.inflation, context)
+    return Problem(fitted, form, rows, tuple(made), y0, ypi, estimates.normal.inflation, context, scorer, audited)
 
 
 def _judge(estimates: WaldEstimates, limit: float) -> str:
@@ -194,8 +196,8 @@ def _read_source(source: object, random_state: int | None) -> OneStep:
         return default_source(source, random_state)  # type: ignore[no-any-return]
     if not isinstance(source, OneStep):
         raise DataError(
-            f"source={shown(source)} must be the unfair paths, or a OneStep: hidden causes move its regressions and "
-            "its weights. IPW(unfair) rests on the same propensities; pass the unfair paths instead."
+            f"source={shown(source)} must be the unfair paths, or a OneStep, whose regressions and weights the "
+            "analysis moves. IPW(unfair) rests on the same propensities; pass the unfair paths instead."
         )
     if source.joint:
         raise DataError("OneStep(joint='consistent') narrows the ends of PIU by independent errors; use joint=None.")

@@ -26,6 +26,7 @@ from pyrofair.sources.stages import Stage
 from pyrofair.tables.labels import is_categorical
 
 __all__ = [
+    "ASKED",
     "MOST_CELLS",
     "CoupledEnds",
     "Switch",
@@ -44,20 +45,29 @@ MOST_CELLS = 200
 """The most values that the switched nodes may have together."""
 
 
-def too_many_values(columns: Sequence[str], most: int) -> DataError:
+ASKED = "joint='consistent'", "Use joint=None."
+"""What asks for cells, and what to do without."""
+
+
+def too_many_values(columns: Sequence[str], most: int, asked: tuple[str, str] = ASKED) -> DataError:
     """Return the error for switched nodes with more than so many values together."""
     return DataError(
-        f"joint='consistent' takes each value of {', '.join(columns)} by itself, and they have more than {most} "
-        "together, or are no categories or integers. Use joint=None."
+        f"{asked[0]} takes each value of {', '.join(columns)} by itself, and they have more than {most} "
+        f"together, or are no categories or integers. {asked[1]}"
     )
 
 
-def require_switched_first(switched: Sequence[str], given: Mapping[str, Sequence[str]], drawn: Sequence[str]) -> None:
+def require_switched_first(
+    switched: Sequence[str],
+    given: Mapping[str, Sequence[str]],
+    drawn: Sequence[str],
+    asked: tuple[str, str] = ASKED,
+) -> None:
     """Refuse a switched node that reads a drawn one which is not switched."""
     if late := [node for node in switched if {*given[node]} & {*drawn} - {*switched}]:
         raise DataError(
-            f"joint='consistent' does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node "
-            "that they do not. Use joint=None."
+            f"{asked[0]} does not serve here: {late[0]!r}, which unfair edges switch, reads a drawn node that they do "
+            f"not. {asked[1]}"
         )
 
 

@@ -37,6 +37,7 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
+from pyrofair.sources.coupled_ends import ASKED
 from pyrofair.sources.gformula import GFormula, MechanismGraph, World, collect_units, sample_units
 from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityName, Rows, group_sizes, require_propensity
 from pyrofair.tables.reading import read_weight, warn_unused
@@ -490,7 +491,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         baseline, switched
             Rows with weights and units; within a unit the draws of the two worlds are independent.
         """
-        return self._worlds("all", n, random_state, df, sample_weight, paired=False)
+        return self._worlds("all", n, random_state, df, sample_weight, paired=None)
 
     def views(
         self,
@@ -504,8 +505,28 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Their errors are independent given the units, as the ends of PIU given units require. Parameters as for
         :meth:`worlds`.
         """
-        paired = self.joint == "consistent" and bool(self.graph_.drawn)
-        return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=paired) for which in HALVES)
+        asked = ASKED if self.joint == "consistent" and self.graph_.drawn else None
+        return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=asked) for which in HALVES)
+
+    def paired(
+        self,
+        asked: tuple[str, str],
+        *,
+        random_state: int | None = None,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+        """Return both worlds by the same rows, each with its weights: all values of what unfair edges switch.
+
+        ``asked`` names what asks for them and what to do without, for the refusal (:meth:`require_pairs`).
+        Other parameters as for :meth:`worlds`.
+        """
+        return self._worlds("all", None, random_state, df, sample_weight, paired=asked)
+
+    def require_pairs(self, asked: tuple[str, str]) -> None:
+        """Refuse what unfair edges switch if it has too many values, or reads a drawn node that they do not switch."""
+        check_is_fitted(self, "split_")
+        self._formula("all").require_pairs(self.draws, asked)
 
     def _worlds(
         self,
@@ -515,7 +536,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         df: pd.DataFrame | None,
         sample_weight: npt.ArrayLike | None,
         *,
-        paired: bool,
+        paired: tuple[str, str] | None,
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
         check_is_fitted(self, "split_")
         if n is not None:
@@ -526,7 +547,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         draws = max(self.draws, math.ceil(self.most_units / len(units.weight)))
         with PYRO_LOCK, neutral_torch():
             formula = self._formula(which)
-            make = formula.paired if paired else formula.worlds
+            make = formula.worlds if paired is None else partial(formula.paired, asked=paired)
             drawn = make(units, draws=draws, exact=self.draws, seed=seed + PARTS.index(which))
         reads = list(self.unfair.graph.input_columns)
         one, other = (

@@ -24,7 +24,7 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Estimand
 from pyrofair.mechanisms.families import decode, features, support
 from pyrofair.programs.couplings import quantile
-from pyrofair.sources.coupled_ends import require_switched_first, too_many_values
+from pyrofair.sources.coupled_ends import ASKED, require_switched_first, too_many_values
 from pyrofair.sources.propensity import Rows
 from pyrofair.tables.labels import as_column, repeat_label, span_of
 
@@ -189,15 +189,16 @@ class GFormula:
                 worlds.append(World(rows, units.weight[unit] / draws, unit))
         return self._as_the_outcome_reads(*worlds)
 
-    def paired(self, units: World, *, draws: int, exact: int, seed: int) -> tuple[World, World]:
+    def paired(
+        self, units: World, *, draws: int, exact: int, seed: int, asked: tuple[str, str] = ASKED
+    ) -> tuple[World, World]:
         """Return both worlds with a cell for each value of what unfair edges switch, and one draw of all else for both.
 
-        ``draws`` counts the draws of all else for each unit, over all cells; ``exact`` is the largest number of cells.
+        ``draws`` counts the draws of all else for each unit, over all cells; ``exact`` is the largest number of cells,
+        which ``asked`` for them, and says what to do without.
         """
+        self.require_pairs(exact, asked)
         switched = self.graph.switched
-        if self._combinations(switched) > exact:
-            raise too_many_values(self.graph.graph.columns_of(switched), exact)
-        require_switched_first(switched, self.graph.given, self.graph.drawn)
         one, other = (self._all_values(switched, which, units, least=0.0) for which in (0, 1))
         cells = len(one.rows) // len(units.weight)
         rest = [node for node in self.graph.drawn if node not in switched]
@@ -207,6 +208,13 @@ class GFormula:
         return self._as_the_outcome_reads(
             *(World(rows, each.weight[at] / repeats, one.unit[at], at % cells) for each in (one, other))
         )
+
+    def require_pairs(self, exact: int, asked: tuple[str, str]) -> None:
+        """Refuse switched nodes with more than so many values together, or that read another drawn node."""
+        switched = self.graph.switched
+        if self._combinations(switched) > exact:
+            raise too_many_values(self.graph.graph.columns_of(switched), exact, asked)
+        require_switched_first(switched, self.graph.given, self.graph.drawn, asked)
 
     def caused(self, roots: World, most: int, seed: int) -> World:
         """Return about so many units: the roots with the shared nodes that A causes drawn too, at its baseline."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from statistics import NormalDist
@@ -44,7 +45,7 @@ from pyrofair.sources.two_mediators import Arms, Form
 from pyrofair.tables.labels import as_levels, encode_levels, read_sensitive, repeat_label
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 
-__all__ = ["MilesBounds"]
+__all__ = ["MilesBounds", "ask_scores", "require_decisions"]
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -259,7 +260,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
             If the scores are unfit, or with ``level`` a group has fewer rows than an interval can rest on.
         """
         check_is_fitted(self, "table_")
-        _require_decisions(decisions, threshold)
+        require_decisions(decisions, threshold)
         optional(_require_level)("level", level)
         require_seed(random_state)
         worlds = self.samples()
@@ -327,7 +328,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
             a penalty on it has a gradient there.
         """
         check_is_fitted(self, "table_")
-        _require_decisions(decisions, threshold)
+        require_decisions(decisions, threshold)
         form = Form.of(self.unfair, literal=self.literal)
         world = self.samples()[1]
         own = world.scored(decide(self._ask(score, world.rows), decisions, threshold))
@@ -362,31 +363,8 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
 
     def _ask(self, score: Score, rows: pd.DataFrame) -> Array:
         """Return the scores of rows, shape (m,), checked."""
-        graph = self.unfair.graph
-        if isinstance(score, Adapter) or hasattr(score, "predict_proba"):
-            order = [name for name in self.table_.columns if name in graph.input_columns]
-            return positive_scores("score", score, rows[order], graph)
-        if not callable(score) or isinstance(score, type):
-            listed = hasattr(score, "__len__")
-            arrays = f" Scores of observed rows give none for rows with {self.mediator_!r} set to each level." * listed
-            raise DataError(
-                f"score={shown(score)} must be a fitted classifier, or a function of a table that returns its scores."
-                f"{arrays}"
-            )
-        found = np.asarray(score(rows))
-        if found.shape != (len(rows),) or found.dtype.kind not in "fiub":
-            raise DataError(
-                f"score returned the shape {found.shape} of the type {found.dtype} for {len(rows)} rows; it must "
-                "return one number for each row."
-            )
-        numbers = found.astype(np.float64)
-        wrong = ~((numbers >= 0.0) & (numbers <= 1.0))
-        if wrong.any():
-            raise DataError(
-                f"score returned {int(wrong.sum())} number(s) outside [0, 1], such as {numbers[wrong][0]}. Scores are "
-                "probabilities of the positive outcome, or decisions 0 and 1."
-            )
-        return numbers
+        lacking = f"rows with {self.mediator_!r} set to each level"
+        return ask_scores(score, rows, self.unfair.graph, self.table_.columns, lacking)
 
     def _levels(self, form: Form, rows: _Rows, arms: Arms) -> tuple[_Values, _Values]:
         """Return the levels of M and the values of R in a world, and refuse what is too large."""
@@ -459,7 +437,38 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
 _require_level = partial(require_real, above=0.0, below=1.0, such_as=0.95)
 
 
-def _require_decisions(decisions: object, threshold: object) -> None:
+def ask_scores(score: Score, rows: pd.DataFrame, graph: CausalGraph, order: Iterable[str], lacking: str) -> Array:
+    """Return the scores of m rows, shape (m,), checked.
+
+    ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack.
+    """
+    if isinstance(score, Adapter) or hasattr(score, "predict_proba"):
+        columns = [name for name in order if name in graph.input_columns]
+        return positive_scores("score", score, rows[columns], graph)
+    if not callable(score) or isinstance(score, type):
+        arrays = f" Scores of observed rows give none for {lacking}." * hasattr(score, "__len__")
+        raise DataError(
+            f"score={shown(score)} must be a fitted classifier, or a function of a table that returns its scores."
+            f"{arrays}"
+        )
+    found = np.asarray(score(rows))
+    if found.shape != (len(rows),) or found.dtype.kind not in "fiub":
+        raise DataError(
+            f"score returned the shape {found.shape} of the type {found.dtype} for {len(rows)} rows; it must "
+            "return one number for each row."
+        )
+    numbers = found.astype(np.float64)
+    wrong = ~((numbers >= 0.0) & (numbers <= 1.0))
+    if wrong.any():
+        raise DataError(
+            f"score returned {int(wrong.sum())} number(s) outside [0, 1], such as {numbers[wrong][0]}. Scores are "
+            "probabilities of the positive outcome, or decisions 0 and 1."
+        )
+    return numbers
+
+
+def require_decisions(decisions: object, threshold: object) -> None:
+    """Refuse what are no decisions, or no threshold."""
     require_choice("decisions", decisions, DECISIONS)
     require_real("threshold", threshold, least=0.0, below=1.0)
 

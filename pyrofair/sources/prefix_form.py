@@ -29,7 +29,7 @@ from pyrofair.sources.regression import Design, Regression, RegressionName, make
 from pyrofair.sources.stages import Stage, StageValues, add_problems, describe_lacking, describe_stages, stage_table
 from pyrofair.tables.labels import repeat_label
 
-__all__ = ["PrefixForm", "Walk", "World", "check_scores", "make_scores"]
+__all__ = ["Average", "PrefixForm", "Walk", "World", "check_scores", "make_scores"]
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-12
@@ -291,16 +291,11 @@ class Walk:
 
     def _fold(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> None:
         """Add what one fold learns of the rows that it judges."""
-        ends = []
-        for which, world in enumerate(self.form.worlds):
-            own, known = self.scores[which]
-            before = world.shared[-1].arm if world.shared else None
-            ends.append(self._down([which], world.own, own[judged], known[train], train, judged, share, before))
-        one, other = ends
+        one, other = self.averages(train, judged, share)
         found = _given_shared(one.end, other.end, one.smooth, other.smooth)
         if self.form.worlds[0].shared:
             learned = _given_shared(one.known, other.known, one.smooth_known, other.smooth_known)
-            found = self._shared(found, learned, train, judged, share)
+            found = self.over_shared(found, learned, train, judged, share)
         # Rows that no stage reads have no score, and no correction either.
         a, b = np.nan_to_num(one.smooth), np.nan_to_num(other.smooth)
         t0, t1 = one.total, other.total
@@ -315,6 +310,15 @@ class Walk:
         self._add("rest", judged, share, rest)
         self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
 
+    def averages(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> tuple[Average, Average]:
+        """Return the averages of the scores of both worlds down to what they share, of the rows that a fold judges."""
+        ends = []
+        for which, world in enumerate(self.form.worlds):
+            own, known = self.scores[which]
+            before = world.shared[-1].arm if world.shared else None
+            ends.append(self._down([which], world.own, own[judged], known[train], train, judged, share, before))
+        return ends[0], ends[1]
+
     def _add(self, name: str, judged: NDArray[np.int64], share: Array, values: Array) -> None:
         self.out[name][judged] += share * values
 
@@ -328,7 +332,7 @@ class Walk:
         judged: NDArray[np.int64],
         share: Array,
         before: int | None,
-    ) -> _Average:
+    ) -> Average:
         """Average scores over stages, the last first, for judged rows and for those of ``train`` with A = ``before``.
 
         The first columns of scores, as many as the classifiers, are those of the first of ``worlds``, the next those of
@@ -362,9 +366,9 @@ class Walk:
                 smooth, smooth_known = rough(take(design, judged)), np.full_like(known, np.nan)
                 if self.form.worlds[0].shared:
                     smooth_known[needed] = rough(take(learned, train[needed]))
-        return _Average(total, own, known, smooth, smooth_known)
+        return Average(total, own, known, smooth, smooth_known)
 
-    def _shared(
+    def over_shared(
         self,
         given: Sequence[Array],
         known: Sequence[Array],
@@ -372,7 +376,10 @@ class Walk:
         judged: NDArray[np.int64],
         share: Array,
     ) -> list[Array]:
-        """Average functions of what both worlds share over the part of it that the sensitive attribute causes."""
+        """Average functions of what both worlds share over the part of it that the sensitive attribute causes.
+
+        ``given`` are those of the judged rows, (m, Q) each with Q as in the scores; ``known`` of those learned from.
+        """
         stages = self.form.worlds[0].shared
         found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None)
         return list(np.hsplit(found.total + found.end, len(given)))
@@ -389,7 +396,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class _Average:
+class Average:
     """The corrections of some stages and what they leave of the scores, of m judged rows and of those learned from.
 
     ``smooth`` is another estimate of the average ``end`` that varies less, for signs and products.
