@@ -89,7 +89,7 @@ def _mark_flip(axes: Axes, flips: pd.DataFrame) -> None:
     at = flips["interval"].to_numpy(np.float64)[:1]
     if len(at) and np.isfinite(at[0]):
         axes.axvline(at[0], color=RED, linestyle="--", linewidth=1.2)
-        axes.annotate(f"{at[0]:.2f}", (at[0], 0.97), xycoords=("data", "axes fraction"), xytext=(3, 0), fontsize=8,
+        axes.annotate(f"{at[0]:.3g}", (at[0], 0.97), xycoords=("data", "axes fraction"), xytext=(3, 0), fontsize=8,
                       textcoords="offset points", color=RED, va="top")  # fmt: skip
 
 
@@ -164,7 +164,8 @@ def _plot_sweep(
     handles = [
         Patch(color=BLUE, alpha=0.35, label=filled),
         Patch(color=BLUE, alpha=0.12, label=f"{context['level']:.0%} interval of both ends"),
-        Line2D([], [], color=RED, linestyle="--", label="conclusion lost, its interval considered"),
     ]
+    if not flips.empty:
+        handles.append(Line2D([], [], color=RED, linestyle="--", label="conclusion lost, its interval considered"))
     figure.legend(handles=handles, ncols=2, loc="outside lower center", frameon=False, fontsize=8)
     return figure

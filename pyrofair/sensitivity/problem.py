@@ -245,5 +245,5 @@ def describe_flips(
         if np.isnan(flip):
             found.append(f"{what} does not hold at {parameter} = {min(values):g}, its interval considered.")
         else:
-            found.append(f"{what} holds up to {parameter} = {f'{max(values):g}' if np.isinf(flip) else f'{flip:.2f}'}.")
+            found.append(f"{what} holds up to {parameter} = {f'{max(values):g}' if np.isinf(flip) else f'{flip:.3g}'}.")
     return found
