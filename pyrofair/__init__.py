@@ -42,11 +42,13 @@ if TYPE_CHECKING:
     from pyrofair.audits import (
         Audit,
         ContrastAudit,
+        EdgeCosts,
         GraphsAudit,
         PenaltyPath,
         audit,
         audit_contrasts,
         audit_graphs,
+        edge_costs,
         penalty_path,
     )
     from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
@@ -70,7 +72,8 @@ if TYPE_CHECKING:
     from pyrofair.sources import IPW, SEM, Contrasts, GComputation, MilesBounds, OneStep, Several, effect_posterior
 
 _NAMES = {
-    "audits": "Audit ContrastAudit GraphsAudit PenaltyPath audit audit_contrasts audit_graphs penalty_path",
+    "audits": "Audit ContrastAudit EdgeCosts GraphsAudit PenaltyPath audit audit_contrasts audit_graphs edge_costs "
+    "penalty_path",
     "checks": "",
     "classifiers": "PSCF PenalizedClassifier remove",
     "datasets": "",
@@ -100,6 +103,7 @@ __all__ = [
     "CouplingError",
     "DataError",
     "DecisionsOf",
+    "EdgeCosts",
     "Estimand",
     "FormulaNotApplicableError",
     "GComputation",
@@ -132,6 +136,7 @@ __all__ = [
     "datasets",
     "disagreement",
     "do",
+    "edge_costs",
     "effect_gap",
     "effect_posterior",
     "effects",
