@@ -53,8 +53,10 @@ if TYPE_CHECKING:
     )
     from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
     from pyrofair.effects import (
+        Crossed,
         DecisionsOf,
         ScoresOf,
+        cross,
         disagreement,
         effect_gap,
         feasible_interval,
@@ -77,8 +79,8 @@ _NAMES = {
     "checks": "",
     "classifiers": "PSCF PenalizedClassifier remove",
     "datasets": "",
-    "effects": "DecisionsOf ScoresOf disagreement effect_gap feasible_interval interval_disagreement piu_bounds "
-    "piu_upper test_set_bound",
+    "effects": "Crossed DecisionsOf ScoresOf cross disagreement effect_gap feasible_interval interval_disagreement "
+    "piu_bounds piu_upper test_set_bound",
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
@@ -101,6 +103,7 @@ __all__ = [
     "ContrastAudit",
     "Contrasts",
     "CouplingError",
+    "Crossed",
     "DataError",
     "DecisionsOf",
     "EdgeCosts",
@@ -133,6 +136,7 @@ __all__ = [
     "audits",
     "checks",
     "classifiers",
+    "cross",
     "datasets",
     "disagreement",
     "do",

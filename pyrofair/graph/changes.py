@@ -1,8 +1,8 @@
-"""Changes of a causal graph that keep the sides of its paths: an edge taken away, a column on its own."""
+"""Changes of a causal graph that keep the sides of its paths: an edge taken away, a column on its own, nodes joined."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import networkx as nx
@@ -12,7 +12,7 @@ from pyrofair.graph.causal_graph import CausalGraph, unused_name
 from pyrofair.graph.parse import EdgeList
 from pyrofair.graph.paths import PathSet, UnfairPaths
 
-__all__ = ["into_from_below", "split_column", "without_edges"]
+__all__ = ["into_from_below", "join_nodes", "split_column", "without_edges"]
 
 Edge = tuple[str, str]
 
@@ -61,6 +61,32 @@ def into_from_below(graph: CausalGraph, node: str) -> tuple[Edge, ...]:
     """Return the edges into a node from the sensitive attribute and from all that it causes."""
     below = {graph.sensitive, *nx.descendants(graph.dag, graph.sensitive)}
     return tuple(edge for edge in graph.edges if edge[1] == node and edge[0] in below)
+
+
+def join_nodes(
+    graph: CausalGraph, joined: Sequence[str], name: str, baseline: Hashable, contrast: Hashable
+) -> CausalGraph:
+    """Return the graph in which one node, the sensitive attribute and a column of this name, stands for several.
+
+    It has the causes and effects of all of them. An edge from one to another is part of what the node's values are.
+    """
+
+    def of(node: str) -> str:
+        return name if node in joined else node
+
+    edges = dict.fromkeys((of(parent), of(child)) for parent, child in graph.edges if of(parent) != of(child))
+    nodes = tuple(dict.fromkeys(map(of, graph.nodes)))
+    columns = {node: names for node, names in graph.column_map if node not in joined} | {name: (name,)}
+    return CausalGraph(
+        EdgeList(nodes, tuple(edges), graph.latent),
+        sensitive=name,
+        outcome=graph.outcome,
+        baseline=baseline,
+        contrast=contrast,
+        positive=graph.positive,
+        columns=columns,
+        latent=graph.latent,
+    )
 
 
 def _same_sides(paths: PathSet, graph: CausalGraph, node_of: Mapping[str, str]) -> PathSet:
