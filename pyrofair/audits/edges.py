@@ -366,11 +366,12 @@ class _Runs:
         """Warn of what the audits warned of, with what was absent unless all did."""
         for text, (category, names) in self.said.items():
             whose = list(dict.fromkeys(names))
-            prefix = "" if len(whose) == len(self.audits) else f"Absent {', '.join(whose)}: "
+            listed = ", ".join("the graph as it is" if name == NOTHING else f"without {name}" for name in whose)
+            prefix = "" if len(whose) == len(self.audits) else f"In {listed}: "
             warnings.warn(f"{prefix}{text}", category, stacklevel=3)
         for name, error in self.failures.items():
             if not isinstance(error, NotIdentifiedError):
-                warnings.warn(f"Absent {name}: not audited, {error}", PyrofairWarning, stacklevel=3)
+                warnings.warn(f"Without {name}: not audited, {error}", PyrofairWarning, stacklevel=3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -400,6 +401,8 @@ def _ends(runs: _Runs, name: str, model: str, decisions: str, level: float) -> _
     table = found.table[(found.table["model"] == model) & (found.table["decisions"] == decisions)]
     rows: Any = table.set_index("quantity")
     low, high = (rows.loc[each] for each in ENDS)
+    if not np.isfinite([low["estimate"], high["estimate"]]).all():
+        return _Ends(REFUSED, note=str(low["note"] or high["note"] or "it cannot be estimated"))
     errors, note = _errors(found, model, decisions, level)
     doubt = found.context.get("doubts", {}).get(model, "")
     notes = dict.fromkeys(filter(None, [low["note"], high["note"], note, doubt and f"in doubt: {doubt}"]))

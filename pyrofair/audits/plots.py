@@ -169,10 +169,11 @@ def plot_edge_costs(rows: pd.DataFrame, model: str, decisions: str, level: float
     width = (rows["high"] - rows["low"]).to_numpy(np.float64)
     axes.barh(height[known], width[known], left=rows["low"][known], height=0.4, color=colours, alpha=0.5)
     axes.hlines(height[known], rows["lower"][known], rows["upper"][known], color=colours, linewidth=1.2)
-    most = float(np.nanmax(rows[["high", "upper"]].to_numpy(np.float64)))
+    most = float(np.nanmax(rows[["high", "upper"]].to_numpy(np.float64), initial=0.0)) or 1.0
     point = known & (width < 0.01 * most)
     axes.plot(rows["low"].to_numpy(np.float64)[point], height[point], "o", color=BLUE, markersize=4)
-    axes.set_xlim(min(0.0, float(np.nanmin(rows[["low", "lower"]].to_numpy(np.float64)))) - 0.01 * most, 1.04 * most)
+    least = float(np.nanmin(rows[["low", "lower"]].to_numpy(np.float64), initial=0.0))
+    axes.set_xlim(least - 0.01 * most, 1.04 * most)
     for at, row in zip(height, rows.to_dict("records"), strict=True):
         axes.annotate(_beside(row), (1.0, at), xycoords=("axes fraction", "data"), xytext=(6, 0), fontsize=8,
                       textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
