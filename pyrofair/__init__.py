@@ -42,17 +42,21 @@ if TYPE_CHECKING:
     from pyrofair.audits import (
         Audit,
         ContrastAudit,
+        EdgeCosts,
         GraphsAudit,
         PenaltyPath,
         audit,
         audit_contrasts,
         audit_graphs,
+        edge_costs,
         penalty_path,
     )
     from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
     from pyrofair.effects import (
+        Crossed,
         DecisionsOf,
         ScoresOf,
+        cross,
         disagreement,
         effect_gap,
         feasible_interval,
@@ -80,12 +84,13 @@ if TYPE_CHECKING:
     )
 
 _NAMES = {
-    "audits": "Audit ContrastAudit GraphsAudit PenaltyPath audit audit_contrasts audit_graphs penalty_path",
+    "audits": "Audit ContrastAudit EdgeCosts GraphsAudit PenaltyPath audit audit_contrasts audit_graphs edge_costs "
+    "penalty_path",
     "checks": "",
     "classifiers": "PSCF PenalizedClassifier remove",
     "datasets": "",
-    "effects": "DecisionsOf ScoresOf disagreement effect_gap feasible_interval interval_disagreement piu_bounds "
-    "piu_upper test_set_bound",
+    "effects": "Crossed DecisionsOf ScoresOf cross disagreement effect_gap feasible_interval interval_disagreement "
+    "piu_bounds piu_upper test_set_bound",
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
@@ -108,8 +113,10 @@ __all__ = [
     "ContrastAudit",
     "Contrasts",
     "CouplingError",
+    "Crossed",
     "DataError",
     "DecisionsOf",
+    "EdgeCosts",
     "Estimand",
     "FormulaNotApplicableError",
     "GComputation",
@@ -140,9 +147,11 @@ __all__ = [
     "audits",
     "checks",
     "classifiers",
+    "cross",
     "datasets",
     "disagreement",
     "do",
+    "edge_costs",
     "effect_gap",
     "effect_posterior",
     "effects",

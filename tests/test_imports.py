@@ -117,11 +117,11 @@ def test_what_consumes_worlds_knows_no_source(folder: str) -> None:
             assert known == set(), f"{name} knows {sorted(known)}"
 
 
-def test_audits_know_one_source_and_where_none_is_given() -> None:
-    """`audit(models, unfair, df)` makes its source when called (decision 47)."""
+def test_audits_know_sources_only_where_none_is_given() -> None:
+    """`audit(models, unfair, df)` makes its source when called (decision 47), `audit_graphs` bounds (decision 70)."""
     arrows = graph_of(deferred=True).edges
     known = {(a, b) for a, b in arrows if a.split(".")[0] in ("effects", "audits") and b.split(".")[0] == "sources"}
-    assert known == {("audits.audit", "sources.onestep")}
+    assert known == {("audits.audit", "sources.onestep"), ("audits.graphs", "sources.miles")}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -423,6 +423,20 @@ settings(
     random_state="seed",
 )
 settings(
+    pf.edge_costs,
+    lambda **given: pf.edge_costs(
+        given.pop("models", {"m": Untouchable()}),
+        given.pop("source", pf.IPW(UNFAIR, propensity=Untouchable())),
+        TABLE,
+        **given,
+    ),
+    besides="df disputed settings",
+    models="mapping",
+    source="source or paths",
+    level="inner share",
+    random_state="seed",
+)
+settings(
     pf.Contrasts,
     lambda **given: pf.Contrasts(**({"source": pf.IPW(UNFAIR, propensity=Untouchable())} | given)).fit(TABLE),
     source="source",

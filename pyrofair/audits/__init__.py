@@ -7,6 +7,7 @@ classifier, a source and strengths give a :class:`PenaltyPath` over strengths an
 
 from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.contrasts import ContrastAudit, audit_contrasts
+from pyrofair.audits.edges import EdgeCosts, edge_costs
 from pyrofair.audits.graphs import GraphsAudit, audit_graphs
 from pyrofair.audits.individuals import flips
 from pyrofair.audits.penalty_path import PenaltyPath, penalty_path
@@ -17,11 +18,13 @@ __all__ = [
     "Audit",
     "AuditScorer",
     "ContrastAudit",
+    "EdgeCosts",
     "GraphsAudit",
     "PenaltyPath",
     "audit",
     "audit_contrasts",
     "audit_graphs",
+    "edge_costs",
     "flips",
     "penalty_path",
     "plot_feasible_region",

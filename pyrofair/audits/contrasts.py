@@ -34,7 +34,7 @@ from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 
-__all__ = ["ContrastAudit", "audit_contrasts"]
+__all__ = ["ContrastAudit", "audit_contrasts", "require_unfitted"]
 
 WORST_OF = ("mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
 COLUMNS = ["contrast", "model", "decisions", "quantity", "estimate", "lower", "upper", "n", "ess", "note"]
@@ -170,7 +170,7 @@ def audit_contrasts(
     require_seed(random_state)
     seed = None if random_state is None else seed_from(random_state)
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
-    _check_source(source)
+    require_unfitted(source, "contrast")
     unfair: UnfairPaths = source if isinstance(source, UnfairPaths) else source.unfair
     graph = unfair.graph
     if isinstance(df, Batches):
@@ -241,13 +241,13 @@ def _on_rows(models: Any, at: NDArray[np.int64], n: int) -> Any:
     return {name: _scores_of(each, at, n) for name, each in models.items()} if isinstance(models, Mapping) else models
 
 
-def _check_source(source: Any) -> None:
-    """Refuse what cannot be cloned for each contrast."""
+def require_unfitted(source: Any, each: str) -> None:
+    """Refuse what cannot be cloned for each contrast, or graph: no paths, and no unfitted source of estimates."""
     if isinstance(source, UnfairPaths):
         return
     if isinstance(source, SeveralContrasts):
         raise DataError(
-            f"source={shown(source)} is for training. Audit with its paths, audit_contrasts(models, unfair, df), or "
+            f"source={shown(source)} is for training. Audit with its paths, audit_{each}s(models, unfair, df), or "
             "with an unfitted source, IPW(unfair)."
         )
     refuse_bounds("source", source)
@@ -262,8 +262,8 @@ def _check_source(source: Any) -> None:
     except NotFittedError:
         return
     raise DataError(
-        f"source={shown(source)} is fitted or needs no fit, so that it belongs to one contrast. Pass an unfitted one, "
-        "which is cloned for each contrast, or the unfair paths."
+        f"source={shown(source)} is fitted or needs no fit, so that it belongs to one {each}. Pass an unfitted one, "
+        f"which is cloned for each {each}, or the unfair paths."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any, Literal
 
@@ -18,7 +18,15 @@ from pyrofair._validation import listed, require_instance, require_real, shown
 from pyrofair.effects.bounds import feasible_interval
 from pyrofair.exceptions import DataError
 
-__all__ = ["mean_by_strength", "plot_audit", "plot_feasible_region", "plot_stages", "plot_trade_off"]
+__all__ = [
+    "gain_text",
+    "mean_by_strength",
+    "plot_audit",
+    "plot_edge_costs",
+    "plot_feasible_region",
+    "plot_stages",
+    "plot_trade_off",
+]
 
 BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"
 COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
@@ -147,6 +155,57 @@ def _check_decisions(table: pd.DataFrame, decisions: str) -> None:
 def _column(table: pd.DataFrame, decisions: str, quantity: str, models: Sequence[str]) -> pd.DataFrame:
     chosen = table[(table["decisions"] == decisions) & (table["quantity"] == quantity)]
     return chosen.set_index("model").reindex(pd.Index(models))
+
+
+def plot_edge_costs(rows: pd.DataFrame, model: str, decisions: str, level: float) -> Figure:
+    """Draw the interval of PIU of a model in each graph: as it is, and without what is absent, in the order given."""
+    height = np.arange(len(rows))[::-1]
+    figure = ShownFigure(figsize=(9.0, 1.5 + 0.42 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    full, known = rows.iloc[0], np.isfinite(rows["high"].to_numpy(np.float64))
+    if known[0]:
+        axes.axvspan(full["low"], full["high"], color=GREY, alpha=0.12, linewidth=0)
+    colours = np.array([GREY, *[BLUE] * (len(rows) - 1)])[known].tolist()
+    width = (rows["high"] - rows["low"]).to_numpy(np.float64)
+    axes.barh(height[known], width[known], left=rows["low"][known], height=0.4, color=colours, alpha=0.5)
+    axes.hlines(height[known], rows["lower"][known], rows["upper"][known], color=colours, linewidth=1.2)
+    most = float(np.nanmax(rows[["high", "upper"]].to_numpy(np.float64), initial=0.0)) or 1.0
+    point = known & (width < 0.01 * most)
+    axes.plot(rows["low"].to_numpy(np.float64)[point], height[point], "o", color=BLUE, markersize=4)
+    least = float(np.nanmin(rows[["low", "lower"]].to_numpy(np.float64), initial=0.0))
+    axes.set_xlim(least - 0.01 * most, 1.04 * most)
+    for at, row in zip(height, rows.to_dict("records"), strict=True):
+        axes.annotate(_beside(row), (1.0, at), xycoords=("axes fraction", "data"), xytext=(6, 0), fontsize=8,
+                      textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
+    axes.set_yticks(height, ["the graph as it is", *(f"without {name}" for name in rows["absent"].iloc[1:])])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    what = "decisions" if decisions == "threshold" else "scores"
+    axes.set_xlabel(f"probability of individual unfairness, {what} of {model}")
+    handles = [
+        Patch(color=BLUE, alpha=0.5, label="PIU lies here"),
+        Line2D([], [], color=BLUE, linewidth=1.2, label=f"with the {level:.0%} intervals of its ends"),
+        Patch(color=GREY, alpha=0.12, label="in the graph as it is"),
+    ]
+    figure.legend(handles=handles, ncols=3, **LEGEND)
+    _finish(axes, "x")
+    return figure
+
+
+def _beside(row: Mapping[Any, Any]) -> str:
+    """Return what stands beside the interval of a graph: the gain, or why there is none."""
+    if np.isnan(row["high"]):
+        return str(row["status"])
+    if row["status"] != "identified":
+        return "no unfair path left: 0 by assumption"
+    return "; ".join(filter(None, [gain_text(row), row["becomes_shared"] and f"{row['becomes_shared']} shared"]))
+
+
+def gain_text(row: Mapping[Any, Any]) -> str:
+    """Return the gain of a row of edge costs with its interval, to three digits and never as -0.000, or nothing."""
+    if np.isnan(row["gain"]):
+        return ""
+    value, *ends = (f"{round(float(row[each]), 3) + 0.0:.3f}" for each in ("gain", "gain_lower", "gain_upper"))
+    return f"gain {value}" + ("" if np.isnan(row["gain_lower"]) else f" [{', '.join(ends)}]")
 
 
 def _whiskers(axes: Axes, rows: pd.DataFrame, height: Any, colour: str, marker: str = "o") -> None:

@@ -53,8 +53,8 @@ class Problem:
     ``weight`` (n,) and ``stratum`` (n,), the group over which batches are balanced, are of the observed rows. ``sign``
     is 1 if the module's log-odds are those of the outcome that both worlds count, -1 if of the other one.
     ``worlds`` are one pair, or several one after the other, whose penalties ``combine`` makes one of. ``validation`` is
-    the same for held-out rows. Where the marginals are only bounded, ``ends`` makes the bounds of the scores of all
-    rows of both worlds, and the penalty is that of the bounds.
+    the same for held-out rows. Where the marginals of a pair are only bounded, its entry of ``ends`` makes the bounds
+    of the scores of all rows of both worlds, and the penalty is that of the bounds.
     """
 
     rows: Tensor
@@ -65,7 +65,7 @@ class Problem:
     sign: int = 1
     validation: Problem | None = None
     combine: Callable[[Tensor], Tensor] | None = None
-    ends: Ends | None = None
+    ends: tuple[Ends | None, ...] | None = None
 
     @cached_property
     def strata(self) -> list[int]:

@@ -270,19 +270,20 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.module_, self.history_ = fit.module, pd.DataFrame(fit.schedule.history)
         if self.source_ is None:
             return None
-        if isinstance(self.source_, Bounding):
-            flat = self.source_.flatness(self._positive_scores)
-            return PyrofairWarning(flat) if flat else None
         several = self.source_.by_contrast() if isinstance(self.source_, SeveralContrasts) else {None: self.source_}
-        found = []
+        found, flat = [], []
         for level, source in several.items():
             where = "" if level is None else f"in the contrast {level!r}, "
+            if isinstance(source, Bounding):
+                text = source.flatness(self._positive_scores)
+                flat += [f"{where}{text[0].lower()}{text[1:]}" if where else text] if text else []
+                continue
             found += [
                 f"{where}{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
                 for row in disagreeing(compare_groups(source, self._positive_scores)).itertuples()
             ]
         if not found:
-            return None
+            return PyrofairWarning(" ".join(flat)) if flat else None
         gaps = "; ".join(found)
         return PositivityWarning(
             f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A propensity "
@@ -379,13 +380,18 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         if self.source_ is not None:
             if isinstance(self.source_, SeveralContrasts):
                 pairs = self.source_.pairs(df=part, sample_weight=weight[rows], random_state=self.seed_)
-                samples = [sample for pair in pairs.values() for sample in pair]
+                sources = self.source_.by_contrast()
                 codes: NDArray[Any] = self.source_.strata(part)
                 combine = self.source_.combine
+                found = [_pair_of(sources[name], pair, self.device) for name, pair in pairs.items()]
+                samples = [each for pair, _ in found for each in pair]
+                bounds = tuple(own for _, own in found)
+                ends = bounds if any(bounds) else None  # training is faster where no pair has any
             elif isinstance(self.source_, Bounding):
-                samples = [*self.source_.samples(df=part, sample_weight=weight[rows])]
-                ends = _ends_of(self.source_, samples, self.device)
-                samples = [replace(sample, unit=None) for sample in samples]  # a batch takes rows of every unit
+                pair, own = _pair_of(
+                    self.source_, self.source_.samples(df=part, sample_weight=weight[rows]), self.device
+                )
+                samples, ends = [*pair], (own,)
                 codes = read_sensitive(part, self.source_.unfair.graph, both=False)
             else:
                 samples = [*self.source_.worlds(df=part, sample_weight=weight[rows], random_state=self.seed_)]
@@ -455,8 +461,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             raise DataError(
                 f"learning_rate={self.learning_rate!r} is not used with an optimizer of your own; set it in there."
             )
-        if isinstance(self.source, Bounding):
-            self._check_penalty(self.source)
+        several = getattr(self.source, "sources", None) if isinstance(self.source, SeveralContrasts) else None
+        for source in several.values() if isinstance(several, Mapping) else [self.source]:
+            if isinstance(source, Bounding):
+                self._check_penalty(source)
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs held-out rows: set validation_fraction, for example to 0.1.")
 
@@ -570,6 +578,16 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         """Return the likelier label of each row, shape (m,)."""
         likelier = (self.decision_function(X) > 0).astype(int)
         return np.asarray(self.classes_[likelier])
+
+
+def _pair_of(
+    source: Any, pair: Sequence[CounterfactualSample], device: str
+) -> tuple[Sequence[CounterfactualSample], Ends | None]:
+    """Return the samples of a pair, and what makes bounds of their scores if the source bounds the marginals."""
+    if not isinstance(source, Bounding):
+        return pair, None
+    ends = _ends_of(source, pair, device)
+    return [replace(sample, unit=None) for sample in pair], ends  # a batch takes rows of every unit
 
 
 def _ends_of(source: Bounding, samples: Sequence[CounterfactualSample], device: str) -> Ends:

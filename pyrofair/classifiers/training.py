@@ -515,8 +515,12 @@ def _cross_entropy(logits: Tensor, outcome: Tensor, factor: Tensor) -> Tensor:
 
 def _penalise(penalty: Penalty | None, scored: Sequence[Scored], problem: Problem) -> Tensor:
     """Return the penalty of a pair of worlds, or what the problem makes of those of several pairs."""
-    pairs = zip(scored[::2], scored[1::2], strict=True)
-    values = [_call_penalty(penalty, *(pair if problem.ends is None else problem.ends(*pair))) for pair in pairs]
+    pairs = list(zip(scored[::2], scored[1::2], strict=True))
+    ends = problem.ends or (None,) * len(pairs)
+    values = [
+        _call_penalty(penalty, *(pair if bound is None else bound(*pair)))
+        for pair, bound in zip(pairs, ends, strict=True)
+    ]
     return values[0] if problem.combine is None else problem.combine(torch.stack(values))
 
 

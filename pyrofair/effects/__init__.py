@@ -6,6 +6,7 @@ worlds, functionals of them (penalties and effects), and bounds on what they lea
 
 from pyrofair.effects.adapters import DecisionsOf, ScoresOf
 from pyrofair.effects.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
+from pyrofair.effects.crossed import Crossed, cross
 from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 from pyrofair.effects.group_agreement import compare_groups
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
@@ -29,6 +30,7 @@ __all__ = [
     "Additive",
     "Bounding",
     "CounterfactualSample",
+    "Crossed",
     "DecisionsOf",
     "Diagnosed",
     "Estimate",
@@ -45,6 +47,7 @@ __all__ = [
     "SeveralContrasts",
     "Stratified",
     "compare_groups",
+    "cross",
     "disagreement",
     "effect_gap",
     "feasible_interval",

@@ -16,8 +16,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_choice, require_real, shown
-from pyrofair.effects.potential_outcomes import PotentialOutcomes, Worlds
-from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError
+from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds
+from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
@@ -61,8 +61,10 @@ class Several(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     sources
-        Unfitted sources of potential outcomes by name: ``{"M -> L": IPW(unfair), ...}``. Their graphs have one
-        sensitive attribute, outcome and labels, the same columns, and the same inputs of the classifier.
+        Unfitted sources of potential outcomes by name: ``{"M -> L": IPW(unfair), ...}``, or of bounds on them where
+        the effect is not identified, :class:`MilesBounds`; the penalty is then ``interval_disagreement``, which at two
+        points is the disagreement. Their graphs have one sensitive attribute, outcome and labels, the same columns, and
+        the same inputs of the classifier.
     over
         What is made of the penalty's values: ``"worst"``, the largest; ``"smooth"``, a smooth maximum, the log of the
         mean of exp(value / 0.02), times 0.02; or a weight for each name, whose weighted sum is taken.
@@ -104,7 +106,7 @@ class Several(BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         graph = self.unfair.graph
         for name, source in self.sources.items():
-            if not (isinstance(source, PotentialOutcomes) and isinstance(source, BaseEstimator)):
+            if not (isinstance(source, PotentialOutcomes | Bounding) and isinstance(source, BaseEstimator)):
                 raise DataError(
                     f"sources[{name!r}]={shown(source)} must be a source of potential outcomes that can be fitted, "
                     "such as IPW(unfair)."
@@ -152,8 +154,9 @@ class Several(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        DataError, NotIdentifiedError, PositivityError
-            If a setting or the table is unfit; if the effect is not identified in a graph; if groups do not overlap.
+        DataError, GraphError, NotIdentifiedError, PositivityError
+            If a setting or the table is unfit; if bounds do not apply to a graph, or the effect is not identified in
+            it; if groups do not overlap.
         """
         self._check_settings()
         table = read_table(df, feature_columns(self.unfair.graph))
@@ -163,7 +166,7 @@ class Several(BaseEstimator):  # type: ignore[misc]
                 found[name] = clone(source).fit(table, sample_weight=sample_weight)
             except NotIdentifiedError as error:
                 raise type(error)(f"In {name!r}: {error.cause}", error.way_out) from error
-            except (DataError, PositivityError) as error:
+            except (DataError, GraphError, PositivityError) as error:
                 raise type(error)(f"In {name!r}: {error}") from error
         self.sources_ = found
         return self
@@ -179,11 +182,13 @@ class Several(BaseEstimator):  # type: ignore[misc]
         sample_weight: npt.NDArray[np.float64] | None = None,
         random_state: int | None = None,
     ) -> dict[str, Worlds]:
-        """Return both worlds of each source; ``origin`` is a position in ``df``."""
+        """Return both worlds of each source, or what its bounds need; ``origin`` is a position in ``df``."""
         check_is_fitted(self, "sources_")
         weight = read_weight(sample_weight, df)
         return {
-            name: source.worlds(df=df, sample_weight=weight, random_state=random_state)
+            name: source.samples(df=df, sample_weight=weight)
+            if isinstance(source, Bounding)
+            else source.worlds(df=df, sample_weight=weight, random_state=random_state)
             for name, source in self.sources_.items()
         }
 

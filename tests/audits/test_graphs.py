@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from pyrofair.audits import GraphsAudit, audit, audit_graphs
-from pyrofair.exceptions import DataError, NotIdentifiedError
+from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.partial_identification import sharp_bounds
+from pyrofair.sources import MilesBounds
 
 EDGES = "A -> {M L}; M - L; {A M L} -> Y"
 
@@ -38,14 +40,19 @@ def test_each_graph_is_audited_as_by_itself_and_the_union_is_over_all() -> None:
     paths["all"] = graphs()["M -> L"].unfair(direct=True, through=["M", "L"])
     paths = {name: paths[name] for name in ("M -> L", "all")}
     df = table()
+    alone = {"L -> M": graphs()["L -> M"].unfair(through=["M"])}
     with pytest.raises(NotIdentifiedError, match="'L' is a recanting witness"):
-        audit_graphs({"m": Model()}, {"L -> M": graphs()["L -> M"].unfair(through=["M"])}, df, random_state=0)
+        audit_graphs({"m": Model()}, alone, df, bounds=False, random_state=0)
     found = audit_graphs({"m": Model()}, paths, df, random_state=0)
     assert isinstance(found, GraphsAudit)
     assert found.failures == {}
     for name, unfair in paths.items():
         alone = audit({"m": Model()}, unfair, df, random_state=0).table
         own = found.table[found.table["graph"] == name].drop(columns="graph").reset_index(drop=True)
+        assert (own["by"] == "estimate").all()
+        for end in ("low", "high"):
+            pd.testing.assert_series_equal(own.pop(end), own["estimate"], check_names=False)
+        own = own.drop(columns="by")
         kept = alone[alone["quantity"].isin(own["quantity"])].reset_index(drop=True)
         pd.testing.assert_frame_equal(own, kept[own.columns])
     union = found.union.set_index(["decisions", "quantity"]).loc[("score", "mean_unfair_effect")]
@@ -61,8 +68,9 @@ def test_each_graph_is_audited_as_by_itself_and_the_union_is_over_all() -> None:
 
 def test_a_graph_without_an_answer_leaves_no_range() -> None:
     paths = {name: graph.unfair(through=["M"]) for name, graph in graphs().items()}
-    found = audit_graphs({"m": Model()}, paths, table(), random_state=0)
+    found = audit_graphs({"m": Model()}, paths, table(), bounds=False, random_state=0)
     assert list(found.failures) == ["L -> M"]
+    assert found.bounds == {}
     assert isinstance(found.failures["L -> M"], NotIdentifiedError)
     assert found.failures["L -> M"].way_out.relabellings
     own = found.table[found.table["graph"] == "L -> M"]
@@ -72,6 +80,83 @@ def test_a_graph_without_an_answer_leaves_no_range() -> None:
     assert found.union["lower"].isna().all()
     assert (found.union["without"] == 1).all()
     assert "  L -> M: Not identified" in str(found)
+
+
+def test_a_graph_that_is_not_identified_has_sharp_bounds() -> None:
+    df = table()
+    paths = {name: graph.unfair(through=["M"]) for name, graph in graphs().items()}
+    found = audit_graphs({"m": Model()}, paths, df, n_boot=3, random_state=0)
+    assert list(found.failures) == ["L -> M"]
+    assert "L -> M: Not identified" in str(found)
+    assert "Bounds are given." in str(found)
+    assert "2 candidate graphs, 0 without an answer." in str(found)
+    assert {*found.bounds["L -> M"]} == {("m", "threshold"), ("m", "score")}
+    for decisions in ("threshold", "score"):
+        alone = found.bounds["L -> M"]["m", decisions]
+        own: Any = found.table.query("graph == 'L -> M' and decisions == @decisions").set_index("quantity")
+        assert (own["by"].drop("piu_paper_bound") == ("sharp bounds" if alone.sharp else "valid bounds")).all()
+        for quantity, name in (("p_y0", "y0"), ("p_ypi", "ypi"), ("mean_unfair_effect", "effect")):
+            assert (own.loc[quantity, "low"], own.loc[quantity, "high"]) == getattr(alone, name)
+            assert own.loc[quantity, "lower"] == alone.table.loc[name, "low_from"]
+            assert own.loc[quantity, "upper"] == alone.table.loc[name, "high_to"]
+        assert (own.loc["piu_lower", "estimate"], own.loc["piu_upper", "estimate"]) == alone.piu
+        assert own.loc["p_y0", "estimate"] == pytest.approx(alone.y0[0])
+        assert own.loc["p_y0", "note"] == ""
+        assert own.loc["piu_upper", "note"].startswith("not identified")
+        union: Any = found.union.query("decisions == @decisions").set_index("quantity")
+        rows = found.table.query("decisions == @decisions and quantity == 'piu_upper'")
+        assert union.loc["piu_upper", "largest"] == rows["high"].max()
+        assert union.loc["piu_upper", "upper"] == rows["upper"].max()
+        assert union.loc["piu_upper", "without"] == 0
+        assert union.loc["piu_paper_bound", "without"] == 1
+        assert np.isnan(union.loc["piu_paper_bound", "largest"])
+    again = sharp_bounds(paths["L -> M"], df, Model(), n_boot=3, random_state=0)
+    pd.testing.assert_frame_equal(again.table, found.bounds["L -> M"]["m", "threshold"].table)
+
+
+def test_a_continuous_witness_has_the_closed_form() -> None:
+    rng = np.random.default_rng(1)
+    df = table().assign(L=lambda t: t["L"] + 0.3 * rng.normal(size=len(t)))
+
+    class Cut:
+        def predict_proba(self, X: pd.DataFrame) -> Any:
+            p = 0.1 + 0.2 * X["A"] + 0.3 * X["M"] + 0.3 * (X["L"] > 0.5)
+            return np.column_stack([1 - p, p])
+
+    paths = {"L -> M": graphs()["L -> M"].unfair("A -> L -> Y", "A -> Y")}
+    found = audit_graphs({"m": Cut()}, paths, df, random_state=0)
+    assert found.audits == {}
+    source = MilesBounds(paths["L -> M"]).fit(df)
+    for decisions in ("threshold", "score"):
+        ends = source.bounds(Cut(), decisions=decisions)  # type: ignore[arg-type]
+        wide = source.bounds(Cut(), decisions=decisions, level=0.95, random_state=0)  # type: ignore[arg-type]
+        own: Any = found.table.query("decisions == @decisions").set_index("quantity")
+        assert (own["by"].drop("piu_paper_bound") == "closed-form bounds").all()
+        for quantity in ("p_ypi", "mean_unfair_effect"):
+            assert own.loc[quantity, ["low", "high"]].tolist() == ends.loc[quantity].tolist()
+            assert own.loc[quantity, ["lower", "upper"]].tolist() == wide.loc[quantity].tolist()
+        assert own.loc["piu_upper", "estimate"] == ends.loc["piu", "upper"]
+        assert own.loc["piu_upper", "upper"] == wide.loc["piu", "upper"]
+        assert np.isnan(own.loc["piu_upper", "lower"])
+
+
+def test_a_graph_without_bounds_has_the_reason() -> None:
+    rng = np.random.default_rng(1)
+    df = table().assign(L=rng.normal(size=400), N=rng.normal(size=400))
+
+    class OfM:
+        def predict_proba(self, X: pd.DataFrame) -> Any:
+            p = 0.1 + 0.2 * X["A"] + 0.3 * X["M"]
+            return np.column_stack([1 - p, p])
+
+    more = CausalGraph("A -> {M L N}; L -> M; {A M L} -> Y; N -> M", sensitive="A", outcome="Y")
+    paths = {"M -> L": graphs()["M -> L"].unfair(direct=True), "more": more.unfair("A -> L -> Y")}
+    with pytest.warns(PyrofairWarning, match="outside the graph"):
+        found = audit_graphs({"m": OfM()}, paths, df, random_state=0)
+    assert list(found.failures) == ["more"]
+    own = found.table[found.table["graph"] == "more"]
+    assert own["low"].isna().all()
+    assert own["note"].str.contains("no bounds: The column 'L' holds 400 different numbers").all()
 
 
 def test_what_is_refused() -> None:

@@ -79,8 +79,13 @@ def penalised(**settings: Any) -> PenalizedClassifier:
 def test_every_check_of_scikit_learn_passes(settings: str) -> None:
     """In a process of its own, where SCIPY_ARRAY_API lets the array API check run, and with warnings as errors."""
     environment = {**os.environ, "SCIPY_ARRAY_API": "1", "OMP_NUM_THREADS": "1"}
+    code = CHECKS.replace("{settings}", settings)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", CHECKS.replace("{settings}", settings)], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)

@@ -112,3 +112,40 @@ def test_graphs_that_do_not_agree_are_refused() -> None:
     with pytest.raises(pf.NotIdentifiedError, match="In 'b': Not identified: 'M' is a recanting witness") as caught:
         refused.fit(table())
     assert caught.value.way_out.relabellings
+
+
+def test_bounds_where_one_graph_is_not_identified() -> None:
+    """Where L -> M, A -> L -> Y and A -> Y are bounded; where M -> L the direct path is identified."""
+    df = table()
+    X, y = df.drop(columns="Y"), df["Y"]
+    bounded = pf.MilesBounds(graphs()["L -> M"].unfair("A -> L -> Y", "A -> Y"))
+    several = pf.Several({"M -> L": pf.IPW(graphs()["M -> L"].unfair("A -> Y")), "L -> M": bounded})
+    with pytest.raises(pf.DataError, match="penalty=effect_gap is a function of two marginals"):
+        classifier(several).fit(X, y)
+
+    def made(given: Any, **settings: Any) -> pf.PenalizedClassifier:
+        return classifier(given, **settings).set_params(penalty=pf.interval_disagreement).fit(X, y)
+
+    def upper(model: Any) -> float:
+        return float(bounded_fitted.bounds(model).loc["piu", "upper"])  # type: ignore[arg-type]
+
+    bounded_fitted = clone(bounded).fit(df)
+    alone = made(bounded, epochs=4).predict_proba(X)
+    for name, weights in (("L -> M", {"M -> L": 0.0, "L -> M": 1.0}), ("M -> L", {"M -> L": 1.0, "L -> M": 0.0})):
+        own = clone(several).set_params(over=weights)
+        if name == "L -> M":
+            np.testing.assert_allclose(made(own, epochs=4).predict_proba(X), alone, atol=1e-5)
+        else:
+            one = made(several.sources[name], epochs=4).predict_proba(X)
+            np.testing.assert_allclose(made(own, epochs=4).predict_proba(X), one, atol=1e-5)
+    plain = classifier(None, columns=["A", "M", "L"]).fit(X, y)
+    assert upper(made(several, epochs=30)) < upper(plain)
+    fitted = clone(several).fit(df)
+    for one, other in zip(fitted.pairs(df=df)["L -> M"], bounded_fitted.samples(df=df), strict=True):
+        assert one.weight == pytest.approx(other.weight)
+
+
+def test_bounds_that_do_not_apply_are_refused_by_name() -> None:
+    identified = pf.MilesBounds(graphs()["L -> M"].unfair(direct=True))
+    with pytest.raises(pf.GraphError, match="In 'b': "):
+        pf.Several({"b": identified}).fit(table())

@@ -1,0 +1,504 @@
+"""What each disputed edge costs: the interval of PIU with it, and in the graph from which it is absent."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from pyrofair._random import seed_from
+from pyrofair._validation import did_you_mean, require_choice, require_seed, shown
+from pyrofair.audits.audit import Audit, audit
+from pyrofair.audits.bootstrap import AUDITED, Key
+from pyrofair.audits.contrasts import require_unfitted
+from pyrofair.audits.display import table_fragment
+from pyrofair.audits.plots import gain_text, plot_edge_costs
+from pyrofair.audits.wald import KINKED, JointNormal
+from pyrofair.effects.influence import InfluenceBased
+from pyrofair.effects.potential_outcomes import PotentialOutcomes
+from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError, PyrofairWarning
+from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph.changes import into_from_below, split_column, without_edges
+from pyrofair.graph.parse import read_path
+from pyrofair.graph.paths import show_paths
+from pyrofair.tables.batches import Batches
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EdgeCosts", "edge_costs"]
+
+Array = NDArray[np.float64]
+Edge = tuple[str, str]
+
+NOTHING = "(nothing)"
+"""What is absent from the graph as it is."""
+IDENTIFIED, NO_PATH, NOT_IDENTIFIED, REFUSED = "identified", "no unfair path left", "not identified", "refused"
+ENDS = ("piu_lower", "piu_upper")
+COLUMNS = [
+    "absent", "model", "decisions", "status", "low", "high", "lower", "upper", "gain", "gain_lower", "gain_upper",
+    "narrower", "narrower_lower", "narrower_upper", "effect", "unfair_paths", "becomes_shared", "note",
+]  # fmt: skip
+AT_A_KINK = "the {} end is within its sampling error of where the worlds change order: no interval of its change"
+NO_INTERVAL = "the source has no influence values, so the gain has no interval; OneStep has them"
+NO_EFFECT = "the effect is 0 by assumption, whatever the data"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EdgeCosts:
+    """The result of :func:`edge_costs`; print it for a reading in plain text.
+
+    Attributes
+    ----------
+    table : DataFrame
+        For each model and decisions the graph as it is, ``absent`` being ``"(nothing)"``, and then what was absent in
+        the order of the gain, the largest first: status ("identified", "no unfair path left", "not identified" or
+        "refused"); low and high, the interval of PIU; lower and upper, its ends moved out by their sampling error;
+        gain, by how much the upper end is smaller than in the graph as it is, and narrower, by how much the interval
+        is, each with an interval (``_lower``, ``_upper``); effect, the mean unfair effect; unfair_paths, those that are
+        left; becomes_shared, the nodes that both worlds share then, and before did not; note.
+    unfair : dict
+        For what was absent the unfair paths in the graph without it, ``.graph``, whose ``check(df)`` tests what its
+        absence implies; None where no unfair path is left.
+    audits : dict
+        The audit of each graph.
+    failures : dict
+        Why a graph has no audit, an error; ``.way_out`` of one that is not identified is what can be done.
+    context : dict
+        rows, level, and the unfair paths.
+    """
+
+    table: pd.DataFrame
+    unfair: Mapping[str, UnfairPaths | None]
+    audits: Mapping[str, Audit]
+    failures: Mapping[str, Exception]
+    context: dict[str, Any]
+
+    def plot(self, model: str | None = None, decisions: str = "threshold") -> Figure:
+        """Draw the interval of PIU of a model, by default the first, in each graph, the largest gain on top."""
+        own = self._of(model, decisions)
+        return plot_edge_costs(own, str(own["model"].iloc[0]), decisions, self.context["level"])
+
+    def _of(self, model: str | None, decisions: str) -> pd.DataFrame:
+        known = list(dict.fromkeys(self.table["model"]))
+        model = known[0] if model is None else model
+        require_choice("model", model, known)
+        own = self.table[self.table["model"] == model]
+        require_choice("decisions", decisions, list(dict.fromkeys(own["decisions"])))
+        return own[own["decisions"] == decisions]
+
+    def __str__(self) -> str:
+        first = self.context
+        lines = [
+            f"What each disputed edge costs, on {first['rows']:,} rows; unfair: {show_paths(first['unfair'].paths)}.",
+            "A line is the interval of PIU if what it names were absent, and by how much its upper end falls; in "
+            f"brackets after it {first['level']:.0%} intervals.",
+        ]
+        for (model, decisions), own in self.table.groupby(["model", "decisions"], sort=False):
+            lines += ["", f"{model}, {'decisions' if decisions == 'threshold' else 'scores'}:"]
+            lines += [f"  {_describe(row)}" for row in own.to_dict("records")]
+        for name, error in self.failures.items():
+            if isinstance(error, NotIdentifiedError) and error.way_out is not None:
+                lines += ["", f"Without {name}:", f"  {error}".replace("\n", "\n  ")]
+        lines += [
+            "",
+            "That an edge is absent is an assumption. It implies independences that a table can contradict: "
+            "costs.unfair[name].graph.check(df).",
+        ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<EdgeCosts of {len(self.unfair) - 1} absences on {self.context['rows']:,} rows; print for a reading>"
+
+    def _repr_html_(self) -> str:
+        return table_fragment("What each disputed edge costs", self.table)
+
+
+def edge_costs(
+    models: Mapping[str, Any],
+    source: UnfairPaths | PotentialOutcomes | InfluenceBased,
+    df: pd.DataFrame,
+    disputed: Iterable[str | Sequence[str]] | None = None,
+    *,
+    level: float = 0.95,
+    random_state: int | np.random.Generator | None = None,
+    **settings: Any,
+) -> EdgeCosts:
+    """Audit models with each disputed edge absent from the graph, and return by how much the interval of PIU shrinks.
+
+    Each is :func:`pyrofair.audit` in the graph without the edge, with one seed for all; paths along it are gone, all
+    others stay on the side where they were. *Assumes* in each row that the graph without the edge is right. An edge
+    whose absence gains little need not be argued over; the others are the questions for who knows the domain.
+
+    Parameters
+    ----------
+    models
+        As for :func:`pyrofair.audit`.
+    source
+        The unfair paths, for one-step estimates; or an unfitted source, which is cloned for each graph.
+    df
+        n rows with the graph's columns.
+    disputed
+        What might be absent, one at a time: an edge, ``"A -> M"`` or ``("A", "M")``, whose ends may be single columns
+        of nodes of several, ``("A", "hours")``; or a column or node, ``"hours"``, of which is then absent whatever
+        comes from the sensitive attribute and from all that it causes. A column of several is made a node of its own,
+        which its node reads, so that nothing else is assumed. By default each edge out of the sensitive attribute, and
+        each column of a node of several columns that it causes. Edges into the outcome are disputed for human
+        decisions (``scores="outcome"``) only: what a classifier reads is known.
+    level
+        The level of the intervals, each for itself.
+    random_state
+        Seed of all audits.
+    **settings
+        As for :func:`pyrofair.audit`: ``threshold``, ``sample_weight``, ``scores``, ``n_boot``, ...
+
+    Returns
+    -------
+    EdgeCosts
+        A graph that cannot be audited has its reason, and the others go on. Intervals of gains compare both audits row
+        by row; a source without influence values has none.
+
+    Raises
+    ------
+    DataError
+        If a setting, a model or the table is unfit; if what is disputed is not in the graph.
+    NotIdentifiedError
+        If the effect is identified neither in the graph nor in any without a disputed edge.
+
+    Warns
+    -----
+    PyrofairWarning
+        What the audits warn of, with what was absent.
+
+    Examples
+    --------
+    >>> graph = CausalGraph("A -> M; A -> L; M -> L; {A M L} -> Y", sensitive="A", outcome="Y")
+    >>> rng = np.random.default_rng(0)
+    >>> A = rng.integers(2, size=2_000)
+    >>> M = (rng.random(2_000) < 0.3 + 0.4 * A).astype(int)
+    >>> df = pd.DataFrame({"A": A, "M": M, "L": (rng.random(2_000) < 0.3 + 0.4 * A).astype(int)})
+    >>> class Model:
+    ...     def predict_proba(self, X):
+    ...         p = 0.1 + 0.3 * X["M"] + 0.5 * X["L"]
+    ...         return np.column_stack([1 - p, p])
+    >>> from pyrofair import OneStep
+    >>> source = OneStep(graph.unfair(through="M"), propensity="saturated", regression="saturated")
+    >>> costs = edge_costs({"model": Model()}, source, df, ["A -> M", ("M", "L")], random_state=0)
+    >>> found = costs.table.query("decisions == 'score'").set_index("absent")
+    >>> found["high"].round(1).to_dict()
+    {'(nothing)': 0.8, 'A -> M': 0.0, 'M -> L': 0.5}
+    >>> found.loc["M -> L", "becomes_shared"], found.loc["A -> M", "status"]
+    ('L', 'no unfair path left')
+    """
+    require_seed(random_state)
+    seed = None if random_state is None else seed_from(random_state)
+    require_unfitted(source, "graph")
+    for name in ("thresholds", "subgroups"):
+        if settings.get(name) is not None:
+            raise DataError(f"{name} is for one audit; edge_costs reports the interval of PIU of each graph.")
+    if isinstance(df, Batches):
+        raise DataError("edge_costs takes rows in memory: a table, not batches. Audit each graph by itself.")
+    unfair: UnfairPaths = source if isinstance(source, UnfairPaths) else source.unfair
+    if not unfair.paths:
+        raise DataError("No path is unfair, so that no edge costs anything. Name them: graph.unfair(...).")
+    named = None if disputed is None else [_read(unfair, each) for each in _listed(disputed)]
+    settings = {"level": level, "random_state": seed, **settings}
+    runs = _Runs(models, source, df, settings)
+    full = runs.audit(NOTHING, unfair, may_fail=False)
+    outcome = full is not None and bool(models) and {*full.context["outcomes"]} == {*models}
+    if outcome:
+        settings["scores"] = "outcome"
+    absences = _default(unfair, into_outcome=outcome) if named is None else named
+    names = [each.name for each in absences]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DataError(f"disputed names {twice!r} more than once.")
+    for each in absences:
+        if each.into_outcome and not outcome and not _are_outcomes(settings):
+            runs.failures[each.name] = DataError(
+                f"what a classifier reads is known, not disputed: {each.name} is an edge into the outcome. Pass human "
+                "decisions with scores='outcome', or audit a model that does not read the column."
+            )
+            continue
+        altered = runs.unfair[each.name] = each.absent_from
+        if altered is not None:
+            runs.audit(each.name, altered)
+    runs.rewarn()
+    if not runs.audits:
+        raise next(iter(runs.failures.values()))
+    context = {"rows": len(df), "level": level, "unfair": unfair}
+    order = {name: runs.unfair.get(name) for name in (NOTHING, *names)}
+    return EdgeCosts(_tabulate(runs, [NOTHING, *names], level), order, runs.audits, runs.failures, context)
+
+
+# -- what is absent ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Absence:
+    """Edges that might be absent, by name, and the unfair paths in the graph without them; None if there are none."""
+
+    name: str
+    absent_from: UnfairPaths | None
+    into_outcome: bool = False
+
+
+def _default(unfair: UnfairPaths, *, into_outcome: bool) -> list[_Absence]:
+    graph = unfair.graph
+    leading = {*graph.ancestors(graph.outcome), graph.outcome}
+    edges = [(graph.sensitive, each) for each in graph.children(graph.sensitive) if each in leading]
+    caused = [each for each in graph.descendants(graph.sensitive) if each in leading and each not in graph.latent]
+    columns = [name for node in caused if len(graph.columns[node]) > 1 for name in graph.columns[node]]
+    asked = [edge for edge in edges if into_outcome or edge[1] != graph.outcome]
+    return [*(_absent_edge(unfair, edge) for edge in asked), *(_absent_node(unfair, name) for name in columns)]
+
+
+def _listed(disputed: object) -> list[Any]:
+    if isinstance(disputed, str | bytes | Mapping) or not isinstance(disputed, Iterable):
+        raise DataError(f"disputed={shown(disputed)} must list edges and columns, such as ['A -> M', ('M', 'L')].")
+    found = list(disputed)
+    if not found:
+        raise DataError("disputed is empty; leave it out for each edge out of the sensitive attribute.")
+    return found
+
+
+def _read(unfair: UnfairPaths, item: Any) -> _Absence:
+    if isinstance(item, str) and "->" not in item and "→" not in item:
+        return _absent_node(unfair, item)
+    try:
+        path = read_path(item)
+    except GraphError as error:
+        raise DataError(f"disputed: {error}") from error
+    if len(path) != 2:
+        raise DataError(f"disputed names {shown(item)}, which is a path; name one edge, such as 'A -> M'.")
+    return _absent_edge(unfair, (path[0], path[1]))
+
+
+def _absent_edge(unfair: UnfairPaths, edge: Edge) -> _Absence:
+    """Return the paths without an edge, whose ends may be columns of nodes of several."""
+    graph, ends = unfair.graph, []
+    for name in edge:
+        if name in unfair.graph.nodes:
+            ends.append(name)
+            continue
+        node = graph.node_of.get(name)
+        if node is None:
+            raise _unknown(unfair.graph, name)
+        if len(graph.columns[node]) > 1:
+            unfair, node = split_column(unfair, name)
+        ends.append(node)
+    found = (ends[0], ends[1])
+    if found not in unfair.graph.edges:
+        known = ", ".join(" -> ".join(each) for each in graph.edges)
+        raise DataError(f"disputed names {' -> '.join(edge)}, which is no edge of the graph. Its edges: {known}.")
+    return _Absence(" -> ".join(edge), without_edges(unfair, [found]), found[1] == graph.outcome)
+
+
+def _absent_node(unfair: UnfairPaths, name: str) -> _Absence:
+    """Return the paths if nothing came to a column or node from the sensitive attribute and what it causes."""
+    graph = unfair.graph
+    node = name if name in graph.nodes else graph.node_of.get(name)
+    if node is None:
+        raise _unknown(graph, name)
+    if node == graph.outcome or node not in graph.descendants(graph.sensitive):
+        what = "is the outcome" if node == graph.outcome else f"is not caused by {graph.sensitive!r}"
+        raise DataError(f"disputed names {name!r}, which {what}; name a node or column that it causes, or an edge.")
+    if node != name and len(graph.columns[node]) > 1:
+        unfair, node = split_column(unfair, name)
+    edges = into_from_below(unfair.graph, node)
+    tails = " ".join(tail for tail, _ in edges)
+    return _Absence(f"{tails if len(edges) == 1 else f'{{{tails}}}'} -> {name}", without_edges(unfair, edges))
+
+
+def _unknown(graph: CausalGraph, name: str) -> DataError:
+    known = [*graph.nodes, *(column for column in graph.node_of if column not in graph.nodes)]
+    return DataError(
+        f"disputed names {shown(name)}, which is no node or column of the graph. These are: {', '.join(known)}."
+        f"{did_you_mean(name, known)}"
+    )
+
+
+# -- audits -----------------------------------------------------------------------------------------------------------
+
+
+def _are_outcomes(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("scores") == "outcome")
+
+
+@dataclass(eq=False)
+class _Runs:
+    """The audits of all graphs, and what they warned of."""
+
+    models: Mapping[str, Any]
+    source: Any
+    df: pd.DataFrame
+    settings: dict[str, Any]
+    unfair: dict[str, UnfairPaths | None] = field(default_factory=dict)
+    audits: dict[str, Audit] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)
+    said: dict[str, tuple[type[Warning], list[str]]] = field(default_factory=dict)
+
+    def audit(self, name: str, unfair: UnfairPaths, *, may_fail: bool = True) -> Audit | None:
+        """Audit in a graph; without ``may_fail`` what is wrong with more than its identification is raised."""
+        self.unfair[name] = unfair
+        one = unfair if isinstance(self.source, UnfairPaths) else clone(self.source).set_params(unfair=unfair)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                self.audits[name] = audit(self.models, one, self.df, **self.settings)
+            except NotIdentifiedError as error:
+                self.failures[name] = error
+            except (DataError, PositivityError) as error:
+                if not may_fail:
+                    raise
+                self.failures[name] = error
+        for each in caught:
+            self.said.setdefault(str(each.message), (each.category, []))[1].append(name)
+        return self.audits.get(name)
+
+    def rewarn(self) -> None:
+        """Warn of what the audits warned of, with what was absent unless all did."""
+        for text, (category, names) in self.said.items():
+            whose = list(dict.fromkeys(names))
+            listed = ", ".join("the graph as it is" if name == NOTHING else f"without {name}" for name in whose)
+            prefix = "" if len(whose) == len(self.audits) else f"In {listed}: "
+            warnings.warn(f"{prefix}{text}", category, stacklevel=3)
+        for name, error in self.failures.items():
+            if not isinstance(error, NotIdentifiedError):
+                warnings.warn(f"Without {name}: not audited, {error}", PyrofairWarning, stacklevel=3)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """The ends of PIU in a graph, their limits, and what each row adds to the error of either, (n,), or None."""
+
+    status: str
+    low: float = np.nan
+    high: float = np.nan
+    lower: float = np.nan
+    upper: float = np.nan
+    effect: float = np.nan
+    errors: tuple[Array | None, ...] = (None, None)
+    note: str = ""
+
+
+def _ends(runs: _Runs, name: str, model: str, decisions: str, level: float) -> _Ends:
+    """Return the ends of PIU of a model in a graph."""
+    if name in runs.failures:
+        error = runs.failures[name]
+        status = NOT_IDENTIFIED if isinstance(error, NotIdentifiedError) else REFUSED
+        return _Ends(status, note=str(getattr(error, "cause", error)))
+    if name not in runs.audits:
+        n = len(runs.df)
+        return _Ends(NO_PATH, 0.0, 0.0, 0.0, 0.0, 0.0, (np.zeros(n), np.zeros(n)), NO_EFFECT)
+    found = runs.audits[name]
+    table = found.table[(found.table["model"] == model) & (found.table["decisions"] == decisions)]
+    rows: Any = table.set_index("quantity")
+    low, high = (rows.loc[each] for each in ENDS)
+    if not np.isfinite([low["estimate"], high["estimate"]]).all():
+        return _Ends(REFUSED, note=str(low["note"] or high["note"] or "it cannot be estimated"))
+    errors, note = _errors(found, model, decisions, level)
+    doubt = found.context.get("doubts", {}).get(model, "")
+    notes = dict.fromkeys(filter(None, [low["note"], high["note"], note, doubt and f"in doubt: {doubt}"]))
+    effect = float(rows.loc["mean_unfair_effect", "estimate"])
+    numbers = {"low": low["estimate"], "high": high["estimate"], "lower": low["lower"], "upper": high["upper"]}
+    floats = {name: float(value) for name, value in numbers.items()}
+    return _Ends(IDENTIFIED, **floats, effect=effect, errors=errors, note="; ".join(notes))
+
+
+def _errors(found: Audit, model: str, decisions: Any, level: float) -> tuple[tuple[Array | None, ...], str]:
+    """Return what each row adds to the error of either end to first order, and why an end has none."""
+    if found.influence.empty or "inflation" not in found.context:
+        return (None, None), NO_INTERVAL
+    normal = JointNormal(found.influence, found.context["weight"], False, found.context["inflation"])
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    labels: list[Any] = [*normal.influence.columns]
+    errors: list[Array | None] = []
+    kinks = []
+    for quantity in ENDS:
+        key = Key(AUDITED, model, decisions, quantity)
+        if key not in normal.keys:
+            return (None, None), ""
+        functional, centre, sign = KINKED[quantity]
+        at = float(normal.mean[labels.index((model, decisions, functional))]) - centre
+        own = normal.errors(key)
+        near = abs(at) <= reach * float(np.sqrt(own @ own))
+        errors.append(None if near else sign * np.sign(at) * own)
+        kinks += [AT_A_KINK.format(quantity.removeprefix("piu_"))] if near else []
+    return tuple(errors), "; ".join(kinks)
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def _tabulate(runs: _Runs, names: Sequence[str], level: float) -> pd.DataFrame:
+    first = next(iter(runs.audits.values())).table
+    pairs = dict.fromkeys(zip(first["model"], first["decisions"], strict=True))
+    before = runs.unfair[NOTHING]
+    assert before is not None, "it has unfair paths"
+    parts = []
+    for model, decisions in pairs:
+        own = first[(first["model"] == model) & (first["decisions"] == decisions)]
+        if not own["quantity"].isin(ENDS).any():
+            continue
+        full = _ends(runs, NOTHING, model, decisions, level)
+        rows = []
+        for name in names:
+            ends = full if name == NOTHING else _ends(runs, name, model, decisions, level)
+            row = {"absent": name, "model": model, "decisions": decisions} | vars(ends)
+            row |= dict.fromkeys(("gain", "gain_lower", "gain_upper"), np.nan)
+            row |= dict.fromkeys(("narrower", "narrower_lower", "narrower_upper"), np.nan)
+            if name != NOTHING:
+                row |= _gains(full, ends, level)
+            after = runs.unfair.get(name)
+            gone = after is None and name in runs.unfair
+            row["unfair_paths"] = show_paths(after.paths) if after is not None else "none" if gone else ""
+            row["becomes_shared"] = _new(before, after) if after is not None else "all" if gone else ""
+            rows.append(row)
+        head, *rest = rows
+        rest.sort(key=lambda row: (np.isnan(row["high"]), -row["gain"] if np.isfinite(row["gain"]) else row["high"]))
+        parts += [head, *rest]
+    return pd.DataFrame(parts)[COLUMNS]
+
+
+def _gains(full: _Ends, own: _Ends, level: float) -> dict[str, float]:
+    """Return by how much the upper end falls and the interval is narrower, with intervals."""
+    found: dict[str, float] = {"gain": full.high - own.high}
+    found["narrower"] = found["gain"] - (full.low - own.low)
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    low, high = (
+        None if one is None or other is None else one - other
+        for one, other in zip(full.errors, own.errors, strict=True)
+    )
+    width = None if low is None or high is None else high - low
+    for name, errors in (("gain", high), ("narrower", width)):
+        if errors is not None:
+            half = reach * float(np.sqrt(errors @ errors))
+            found |= {f"{name}_lower": found[name] - half, f"{name}_upper": found[name] + half}
+    return found
+
+
+def _new(before: UnfairPaths, after: UnfairPaths) -> str:
+    """Return the columns that both worlds share in a graph, and before did not, by nodes where these are whole."""
+    known = {*before.graph.columns_of(before.shared)}
+    return ", ".join(node for node in after.shared if not {*after.graph.columns_of([node])} <= known)
+
+
+def _describe(row: Mapping[Any, Any]) -> str:
+    """Return a row of the table as text."""
+    name = f"{row['absent']}: "
+    if row["status"] in (NOT_IDENTIFIED, REFUSED):
+        return f"{name}{row['status']}. {row['note']}"
+    ends = "" if np.isnan(row["lower"]) else f" [{row['lower']:.3f}, {row['upper']:.3f}]"
+    parts = [f"[{row['low']:.3f}, {row['high']:.3f}]{ends}", *filter(None, [gain_text(row)])]
+    if row["status"] == NO_PATH:
+        parts.append("no unfair path is left")
+    elif row["becomes_shared"]:
+        parts.append(f"both worlds then share {row['becomes_shared']}")
+    return f"{name}{'; '.join([*parts, *filter(None, [row['note']])])}"

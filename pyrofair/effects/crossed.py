@@ -1,0 +1,342 @@
+"""Two or more sensitive attributes as one with labelled levels: the table, the graph, and models of the columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair._validation import listed, require_flag, require_instance, require_names, shown
+from pyrofair.effects.adapters import DecisionsOf, ScoresOf
+from pyrofair.effects.scoring import Adapter, no_probabilities, positive_scores
+from pyrofair.exceptions import DataError
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.changes import join_nodes
+from pyrofair.tables.labels import MOST_CONTRASTS, as_levels, is_categorical
+from pyrofair.tables.reading import as_pandas, read_table
+
+__all__ = ["Crossed", "cross"]
+
+SEPARATOR = " × "
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Crossed:
+    """The result of :func:`cross`: one attribute whose levels are the combinations of several.
+
+    Attributes
+    ----------
+    name : str
+        Its node and column.
+    frame : DataFrame
+        The rows, with the column ``name`` of labels in the place of the attributes.
+    graph : CausalGraph
+        The graph with the one node, its baseline the combination asked for.
+    attributes : tuple of str
+        The columns that it stands for.
+    counts : DataFrame
+        For each combination of observed levels its label and its rows.
+    """
+
+    name: str
+    frame: pd.DataFrame
+    graph: CausalGraph
+    attributes: tuple[str, ...]
+    counts: pd.DataFrame
+    _before: CausalGraph = field(repr=False)
+    _order: tuple[str, ...] = field(repr=False)
+    _levels: pd.DataFrame = field(repr=False)
+
+    def apply(self, df: pd.DataFrame) -> pd.DataFrame:
+        """Return other rows with the one column in the place of the attributes.
+
+        Raises
+        ------
+        DataError
+            If an attribute lacks, or rows have a combination that the first table had not.
+        """
+        df = as_pandas(df)
+        table = read_table(df, self.attributes, what="df")
+        known = {_key(row): label for label, row in zip(self._levels.index, _rows(self._levels), strict=True)}
+        keys = [_key(row) for row in _rows(table)]
+        unknown = next((key for key in keys if key not in known), None)
+        if unknown is not None:
+            raise DataError(
+                f"df has rows with {_written(self.attributes, unknown)}, which the table that was crossed had not. Its "
+                f"levels: {', '.join(map(repr, self._levels.index))}."
+            )
+        return _put([known[key] for key in keys], df, self.name, self.attributes, self._levels.index)
+
+    def restore(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return rows with the attributes in the place of the one column, in the types that they had."""
+        labels = read_table(rows, [self.name], what="rows")[self.name]
+        at = self._levels.index.get_indexer(pd.Index(labels.astype(object)))
+        if (at < 0).any():
+            raise DataError(
+                f"The column {self.name!r} holds {labels[at < 0].iloc[0]!r}, which is none of its levels: "
+                f"{', '.join(map(repr, self._levels.index))}."
+            )
+        place = rows.columns.get_loc(self.name)
+        rest = rows.drop(columns=self.name)
+        own = self._levels.iloc[at].set_axis(rows.index)
+        return pd.concat([rest.iloc[:, :place], own, rest.iloc[:, place:]], axis=1)
+
+    def model(self, model: Any) -> Any:
+        """Return a model of the attributes as a model of the one column, as audits take it.
+
+        Parameters
+        ----------
+        model
+            A fitted model that reads the attributes, with ``predict_proba``, :class:`DecisionsOf` or
+            :class:`ScoresOf`. Given scores are returned as they are, for they belong to rows.
+        """
+        if isinstance(model, np.ndarray | pd.Series | list | tuple):
+            return model
+        if isinstance(model, DecisionsOf):
+            labels = model._labels("model", None)
+            return DecisionsOf(self._ask(model), labels=None if labels is None else (labels[0], labels[1]))
+        if isinstance(model, ScoresOf):
+            return ScoresOf(self._ask(model), returns=model.returns)
+        if not hasattr(model, "predict_proba"):
+            raise DataError(no_probabilities("model", model))
+
+        def scores(rows: pd.DataFrame) -> NDArray[np.float64]:
+            return positive_scores("model", model, self._read(rows), self._before, self._order)
+
+        return ScoresOf(scores)
+
+    def _ask(self, model: Adapter) -> Any:
+        return lambda rows: model.ask("model", self._read(rows), self._before, self._order)
+
+    def _read(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return rows as the model reads them, its columns in the order of the first table."""
+        restored = self.restore(rows) if self.name in rows else rows
+        return restored[[name for name in self._order if name in restored]]
+
+    def __str__(self) -> str:
+        counts = self.counts.to_string(index=False)
+        head = f"{self.name!r}, the combinations of {', '.join(self.attributes)}; baseline {self.graph.baseline!r}"
+        return f"{head}\n{counts}"
+
+    def __repr__(self) -> str:
+        return f"<Crossed {self.name!r}: {len(self._levels)} levels, {len(self.frame):,} rows; print it for counts>"
+
+
+def cross(
+    df: pd.DataFrame,
+    graph: CausalGraph,
+    attributes: Sequence[str],
+    *,
+    baseline: Sequence[Hashable] | Mapping[str, Hashable],
+    name: str | None = None,
+    separator: str = SEPARATOR,
+    allow_empty: bool = False,
+) -> Crossed:
+    """Make one sensitive attribute of several, with a labelled level for each combination: ``"female × Black"``.
+
+    Each combination is then compared with a stated baseline by :func:`pyrofair.audit_contrasts`, with intervals that
+    hold at once, and :class:`pyrofair.Contrasts` trains against the worst of them. *Assumes* that the effect of
+    changing all attributes together is what is asked for; the node has the causes and the effects of all of them.
+
+    Parameters
+    ----------
+    df
+        n rows with the attributes.
+    graph
+        The graph with the attributes as nodes of one column each, one of them its sensitive attribute.
+    attributes
+        At least two nodes, in the order of the labels.
+    baseline
+        The level of each attribute in the combination that others are compared with: ``("male", "White")``, or by
+        name.
+    name
+        The node and column of the one attribute, by default the names joined by ``_``.
+    separator
+        Between the levels in a label. A level that is no text is written with its attribute: ``"age=1"``.
+    allow_empty
+        Whether combinations without a row are left out; they are refused otherwise.
+
+    Returns
+    -------
+    Crossed
+        ``.frame``, ``.graph``, ``.counts``; ``.model(model)`` takes a model of the attributes.
+
+    Raises
+    ------
+    DataError
+        If an attribute is no node of one observed column, or continuous; if a combination of observed levels has no
+        row, or the baseline has none; if there are more than 20 combinations; if two have one label.
+    GraphError
+        If a path runs from one attribute by another node to another attribute.
+
+    References
+    ----------
+    Crenshaw (1989), on intersections of attributes.
+
+    Examples
+    --------
+    >>> from pyrofair import audit_contrasts
+    >>> rng = np.random.default_rng(0)
+    >>> sex, race = rng.choice(["female", "male"], 900), rng.choice(["Black", "White"], 900)
+    >>> df = pd.DataFrame({"sex": sex, "race": race, "M": rng.integers(2, size=900)})
+    >>> class Model:
+    ...     def predict_proba(self, X):
+    ...         p = 0.6 - 0.2 * ((X["sex"] == "female") & (X["race"] == "Black")) + 0.1 * X["M"]
+    ...         return np.column_stack([1 - p, p])
+    >>> graph = CausalGraph("{sex race} -> M; {sex race M} -> Y", sensitive="sex", outcome="Y")
+    >>> crossed = cross(df, graph, ["sex", "race"], baseline=("male", "White"))
+    >>> report = audit_contrasts(
+    ...     {"model": crossed.model(Model())}, crossed.graph.unfair(direct=True), crossed.frame, random_state=0
+    ... )
+    >>> rows = report.table.query("decisions == 'score' and quantity == 'mean_unfair_effect'").set_index("contrast")
+    >>> rows["estimate"].round(2).to_dict()
+    {'female × Black': -0.2, 'female × White': 0.0, 'male × Black': 0.0}
+    """
+    require_instance("graph", graph, CausalGraph, "a causal graph")
+    require_flag("allow_empty", allow_empty)
+    require_instance("separator", separator, str, "a string")
+    nodes = tuple(require_names("attributes", attributes, "node names"))
+    columns = _columns(graph, nodes)
+    own = "_".join(nodes) if name is None else name
+    require_instance("name", own, str, "the name of a node")
+    df = as_pandas(df)
+    table = read_table(df, columns, what="df")
+    if own in graph.nodes or own in graph.node_of or (own in df.columns and own not in columns):
+        raise DataError(f"name={own!r} is a node or column already; pass another name=.")
+    levels = [_levels_of(table[column]) for column in columns]
+    chosen = _read_baseline(baseline, nodes, columns, levels)
+    every = list(itertools.product(*levels))
+    if len(every) > MOST_CONTRASTS:
+        sizes = " × ".join(str(len(each)) for each in levels)
+        raise DataError(
+            f"{', '.join(columns)} have {sizes} = {len(every)} combinations, and at most {MOST_CONTRASTS} are "
+            f"compared. Join levels: df[{columns[-1]!r}].replace({{...}})."
+        )
+    keys = [_key(row) for row in _rows(table)]
+    number = Counter(keys)
+    found = {key: at for at, key in reversed(list(enumerate(keys)))}
+    labels = [_label(combination, columns, separator) for combination in every]
+    counts = pd.DataFrame(every, columns=list(columns)).assign(
+        label=labels, rows=[number[_key(each)] for each in every]
+    )
+    _refuse_counts(counts, columns, _key(chosen), every, allow_empty=allow_empty)
+    kept = [i for i, each in enumerate(every) if _key(each) in found]
+    first = [found[_key(every[i])] for i in kept]
+    own_levels = table.iloc[first].set_axis(pd.Index([labels[i] for i in kept], dtype=object))
+    label_of = {_key(every[i]): labels[i] for i in kept}
+    base = label_of[_key(chosen)]
+    other = next((label for label in label_of.values() if label != base), None)
+    if other is None:
+        raise DataError(f"All rows are {base!r}; there is nothing to compare.")
+    joined = join_nodes(graph, nodes, own, base, other)
+    order = tuple(column for column in df.columns if column in graph.input_columns)
+    frame = _put([label_of[key] for key in keys], df, own, columns, own_levels.index)
+    return Crossed(own, frame, joined, tuple(columns), counts, graph, order, own_levels)
+
+
+def _put(
+    labels: Sequence[str], df: pd.DataFrame, name: str, attributes: Sequence[str], levels: pd.Index[Any]
+) -> pd.DataFrame:
+    """Return rows with a column of labels in the place of the first of the attributes."""
+    first = next(i for i, column in enumerate(df.columns) if column in attributes)
+    rest: pd.DataFrame = df.drop(columns=list(attributes))
+    written: Any = list(labels)
+    rest.insert(first, name, pd.Series(pd.Categorical(written, categories=list(levels)), index=df.index))
+    return rest
+
+
+def _columns(graph: CausalGraph, nodes: Sequence[str]) -> list[str]:
+    """Return the column of each attribute, or refuse what cannot be one."""
+    if len(nodes) < 2:
+        raise DataError(f"attributes={shown(nodes)} must name at least two nodes; one attribute needs no combination.")
+    for node in nodes:
+        if node not in graph.nodes:
+            raise DataError(f"attributes names {node!r}, which is no node of the graph: {', '.join(graph.nodes)}.")
+        if node == graph.outcome or node in graph.latent or len(graph.columns[node]) != 1:
+            what = "the outcome" if node == graph.outcome else "latent" if node in graph.latent else "several columns"
+            raise DataError(f"attributes names {node!r}, which is {what}; an attribute is one observed column.")
+    if graph.sensitive not in nodes:
+        raise DataError(
+            f"attributes={shown(list(nodes))} leaves out the graph's sensitive attribute {graph.sensitive!r}; the one "
+            "attribute stands in its place."
+        )
+    return [graph.columns[node][0] for node in nodes]
+
+
+def _levels_of(values: pd.Series[Any]) -> list[Any]:
+    """Return the observed levels of an attribute, in the order of its categories."""
+    present = values.unique()
+    if not is_categorical(values) and (
+        len(present) > MOST_CONTRASTS or (values.dtype.kind == "f" and bool((present != np.round(present)).any()))
+    ):
+        raise DataError(
+            f"The attribute {values.name!r} holds {len(present):,} different numbers, from {min(present)} to "
+            f"{max(present)}. Bin it: df[{values.name!r}] = pd.cut(df[{values.name!r}], [...], labels=[...])."
+        )
+    return [_plain(each) for each in as_levels(values) if bool(np.asarray(values == each, dtype=bool).any())]
+
+
+def _read_baseline(
+    baseline: object, nodes: Sequence[str], columns: Sequence[str], levels: Sequence[Sequence[Any]]
+) -> tuple[Any, ...]:
+    if isinstance(baseline, Mapping):
+        if {*baseline} != {*nodes}:
+            raise DataError(f"baseline={shown(baseline)} must name a level of each of {', '.join(nodes)}.")
+        given: Sequence[Any] | None = [baseline[node] for node in nodes]
+    else:
+        given = None if isinstance(baseline, str) else listed(baseline)
+    if given is None or len(given) != len(nodes):
+        raise DataError(f"baseline={shown(baseline)} must have a level of each of {', '.join(nodes)}, in this order.")
+    for column, own, level in zip(columns, levels, given, strict=True):
+        if not isinstance(level, Hashable) or level not in own:
+            raise DataError(f"baseline: {column!r} never takes {shown(level)}; it holds {', '.join(map(repr, own))}.")
+    return tuple(own[own.index(level)] for own, level in zip(levels, given, strict=True))
+
+
+def _refuse_counts(
+    counts: pd.DataFrame, columns: Sequence[str], baseline: Any, every: Sequence[Any], *, allow_empty: bool
+) -> None:
+    """Refuse combinations that cannot be told from each other, or that have no row."""
+    if (twice := counts["label"].duplicated(keep=False)).any():
+        raise DataError(
+            f"Two combinations have the label {counts['label'][twice].iloc[0]!r}. Pass another separator=, or rename "
+            "levels."
+        )
+    shown_counts = ", ".join(f"{label} {rows:,}" for label, rows in zip(counts["label"], counts["rows"], strict=True))
+    at = [_key(each) for each in every].index(baseline)
+    if not counts["rows"].iloc[at]:
+        raise DataError(f"The baseline {counts['label'].iloc[at]!r} has no row. Rows: {shown_counts}.")
+    empty = counts.loc[counts["rows"] == 0, "label"]
+    if len(empty) and not allow_empty:
+        raise DataError(
+            f"{len(empty)} of {len(counts)} combinations have no row, such as {empty.iloc[0]!r}. Rows: {shown_counts}. "
+            f"Join levels, df[{columns[-1]!r}].replace({{...}}), or leave combinations without rows out: "
+            "allow_empty=True."
+        )
+
+
+def _label(combination: Sequence[Any], columns: Sequence[str], separator: str) -> str:
+    parts = zip(columns, combination, strict=True)
+    return separator.join(each if isinstance(each, str) else f"{column}={each}" for column, each in parts)
+
+
+def _rows(table: pd.DataFrame) -> list[tuple[Any, ...]]:
+    return list(zip(*(table[column] for column in table), strict=True))
+
+
+def _key(row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(map(_plain, row))
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _written(columns: Sequence[str], key: Sequence[Any]) -> str:
+    return ", ".join(f"{column}={each!r}" for column, each in zip(columns, key, strict=True))
