@@ -161,7 +161,7 @@ def _plot_sweep(
     axes.set_ylabel(title + ("" if sharp else " (valid, not sharp)"))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    handles = [
+    handles: list[Patch | Line2D] = [
         Patch(color=BLUE, alpha=0.35, label=filled),
         Patch(color=BLUE, alpha=0.12, label=f"{context['level']:.0%} interval of both ends"),
     ]
