@@ -326,7 +326,7 @@ def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) 
     for side in (left, right):
         if side.note:
             return row | {"note": side.note}
-    one, other = left.values, right.values
+    one, other = left.columns, right.columns
     n = len(one)
     scale = one.std(axis=0)[:, None] * other.std(axis=0)[None, :]
     correlation = (one - one.mean(axis=0)).T @ (other - other.mean(axis=0)) / n / scale
@@ -364,13 +364,13 @@ def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) 
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """Columns or levels of a node (k names) and their residuals (n, k), without those that have no variance.
+    """The names of a node's k columns or levels that have residuals with a variance, and these, ``columns`` (n, k).
 
     ``jumpy`` (k,) is whether a forest predicts a column better than the smooth regression does.
     """
 
     names: list[str]
-    values: NDArray[np.float64]
+    columns: NDArray[np.float64]
     jumpy: NDArray[np.bool_]
     note: str = ""
 
@@ -422,7 +422,7 @@ class _Residuals:
     def _why_none(self, node: str) -> str:
         """Return why no column of a node has a residual."""
         table = self.table[self.graph.columns_of([node])]
-        if not self.scores[node][0] and (table.nunique() > 1).any():
+        if not self.scores[node][0] and any(len(table[name].unique()) > 1 for name in table):
             return f"no two levels of {node} have {FEWEST_OF_A_LEVEL} rows"
         return f"{node} is constant, or determined by the nodes given"
 

@@ -469,6 +469,30 @@ def test_unfit_settings_are_refused(settings: dict[str, object], match: str) -> 
         run(sample(300, 0), **settings)
 
 
+def test_hidden_causes_are_named_either_end_first() -> None:
+    df = sample(400, 0)
+    found = run(df, gammas=[2.0], hidden_causes=["D<->A", "M <-> D", "A <-> D"])
+    assert list(found.assumptions) == ["A <-> D", "D <-> M"]
+    figure = found.plot()
+    assert figure.get_size_inches()[0] >= 7.0
+    narrow = run(df, gammas=[1.1, 1.2, 7.0], hidden_causes="all <-> A").plot()
+    assert narrow.get_size_inches()[0] >= 7.0
+    assert [round(each, 6) for each in narrow.axes[0].get_xticks()] == [1.0, 1.2, 7.0]
+    with pytest.raises(DataError, match="benchmark has no column column, hidden_causes, of, q90"):
+        found.plot(benchmark=found.table)
+
+
+def test_an_interval_of_one_point_is_attained() -> None:
+    found = run(sample(400, 0).assign(M=1, D=2), gammas=[2.0], hidden_causes="A <-> all", decisions="score")
+    assert found.table[found.table["quantity"] != "piu"]["sharp"].all()
+
+
+def test_a_group_without_weight_is_refused() -> None:
+    df = sample(300, 0)
+    with pytest.raises(DataError, match="sample_weight is 0 in all rows with A=0"):
+        run(df, sample_weight=df["A"].astype(float))
+
+
 def test_ends_are_not_called_sharp_where_an_edge_is_missing() -> None:
     graph = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
     source = pf.OneStep(graph.unfair("A -> Y", "A -> D -> Y"), **SATURATED)  # type: ignore[arg-type]
