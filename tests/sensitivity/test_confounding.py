@@ -24,7 +24,7 @@ UNFAIR = {
     "direct": GRAPH.unfair("A -> Y"),
     "all": GRAPH.unfair(direct=True, through=["D", "M"]),
 }
-SATURATED = {"propensity": "saturated", "regression": "saturated", "form": "prefix"}
+SATURATED: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "form": "prefix", "random_state": 0}
 LEVELS = {"q": 2, "u": 3, "a": 2, "d": 3, "m": 2}
 COPIES = 25
 CELLS = list(product(*(range(each) for each in LEVELS.values())))
@@ -106,7 +106,7 @@ def arms_of(unfair: pf.UnfairPaths) -> list[dict[str, int]]:
 def examine(
     unfair: pf.UnfairPaths, table: tuple[pd.DataFrame, np.ndarray], scores: np.ndarray, gamma: float, cause: str
 ) -> pd.DataFrame:
-    source = pf.OneStep(unfair, **SATURATED, folds=1)  # type: ignore[arg-type]  # the rows are the population
+    source = pf.OneStep(unfair, **SATURATED, folds=1)  # the rows are the population
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PositivityWarning)  # a row stands for a cell, and there are few
         found = confounding(
@@ -243,7 +243,7 @@ def test_a_single_stage_is_the_known_closed_form() -> None:
     """Tan's model for a binary decision: the mean in the group that lacks it is min(gamma p, 1 - (1 - p) / gamma)."""
     df = pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
     graph = pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
-    source = pf.OneStep(graph.unfair("A -> M -> Y"), propensity="saturated", regression="saturated")
+    source = pf.OneStep(graph.unfair("A -> M -> Y"), propensity="saturated", regression="saturated", folds=1)
 
     class Copy:
         def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
@@ -314,9 +314,9 @@ def test_intervals_widen_with_gamma_and_a_stronger_cause_holds_a_weaker_one() ->
 
 
 def test_flips_lie_where_the_interval_meets_the_limit() -> None:
-    df = sample(1500, 0)
+    df = sample(6000, 0)  # cuts learned from other rows make the ends jump a little in smaller samples
     settings: dict[str, Any] = {"decisions": "score", "above": 0.2, "at_most": 0.95}
-    found = run(df, gammas=[1.5, 2.5, 5.0, 8.0], hidden_causes=["A <-> D", "A <-> all"], **settings)
+    found = run(df, gammas=[1.5, 2.0, 2.5, 3.2, 4.0, 5.0], hidden_causes=["A <-> D", "A <-> all"], **settings)
     for row in found.flips_at.itertuples():
         for name, column, other_end in (("point", "low", "high"), ("interval", "lower", "upper")):
             at = getattr(row, name)
@@ -339,7 +339,7 @@ def test_a_conclusion_that_never_held_has_no_flip() -> None:
             p = 0.2 + 0.4 * X["M"].to_numpy()
             return np.column_stack([1 - p, p])
 
-    source = pf.OneStep(graph.unfair("A -> M -> Y"), propensity="saturated", regression="saturated")
+    source = pf.OneStep(graph.unfair("A -> M -> Y"), **SATURATED)
     found = confounding(Plain(), source, df[["A", "M"]], decisions="score", gammas=[2])
     assert found.flips_at["interval"].isna().all()
     assert "does not hold at gamma = 1" in str(found)
