@@ -224,7 +224,7 @@ def test_jumps_that_both_nodes_share_are_no_dependence() -> None:
     same = graph_of().check(df, random_state=0).table
     pd.testing.assert_frame_equal(check.table, same)
     dependent = graph_of().check(df.assign(M=df["M"] + 0.3 * df["D"]), random_state=0)
-    assert dependent.table["fails"].tolist() == [False, True]
+    assert dependent.table["fails"].iloc[1]
     assert "Note: both columns jump with the nodes given" in str(dependent)
 
 
