@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 from sklearn.base import RegressorMixin
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import SplineTransformer
@@ -22,7 +23,14 @@ from pyrofair._validation import require_instance, require_integer, require_real
 from pyrofair.audits.display import table_fragment
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.regression import Regression, RegressionName, make_regression, require_regression, take
+from pyrofair.sources.regression import (
+    Predict,
+    Regression,
+    RegressionName,
+    make_regression,
+    require_regression,
+    take,
+)
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 from pyrofair.tables.reading import as_pandas, read_table, warn_unused
 
@@ -31,7 +39,8 @@ __all__ = ["GraphCheck", "Independence", "check_graph", "implied_independences"]
 FEWEST = 100
 """The fewest rows that a graph is checked on."""
 FEWEST_OF_A_LEVEL = 20
-"""Levels of fewer rows are pooled: a product of residuals with a few rows of weight is far from normal."""
+"""Levels of fewer rows are pooled, and products of residuals with a smaller effective size are not tested: they are far
+from normal."""
 DRAWS = 2_000
 """Draws of the largest statistic where the null hypothesis holds."""
 MOST_JOINT = 300
@@ -46,6 +55,14 @@ UNDERSMOOTHED = 1
 """The penalty is so many steps below the one chosen for prediction: here bias costs more than variance."""
 STRENGTHS = np.logspace(-6, 3, 19)
 """Ridge penalties, in units of a standardised column, among which generalised cross-validation chooses."""
+TREES, IN_LEAF, MOST_IN_TREE = 25, 5, 5_000
+"""Of a forest: trees, the fewest rows of a leaf, and the most rows of which a tree is made."""
+SHARED_JUMPS = (
+    "both columns jump with the nodes given (a forest predicts them better than a smooth regression), where true "
+    "independences fail somewhat too often: distrust a small correlation"
+)
+JUMPY = 0.02
+"""A share of the residual variance by which a forest must be better before regressions are said to have jumps."""
 COLUMNS = ["left", "right", "given", "effect", "largest", "statistic", "p_value", "p_adjusted", "fails", "note"]
 ASSUMPTIONS = (
     "Rows are independent draws from one population.",
@@ -80,7 +97,7 @@ class GraphCheck:
         A row for each pair of nodes: left, right, given; effect, the correlation of residuals, in [-1, 1], of the two
         columns (or levels) with the largest statistic, which ``largest`` names; statistic, the largest absolute value;
         p_value, of this pair of nodes alone; p_adjusted, Holm's, of all pairs; fails, whether that is below ``level``;
-        note, why a pair could not be tested.
+        note, why a pair could not be tested, or why to distrust a small correlation.
     failures : DataFrame
         The rows that fail, the largest effect first.
     untested : tuple
@@ -109,7 +126,8 @@ class GraphCheck:
         return found.iloc[np.argsort(-found["effect"].abs().to_numpy(), kind="stable")]
 
     def __str__(self) -> str:
-        return "\n".join([self._summary(), *self._lines(), "These tests rest on:", *self._numbered()])
+        rest = [] if self.table.empty else ["These tests rest on:", *self._numbered()]
+        return "\n".join([self._summary(), *self._lines(), *rest])
 
     def __repr__(self) -> str:
         fail = int(self.table["fails"].sum())
@@ -143,6 +161,8 @@ class GraphCheck:
                 f"  {'FAILS' if row['fails'] else 'holds'}: {claim}: correlation {row['effect']:+.3f} "
                 f"({row['largest']}), p = {_p(row['p_value'])}, adjusted {_p(row['p_adjusted'])}"
             )
+            if row["fails"] and row["note"]:
+                lines.append(f"    Note: {row['note']}.")
             if row["fails"]:
                 lines.append(
                     f"    An edge between {row['left']} and {row['right']}, or a latent cause of both, would explain "
@@ -243,8 +263,9 @@ def check_graph(
         The probability that any of the independences fails where all hold (Holm).
     regression
         ``"smooth"``: ridge regression on splines, products and a Gaussian kernel at 100 landmarks, the penalty by
-        generalised cross-validation; ``"flexible"``: the same, and boosted trees on what it leaves, for jumps; or
-        ``"boosted"``, ``"stacked"`` or a scikit-learn regressor, fitted for each column.
+        generalised cross-validation; ``"flexible"``: for each column the best, by the errors of folds, of that, a
+        forest, and a forest on what the smooth one leaves; or ``"boosted"``, ``"stacked"`` or a scikit-learn regressor,
+        fitted for each column.
     folds
         The folds of cross-fitting.
     random_state
@@ -275,7 +296,6 @@ def check_graph(
     """
     require_instance("graph", graph, CausalGraph, "a CausalGraph")
     require_real("level", level, above=0.0, below=1.0, such_as=0.05)
-    require_integer("folds", folds, least=2)
     require_seed(random_state)
     if not (isinstance(regression, str) and regression in ("flexible", "smooth")):
         require_regression("regression", regression)
@@ -284,11 +304,9 @@ def check_graph(
     outcome = graph.outcome_column in getattr(df, "columns", ())
     table = read_table(df, [name for name in columns if outcome or name != graph.outcome_column], what="df")
     warn_unused(df, graph)
-    if len(table) < max(FEWEST, 2 * folds):
-        raise DataError(
-            f"df has {len(table)} rows, fewer than {max(FEWEST, 2 * folds)}: too few to test conditional "
-            "independences on."
-        )
+    if len(table) < FEWEST:
+        raise DataError(f"df has {len(table)} rows, fewer than {FEWEST}: too few to test conditional independences on.")
+    require_integer("folds", folds, least=2, most=len(table) // 2)
     seed = seed_from(random_state)
     claims, untested = _implied(graph, outcome)
     residuals = _Residuals(table, graph, regression, folds, seed)
@@ -304,23 +322,30 @@ def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) 
     """Return the row of one independence."""
     row: dict[str, Any] = {"left": claim.left, "right": claim.right, "given": claim.given, "note": ""}
     row |= dict.fromkeys(("effect", "statistic", "p_value"), np.nan) | {"largest": ""}
-    sides = [residuals.of(node, claim.given) for node in (claim.left, claim.right)]
-    for node, (names, _) in zip((claim.left, claim.right), sides, strict=True):
-        if not names:
-            return row | {"note": f"{node} is constant, or determined by the nodes given"}
-    (one_names, one), (other_names, other) = sides
+    left, right = (residuals.of(node, claim.given) for node in (claim.left, claim.right))
+    for side in (left, right):
+        if side.note:
+            return row | {"note": side.note}
+    one, other = left.columns, right.columns
     n = len(one)
     scale = one.std(axis=0)[:, None] * other.std(axis=0)[None, :]
     correlation = (one - one.mean(axis=0)).T @ (other - other.mean(axis=0)) / n / scale
-    mean = one.T @ other / n
-    spread = np.sqrt(np.maximum((one**2).T @ (other**2) / n - mean**2, 0.0))
-    t = np.sqrt(n) * np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0.0)
+    mean, square = one.T @ other / n, (one**2).T @ (other**2) / n
+    spread = np.sqrt(np.maximum(square - mean**2, 0.0))
+    # Of a product that is next to 0 but for a few rows, t is far from normal.
+    size = np.abs(one).T @ np.abs(other)
+    rows = np.divide(size**2, n * square, out=np.zeros_like(mean), where=square > 0.0)
+    tested = (spread > 0.0) & (rows >= FEWEST_OF_A_LEVEL)
+    if not tested.any():
+        return row | {"note": f"given the other nodes, fewer than {FEWEST_OF_A_LEVEL} rows have residuals of both"}
+    t = np.sqrt(n) * np.divide(mean, spread, out=np.zeros_like(mean), where=tested)
     size = np.abs(t)
     at = np.unravel_index(int(size.argmax()), size.shape)
-    largest, count = float(size[at]), size.size
+    largest, count = float(size[at]), int(tested.sum())
     p = min(1.0, 2.0 * count * float(ndtr(-largest)))
     if 1 < count <= MOST_JOINT:
-        products = (one[:, :, None] * other[:, None, :]).reshape(n, -1)
+        left_at, right_at = np.nonzero(tested)
+        products = one[:, left_at] * other[:, right_at]
         values = products - products.mean(axis=0)
         values /= np.maximum(np.sqrt((values**2).mean(axis=0)), 1e-300)
         eigen, vectors = np.linalg.eigh(values.T @ values / n)
@@ -330,10 +355,24 @@ def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) 
         p = (1 + above) / (1 + DRAWS) if above else min(p, 1.0 / (1 + DRAWS))
     return row | {
         "effect": float(correlation[at]),
-        "largest": f"{one_names[at[0]]}; {other_names[at[1]]}",
+        "largest": f"{left.names[at[0]]}; {right.names[at[1]]}",
         "statistic": largest,
         "p_value": p,
+        "note": SHARED_JUMPS if left.jumpy[at[0]] and right.jumpy[at[1]] else "",
     }
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """The names of a node's k columns or levels that have residuals with a variance, and these, ``columns`` (n, k).
+
+    ``jumpy`` (k,) is whether a forest predicts a column better than the smooth regression does.
+    """
+
+    names: list[str]
+    columns: NDArray[np.float64]
+    jumpy: NDArray[np.bool_]
+    note: str = ""
 
 
 class _Residuals:
@@ -342,36 +381,53 @@ class _Residuals:
     def __init__(self, table: pd.DataFrame, graph: CausalGraph, regression: Any, folds: int, seed: int) -> None:
         self.table, self.graph, self.regression, self.seed = table, graph, regression, seed
         self.folds = list(KFold(folds, shuffle=True, random_state=seed).split(table))
-        self.known: dict[tuple[str, tuple[str, ...]], tuple[list[str], NDArray[np.float64]]] = {}
+        self.known: dict[tuple[str, tuple[str, ...]], _Side] = {}
         self.scores: dict[str, tuple[list[str], NDArray[np.float64]]] = {}
 
-    def of(self, node: str, given: tuple[str, ...]) -> tuple[list[str], NDArray[np.float64]]:
-        """Return the names of columns or levels and their residuals (n, k), without those that have no variance."""
+    def of(self, node: str, given: tuple[str, ...]) -> _Side:
+        """Return the residuals of a node's columns or levels."""
         key = node, given
         if key not in self.known:
             if node not in self.scores:
                 self.scores[node] = _scores(self.table[self.graph.columns_of([node])])
             names, values = self.scores[node]
-            rest = self._residuals(values, given) if names else values
+            rest, jumpy = self._residuals(node, given) if names else (values, np.zeros(0, dtype=bool))
             kept = [i for i in range(len(names)) if rest[:, i].var() > LEAST_VARIANCE]
-            self.known[key] = [names[i] for i in kept], rest[:, kept]
+            note = "" if kept else self._why_none(node)
+            self.known[key] = _Side([names[i] for i in kept], rest[:, kept], jumpy[kept], note)
         return self.known[key]
 
-    def _residuals(self, values: NDArray[np.float64], given: tuple[str, ...]) -> NDArray[np.float64]:
+    def _residuals(self, node: str, given: tuple[str, ...]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        values = self.scores[node][1]
         if not given:
-            return values
+            return values, np.zeros(values.shape[1], dtype=bool)
         X = self.table[self.graph.columns_of(given)]
-        own = _make(self.regression, X, self.seed)
+        own = _make(self.regression, X, (self.seed + self.graph.nodes.index(node)) % 2**32)
         design = own.design(X)
-        rest = np.empty_like(values)
+        found: list[NDArray[np.float64]] = []
         for train, test in self.folds:
             ones = np.ones(len(train))
-            predict = own.fit(take(design, train), values[train], ones)
-            rest[test] = values[test] - predict(take(design, test))
-        return rest
+            rows, asked = take(design, train), take(design, test)
+            fits = own.fits(rows, values[train], ones) if isinstance(own, Flexible) else [
+                own.fit(rows, values[train], ones)
+            ]  # fmt: skip
+            found = found or [np.empty_like(values) for _ in fits]
+            for rest, predict in zip(found, fits, strict=True):
+                rest[test] = values[test] - predict(asked)
+        errors = np.stack([(rest**2).mean(axis=0) for rest in found])
+        best = errors.argmin(axis=0)
+        chosen = np.column_stack([found[i][:, k] for k, i in enumerate(best)])
+        return chosen, errors.min(axis=0) < (1.0 - JUMPY) * errors[0]
+
+    def _why_none(self, node: str) -> str:
+        """Return why no column of a node has a residual."""
+        table = self.table[self.graph.columns_of([node])]
+        if not self.scores[node][0] and any(len(table[name].unique()) > 1 for name in table):
+            return f"no two levels of {node} have {FEWEST_OF_A_LEVEL} rows"
+        return f"{node} is constant, or determined by the nodes given"
 
 
-def _make(regression: Any, X: pd.DataFrame, seed: int) -> Regression:
+def _make(regression: Any, X: pd.DataFrame, seed: int) -> Regression | Flexible:
     if isinstance(regression, str) and regression in ("flexible", "smooth"):
         return Flexible(X, seed) if regression == "flexible" else Smooth(X, seed)
     return make_regression(regression, X, seed)
@@ -432,6 +488,7 @@ class Smooth(Regression):
         ]
         plain = np.column_stack([numbers, *flags]).astype(np.float64)
         plain = plain[:, plain.std(axis=0) > 0.0]
+        self.plain = plain.shape[1]
         parts, weights = [plain], [PLAIN]
         for each in numbers.T:
             if len(np.unique(each)) > KNOTS:
@@ -451,7 +508,8 @@ class Smooth(Regression):
         return np.column_stack(parts)
 
     def fit(self, design: Any, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Any:
-        """Fit all responses at once."""
+        """Fit all responses at once; predictions keep to their range, for beyond the rows seen they would run away."""
+        low, high = y.min(axis=0), y.max(axis=0)
         center, spread = design.mean(axis=0), design.std(axis=0)
         spread = np.where(spread > 0.0, spread, 1.0) / self.weight
         B, mean = (design - center) / spread, y.mean(axis=0)
@@ -465,7 +523,7 @@ class Smooth(Regression):
         chosen = np.argmin(error / np.maximum(free, 1e-6)[:, None] ** 2, axis=0)
         chosen = np.maximum(chosen - UNDERSMOOTHED, 0)
         coefficients = vectors @ (shrunk[chosen].T * inner)
-        return lambda rows: mean + (rows - center) / spread @ coefficients
+        return lambda rows: (mean + (rows - center) / spread @ coefficients).clip(low, high)
 
 
 @dataclass(frozen=True)
@@ -479,21 +537,40 @@ class _Twice:
         return _Twice(self.first[at], self.second[at])
 
 
-class Flexible(Regression):
-    """The smooth regression, and boosted trees on its residuals, for jumps and interactions that it lacks."""
+class Flexible:
+    """The smooth regression, a forest, and a forest on what the smooth one leaves, of which the best is to be chosen.
+
+    A function with jumps that both nodes share is what makes the test fail: a smooth fit errs on both sides of each
+    jump, in the residuals of both nodes alike. Trees whose splits are exact (histograms would put them at the same
+    wrong values for both nodes) and made of other draws of rows for each node err little, and not alike.
+    """
 
     def __init__(self, X: pd.DataFrame, seed: int) -> None:
-        self.smooth_one, self.trees = Smooth(X, seed), make_regression("boosted", X, seed)
+        self.smooth, self.seed = Smooth(X, seed), seed
 
     def design(self, X: pd.DataFrame) -> _Twice:
         """Return the rows as both read them."""
-        return _Twice(self.smooth_one.design(X), self.trees.design(X))
+        whole = self.smooth.design(X)
+        return _Twice(whole, whole[:, : self.smooth.plain])
 
-    def fit(self, design: Any, y: NDArray[np.float64], weight: NDArray[np.float64]) -> Any:
-        """Fit the one, and the other on what it leaves."""
-        first = self.smooth_one.fit(design.first, y, weight)
-        second = self.trees.fit(design.second, y - first(design.first), weight)
-        return lambda rows: first(rows.first) + second(rows.second)
+    def fits(self, design: Any, y: NDArray[np.float64], weight: NDArray[np.float64]) -> list[Predict]:
+        """Return three predictions of responses (m, k), the smooth one first."""
+        smooth = self.smooth.fit(design.first, y, weight)
+        alone, after = self._forest(design.second, y), self._forest(design.second, y - smooth(design.first))
+        return [
+            lambda rows: smooth(rows.first),
+            lambda rows: alone(rows.second),
+            lambda rows: smooth(rows.first) + after(rows.second),
+        ]
+
+    def _forest(self, plain: NDArray[np.float64], y: NDArray[np.float64]) -> Predict:
+        forest = RandomForestRegressor(
+            TREES,
+            min_samples_leaf=IN_LEAF,
+            max_samples=min(MOST_IN_TREE, len(y)),
+            random_state=self.seed,
+        ).fit(plain, y if y.shape[1] > 1 else y[:, 0])
+        return lambda rows: np.asarray(forest.predict(rows)).reshape(len(rows), -1)
 
 
 def _holm(p: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -24,6 +24,7 @@ from pyrofair.graph.paths import (
     show_paths,
     witness_message,
 )
+from pyrofair.graph.projection import LatentProjection
 
 __all__ = ["Estimand", "Factor", "Projection", "RegimeEstimand", "Target", "Weight", "derive", "identify"]
 
@@ -393,27 +394,19 @@ class Projection:
         graph = unfair.graph
         self.unfair, self.graph, self.target = unfair, graph, target
         self.sensitive, self.outcome = graph.sensitive, graph.outcome
-        ends = graph.inputs if target == "prediction" else graph.parents(self.outcome)
-        causes = {*graph.with_ancestors(ends), self.sensitive}
-        inner = [node for node in graph.order if node in causes]
-        self.nodes = [node for node in inner if node not in graph.latent]
-        if target == "outcome":
-            self.nodes.append(self.outcome)
-        self.latent = [node for node in inner if node in graph.latent]
+        observed = LatentProjection.of(graph, known=target == "prediction")
+        self.nodes, self.latent = observed.nodes, observed.latent
         self.index = {node: index for index, node in enumerate(self.nodes)}
-        # The observed nodes that each node leads to directly or through latent nodes only, effects before their causes.
-        reach: dict[str, set[str]] = {}
-        for node in reversed(inner):
-            below = ({child} if child in self.index else reach.get(child, set()) for child in graph.children(node))
-            reach[node] = set().union(*below)
         self.directed: nx.DiGraph[Any] = nx.DiGraph()
         self.directed.add_nodes_from(self.nodes)
-        self.directed.add_edges_from((node, child) for node in inner if node in self.index for child in reach[node])
+        self.directed.add_edges_from((node, child) for node in self.nodes for child in observed.below[node])
         self.caused = nx.descendants(self.directed, self.sensitive)
         self.confounded: nx.Graph[Any] = nx.Graph()
         self.confounded.add_nodes_from(self.nodes)
         for node in self.latent:
-            self.confounded.add_edges_from((*pair, {"latent": node}) for pair in combinations(sorted(reach[node]), 2))
+            self.confounded.add_edges_from(
+                (*pair, {"latent": node}) for pair in combinations(sorted(observed.below[node]), 2)
+            )
         self.joined = {node for edge in self.confounded.edges for node in edge}
 
     @property

@@ -13,6 +13,8 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Projection, Target, derive
 from pyrofair.graph.parse import EdgeList, read_path
 from pyrofair.graph.paths import LISTED, Path, PathSet, UnfairPaths, show_count, show_path
+from pyrofair.graph.projection import LatentProjection
+from pyrofair.graph.two_mediators import Form
 
 __all__ = ["Bound", "Relabelling", "WaysOut", "find_ways_out"]
 
@@ -382,10 +384,11 @@ def _bounds(unfair: UnfairPaths, target: Target) -> tuple[Bound, ...]:
             "where every column takes few values",
         )
     ]
-    if _is_of_miles(unfair):
+    if _has_closed_form(unfair, target):
+        mediator = Form.of(unfair, literal=False).mediator
+        of = "" if target == "prediction" else f" of the regression of {unfair.graph.outcome} on its parents"
         found.insert(
-            0,
-            Bound("Closed-form bounds", "pf.MilesBounds(unfair)", "where the mediator takes few values"),
+            0, Bound(f"Closed-form bounds{of}", "pf.MilesBounds(unfair)", f"where {mediator} takes few values")
         )
     found.append(
         Bound(
@@ -397,27 +400,19 @@ def _bounds(unfair: UnfairPaths, target: Target) -> tuple[Bound, ...]:
     return tuple(found)
 
 
-def _is_of_miles(unfair: UnfairPaths) -> bool:
-    """Whether the graph and the paths are those of the closed form: A -> Y and A -> R -> Y unfair, with A -> R -> M."""
-    graph = unfair.graph
-    if unfair.swapped or len(graph.observed) != 4:
+def _has_closed_form(unfair: UnfairPaths, target: Target) -> bool:
+    """Whether the closed form for two mediators bounds the effect on a target."""
+    try:
+        form = Form.of(unfair, literal=False)
+    except GraphError:
         return False
-    a, y = graph.sensitive, graph.outcome
-    inner = [node for node in graph.observed if node not in (a, y)]
-    for r, m in (inner, inner[::-1]):
-        visible = {edge for edge in graph.edges if edge[0] not in graph.latent and edge[1] not in graph.latent}
-        hidden = all(not graph.parents(node) and {*graph.children(node)} <= {r, y} for node in graph.latent)
-        joined = any({*graph.children(node)} == {r, y} for node in graph.latent)
-        paths: list[Path] = [(a, r, y), (a, y)]
-        if (
-            visible == {(a, r), (a, m), (a, y), (r, m), (r, y), (m, y)}
-            and hidden
-            and joined
-            and {*paths} == {*unfair.paths[: len(paths)]}
-            and unfair.paths.size == len(paths)
-        ):
-            return True
-    return False
+    if target == "prediction":
+        return True
+    # The regression of the outcome on A, R and M is the mean of Y(a, m) given R only without these latent causes.
+    graph = unfair.graph
+    projection = LatentProjection.of(graph, known=False)
+    pairs = ({form.mediator, form.witness}, {form.mediator, graph.outcome}, {graph.sensitive, graph.outcome})
+    return not any(pair <= projection.below[node] for pair in pairs for node in projection.latent)
 
 
 def _written(path: Path) -> str | None:

@@ -11,6 +11,7 @@ import networkx as nx
 
 from pyrofair.exceptions import NotIdentifiedError
 from pyrofair.graph.paths import PathSet, Regime, UnfairPaths
+from pyrofair.graph.projection import LatentProjection
 
 __all__ = ["Evaluation", "ObservedGraph", "Part"]
 
@@ -64,19 +65,10 @@ class ObservedGraph:
         graph = unfair.graph
         self.unfair, self.graph, self.known = unfair, graph, known
         self.sensitive = graph.sensitive
-        ends = graph.inputs if known else (graph.outcome,)
-        causes = {*graph.with_ancestors(ends), self.sensitive}
-        inner = [node for node in graph.order if node in causes]
-        self.nodes = tuple(node for node in inner if node not in graph.latent)
-        self.latent = tuple(node for node in inner if node in graph.latent)
-        index = {node: i for i, node in enumerate(self.nodes)}
-        below: dict[str, set[str]] = {}  # the observed nodes that a node leads to directly, or through latent ones
-        for node in reversed(inner):
-            below[node] = set()
-            for child in graph.children(node):
-                below[node] |= {child} if child in index else below.get(child, set())
+        observed = LatentProjection.of(graph, known=known)
+        self.nodes, self.latent, below = observed.nodes, observed.latent, observed.below
         self.parents = {node: tuple(each for each in self.nodes if node in below[each]) for node in self.nodes}
-        self.joint = {node: frozenset(below[node]) for node in self.latent}
+        self.joint = {node: below[node] for node in self.latent}
         self._interned: dict[tuple[str, tuple[object, ...]], Evaluation] = {}
         first, second = (self._read(regime) for regime in unfair.regimes)
         self.worlds = first, second

@@ -63,7 +63,7 @@ def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph) -> CodedTab
         for column in columns:
             _refuse_numbers(table[column])
         if node == graph.sensitive:
-            own = read_sensitive(table, graph).astype(np.int64)
+            own = read_sensitive(table, graph, weight=weight).astype(np.int64)
         elif node == graph.outcome:
             own = read_outcome(table[columns[0]], graph.positive)[0].astype(np.int64)
         else:

@@ -264,6 +264,13 @@ def sharp_bounds(
                 f"In {moved} of {n_boot} replicates the data violate inequalities that the graph implies, and the "
                 "nearest distribution that does not was used; the intervals are then less sure."
             )
+        if n_boot * (1.0 - level) < 2.0 - 1e-9:
+            text = (
+                f"{n_boot} bootstrap replicates are too few for {level:.0%} intervals, whose ends are then the least "
+                f"and the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
+            )
+            notes.append(text)
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
     for text in notes[: program.warned]:
         category = PositivityWarning if "undetermined" in text else PyrofairWarning
         warnings.warn(text, category, stacklevel=2)

@@ -32,6 +32,7 @@ __all__ = ["Confounding", "confounding"]
 Array = NDArray[np.float64]
 GAMMAS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 MOST_GAMMA = 1e4
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,6 +102,10 @@ class Confounding:
         require_choice("quantity", quantity, QUANTITIES)
         if benchmark is not None:
             require_instance("benchmark", benchmark, pd.DataFrame, "what .benchmark() returns")
+            if missing := {"hidden_causes", "of", "column", "q90"} - {*benchmark.columns}:
+                raise DataError(
+                    f"benchmark has no column {', '.join(sorted(missing))}: it must be what .benchmark() returns."
+                )
         return plot_confounding(self.table, self.flips_at, quantity, self.context, benchmark)
 
     def __str__(self) -> str:
@@ -165,7 +170,7 @@ def confounding(
     gammas
         Limits of the odds ratio, of at least 1; 1 is added.
     hidden_causes
-        The names of hidden causes; by default all.
+        The names of hidden causes, such as ``"A <-> M"``, either end first; by default all.
     decisions, threshold
         Thresholded decisions, or the scores themselves.
     above, at_most
@@ -234,7 +239,8 @@ def confounding(
         sharp = dict(zip(QUANTITIES, (*cause.sharp, cause.sharp[2]), strict=True))
         for i, gamma in enumerate(limits):
             for quantity, values in ends.quantities(i).items():
-                lines.append((cause.name, gamma, quantity, *values, sharp[quantity] or gamma == 1.0))
+                point = values[1] - values[0] <= ROUNDING  # a valid interval of one point is attained
+                lines.append((cause.name, gamma, quantity, *values, sharp[quantity] or gamma == 1.0 or point))
         for each in ends.flips(np.log(limits), problem.context):
             at = {name: float(np.exp(each[name])) for name in ("point", "interval")}
             flips.append({"hidden_cause": cause.name, **each, **at})

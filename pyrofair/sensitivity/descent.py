@@ -83,7 +83,8 @@ def move_means(
     found = {name: np.zeros((len(rows.a), len(targets))) for name in ("y0", "ypi", "effect", "total")}
     walk = Walk(form, rows, scores)
     weights = _Weights(form, rows)
-    for train, judged, share in walk.folds():
+    # Cuts and ratios chosen by the rows that they are judged on would err inward, those of saturated models too.
+    for train, judged, share in walk.folds(crossed=True):
         fold = _Fold(walk, weights, train, judged)
         one, other = (fold.world(which, cause.blocks[which], targets) for which in (0, 1))
         swapped = np.arange(len(targets)).reshape(-1, 2)[:, ::-1].ravel()

@@ -69,16 +69,22 @@ def choose_causes(found: Sequence[HiddenCause], asked: object, estimand: Estiman
         return tuple(found)
     names = require_names("hidden_causes", asked, "hidden causes, such as 'A <-> M'", one=True)
     by_name = {each.name: each for each in found}
+    by_ends = {_ends(each.name): each for each in found}
     if not names:
         raise DataError("hidden_causes=() leaves nothing to examine; None takes all.")
     for name in names:
-        if name not in by_name:
+        if _ends(name) not in by_ends:
             latent = " A graph with latent causes of the features has the last alone." if _joined(estimand) else ""
             raise DataError(
                 f"hidden_causes={name!r} is not known; known are {', '.join(map(repr, by_name))}.{latent}"
                 f"{did_you_mean(name, by_name)}"
             )
-    return tuple(by_name[name] for name in dict.fromkeys(names))
+    return tuple(by_ends[ends] for ends in dict.fromkeys(map(_ends, names)))
+
+
+def _ends(name: str) -> frozenset[tuple[str, ...]]:
+    """Return what a two-headed edge joins, however it is written: either end first, with or without spaces."""
+    return frozenset(tuple(sorted(end.strip(" {}").split())) for end in name.split("<->"))
 
 
 def _joined(estimand: Estimand) -> bool:

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from numpy.typing import NDArray
 
 from pyrofair._figures import ShownFigure
 
@@ -21,6 +22,11 @@ __all__ = ["plot_confounding", "plot_cross_world", "plot_switching"]
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"
 ACROSS = 3
 MOST_MARKED = 3
+LEGEND_WIDTH = 7.0
+"""Inches that a legend of two columns needs."""
+APART = 0.09
+"""Labels that are closer than this share of the axis would overlap."""
+BEHIND = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
 TITLES = {
     "mean_unfair_effect": "mean unfair effect",
     "piu": "PIU, by the two marginals",
@@ -40,7 +46,8 @@ def plot_confounding(
     causes = list(dict.fromkeys(table["hidden_cause"]))
     across = min(ACROSS, len(causes))
     down = -(-len(causes) // across)
-    figure = ShownFigure(figsize=(0.6 + 3.6 * across, 0.8 + 2.9 * down), layout="constrained")
+    width = max(LEGEND_WIDTH, 0.6 + 3.6 * across)
+    figure = ShownFigure(figsize=(width, 0.8 + 2.9 * down), layout="constrained")
     panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     for axes, cause in zip(panels.ravel(), causes, strict=False):
         own = table[(table["hidden_cause"] == cause) & (table["quantity"] == quantity)]
@@ -77,12 +84,21 @@ def _draw(axes: Axes, own: pd.DataFrame, cause: str) -> None:
         axes.plot(gamma, own[end], color=BLUE, linewidth=1.2, linestyle="-" if own["sharp"].all() else (0, (4, 2)))
     axes.set_title(cause + ("" if own["sharp"].all() else " (valid, not sharp)"), fontsize=10)
     axes.set_xscale("log")
-    shown = [each for each in gamma if each in (1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)] or list(gamma)
-    axes.xaxis.set_major_locator(FixedLocator(shown))
+    axes.xaxis.set_major_locator(FixedLocator(_apart(gamma)))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _apart(gamma: NDArray[np.float64]) -> list[float]:
+    """Return the values of a sweep that have room for a label on a logarithmic axis, the largest among them."""
+    at = np.log(np.unique(gamma))[::-1]
+    found: list[float] = []
+    for each in at:
+        if not found or found[-1] - each >= APART * (at[0] - at[-1]):
+            found.append(float(each))
+    return [float(np.exp(each)) for each in found[::-1]]
 
 
 def _mark_flip(axes: Axes, flips: pd.DataFrame) -> None:
@@ -90,7 +106,7 @@ def _mark_flip(axes: Axes, flips: pd.DataFrame) -> None:
     if len(at) and np.isfinite(at[0]):
         axes.axvline(at[0], color=RED, linestyle="--", linewidth=1.2)
         axes.annotate(f"{at[0]:.3g}", (at[0], 0.97), xycoords=("data", "axes fraction"), xytext=(3, 0), fontsize=8,
-                      textcoords="offset points", color=RED, va="top")  # fmt: skip
+                      textcoords="offset points", color=RED, va="top", bbox=BEHIND)  # fmt: skip
 
 
 def _mark_columns(axes: Axes, benchmark: pd.DataFrame, cause: str, most: float) -> None:
@@ -100,10 +116,13 @@ def _mark_columns(axes: Axes, benchmark: pd.DataFrame, cause: str, most: float) 
         return
     own = own[(own["of"] == own["of"].iloc[0]) & (own["column"] != "(none)") & (own["q90"] <= most)]
     strongest = own.nlargest(MOST_MARKED, "q90")
-    for column, at in zip(strongest["column"], strongest["q90"], strict=True):
+    before, level = -np.inf, 0
+    for column, at in sorted(zip(strongest["column"], strongest["q90"], strict=True), key=lambda each: each[1]):
         axes.axvline(at, color=GREY, linestyle=":", linewidth=1)
-        axes.annotate(column, (at, 0.03), xycoords=("data", "axes fraction"), xytext=(2, 0), fontsize=7,
-                      textcoords="offset points", color=GREY, rotation=90)  # fmt: skip
+        level = level + 1 if np.log(at) - before < APART * np.log(most) else 0
+        before = np.log(at)
+        axes.annotate(column, (at, 0.03 + 0.3 * level), xycoords=("data", "axes fraction"), xytext=(2, 0), fontsize=7,
+                      textcoords="offset points", color=GREY, rotation=90, bbox=BEHIND)  # fmt: skip
 
 
 def plot_cross_world(table: pd.DataFrame, flips: pd.DataFrame, quantity: str, context: dict[str, Any]) -> Figure:
@@ -149,7 +168,7 @@ def _plot_sweep(
     filled: str,
 ) -> Figure:
     """Draw the ends of one quantity against a parameter on a linear axis."""
-    figure = ShownFigure(figsize=(5.4, 3.8), layout="constrained")
+    figure = ShownFigure(figsize=(LEGEND_WIDTH, 4.2), layout="constrained")
     axes = figure.subplots()
     axes.fill_between(own[parameter], own["lower"], own["upper"], color=BLUE, alpha=0.12, linewidth=0)
     axes.fill_between(own[parameter], own["low"], own["high"], color=BLUE, alpha=0.35, linewidth=0)

@@ -41,7 +41,7 @@ from pyrofair.effects.scoring import DECISIONS, Adapter, Decisions, decide, posi
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.sources.two_mediators import Arms, Form
+from pyrofair.graph.two_mediators import Arms, Form
 from pyrofair.tables.labels import as_levels, encode_levels, read_sensitive, repeat_label
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 

@@ -353,7 +353,7 @@ class Rows:
         """Return the rows of a table to fit on, which need not hold the outcome."""
         table = read_table(df, feature_columns(graph))
         weight = read_weight(sample_weight, table)
-        a = read_sensitive(table, graph)
+        a = read_sensitive(table, graph, weight=weight)
         return cls(table, a, weight, np.ones(len(a), dtype=bool))
 
     def member(self, group: int | None) -> NDArray[np.bool_]:

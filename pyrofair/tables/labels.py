@@ -148,10 +148,12 @@ def _plain(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
 
 
-def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -> NDArray[np.int8]:
+def read_sensitive(
+    df: pd.DataFrame, graph: CausalGraph, *, both: bool = True, weight: NDArray[np.float64] | None = None
+) -> NDArray[np.int8]:
     """Return the sensitive attribute of a table as 0 (baseline) and 1 (contrast), shape (n,).
 
-    A third value is a DataError, and with ``both`` so is a group that does not occur.
+    A third value is a DataError, and with ``both`` so is a group that does not occur, or has no weight.
     """
     name = graph.sensitive_column
     values = df[name]
@@ -177,6 +179,11 @@ def read_sensitive(df: pd.DataFrame, graph: CausalGraph, *, both: bool = True) -
             raise DataError(
                 f"The sensitive attribute {name!r} never takes the value {graph.label(value)!r} in these "
                 f"{len(coded)} rows; both groups are needed to compare them."
+            )
+        if both and weight is not None and not weight[coded == value].any():
+            raise DataError(
+                f"sample_weight is 0 in all rows with {name}={graph.label(value)!r}; both groups are needed to compare "
+                "them."
             )
     return coded
 

@@ -94,7 +94,7 @@ def test_pairs_are_those_that_some_set_separates(seed: int) -> None:
 
 def test_a_missing_edge_is_found_and_named() -> None:
     df = hiring(800, 0, dependent=0.5)
-    check = graph_of().check(df, random_state=0)
+    check = graph_of().check(df, regression="smooth", random_state=0)
     assert isinstance(check, GraphCheck)
     assert list(check.table.columns) == [
         "left", "right", "given", "effect", "largest", "statistic", "p_value", "p_adjusted", "fails", "note"
@@ -109,10 +109,10 @@ def test_a_missing_edge_is_found_and_named() -> None:
     assert "FAILS: D independent of M given" in text
     assert "An edge between D and M, or a latent cause of both, would explain it." in text
     assert "What does not fail is not confirmed" in text
-    assert "FAILS" not in str(graph_of(f"{HIRING}; D -> M").check(df, random_state=0))
+    assert "FAILS" not in str(graph_of(f"{HIRING}; D -> M").check(df, regression="smooth", random_state=0))
     assert repr(check) == "<Check of 2 independences on 800 rows: 1 fail; print it for a reading>"
     assert "Implied independences" in check._repr_html_()
-    same = check_graph(graph_of(), df, random_state=0).table
+    same = check_graph(graph_of(), df, regression="smooth", random_state=0).table
     pd.testing.assert_frame_equal(check.table, same)
 
 
@@ -166,7 +166,7 @@ def test_groups_of_columns_and_rare_levels() -> None:
     graph = CausalGraph(
         "C -> Y; A -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man", columns={"C": ["age", "town"]}
     )
-    check = graph.check(df, random_state=0)
+    check = graph.check(df, regression="smooth", random_state=0)
     assert check.failures["largest"].item() == "age; A=woman"
     names, values = _scores(df[["age", "town", "A"]])
     assert names == ["age", "town=a", "town=b", "town in 2 rare levels", "A=woman"]
@@ -176,28 +176,76 @@ def test_groups_of_columns_and_rare_levels() -> None:
 
 def test_what_cannot_be_tested_is_said() -> None:
     df = hiring(200, 0)
-    constant = graph_of().check(df.assign(D=1), random_state=0)
+    constant = graph_of().check(df.assign(D=1), regression="smooth", random_state=0)
     row = constant.table.iloc[1]
     assert row["note"] == "D is constant, or determined by the nodes given"
     assert np.isnan(row["p_value"])
     assert not row["fails"]
     assert "not tested: D independent of M" in str(constant)
     full = graph_of("A -> M; {A M} -> Y")
-    check = full.check(hiring(200, 0)[["A", "M", "Y"]], random_state=0)
+    check = full.check(hiring(200, 0)[["A", "M", "Y"]], regression="smooth", random_state=0)
     assert check.table.empty
     assert check.failures.empty
-    assert "no table can contradict it" in str(check)
+    assert str(check).endswith("no table can contradict it.")
     verma = graph_of("A -> M -> L -> Y; U -> {M Y}", latent=["U"])
-    found = verma.check(hiring(200, 0).rename(columns={"D": "L"}).drop(columns="Q"), random_state=0)
+    found = verma.check(
+        hiring(200, 0).rename(columns={"D": "L"}).drop(columns="Q"), regression="smooth", random_state=0
+    )
     assert found.untested == (("A", "Y"),)
     assert "no observed nodes separate A and Y, though there is no edge" in str(found)
+
+
+def test_levels_of_few_rows_are_said_to_be_few() -> None:
+    df = hiring(200, 0).assign(M=[f"town {i % 40}" for i in range(200)])
+    row = graph_of().check(df, regression="smooth", random_state=0).table.iloc[1]
+    assert row["note"] == "no two levels of M have 20 rows"
+    assert np.isnan(row["p_value"])
+
+
+def jumps(n: int, seed: int, noise: float = 1.0) -> pd.DataFrame:
+    """Draw D and M, independent given Q and A, whose means are one function with jumps in Q."""
+    rng = np.random.default_rng(seed)
+    A, Q = rng.integers(2, size=n), rng.normal(size=n)
+    mean = 3.0 * (Q > 0.3 - 0.6 * A)
+    D, M = (mean + each * rng.normal(size=n) for each in (noise, 1.0))
+    return pd.DataFrame({"A": A, "Q": Q, "D": D, "M": M, "Y": rng.integers(2, size=n)})
+
+
+def test_jumps_that_both_nodes_share_are_no_dependence() -> None:
+    """A smooth regression errs on both sides of each jump, for both nodes alike."""
+    df = jumps(600, 5)
+    smooth = graph_of().check(df, regression="smooth", random_state=0).table.iloc[1]
+    assert smooth["p_value"] < 0.01
+    check = graph_of().check(df, random_state=0)
+    row = check.table.iloc[1]
+    assert row["p_value"] > 0.05
+    assert abs(row["effect"]) < 0.5 * abs(smooth["effect"])
+    assert row["note"].startswith("both columns jump with the nodes given")
+    same = graph_of().check(df, random_state=0).table
+    pd.testing.assert_frame_equal(check.table, same)
+    dependent = graph_of().check(df.assign(M=df["M"] + 0.3 * df["D"]), random_state=0)
+    assert dependent.table["fails"].iloc[1]
+    assert "Note: both columns jump with the nodes given" in str(dependent)
+
+
+@pytest.mark.slow
+def test_jumps_are_rejected_about_as_often_as_stated() -> None:
+    p = np.array([graph_of().check(jumps(1_000, seed), random_state=seed).table["p_value"][1] for seed in range(100)])
+    assert (p < 0.05).mean() < 0.15
+
+
+def test_a_column_that_is_nearly_determined_is_not_tested() -> None:
+    """A jump without noise leaves residuals in the few rows beside it, where both nodes err alike."""
+    row = graph_of().check(jumps(600, 0, noise=0.0), random_state=0).table.iloc[1]
+    assert row["note"] == "given the other nodes, fewer than 20 rows have residuals of both"
+    assert not row["fails"]
 
 
 def test_the_outcome_may_be_left_out() -> None:
     chain_graph = graph_of("A -> M -> Y")
     df = hiring(200, 0)[["A", "M", "Y"]]
-    assert len(chain_graph.check(df, random_state=0).table) == 1
-    assert chain_graph.check(df.drop(columns="Y"), random_state=0).table.empty
+    assert len(chain_graph.check(df, regression="smooth", random_state=0).table) == 1
+    assert chain_graph.check(df.drop(columns="Y"), regression="smooth", random_state=0).table.empty
 
 
 def test_what_is_refused() -> None:
@@ -212,8 +260,9 @@ def test_what_is_refused() -> None:
         graph_of().check(df, level=1.0)
     with pytest.raises(DataError, match="regression='splines' is not known"):
         graph_of().check(df, regression="splines")
-    with pytest.raises(DataError, match="folds"):
-        graph_of().check(df, folds=1)
+    for folds in (1, 101):
+        with pytest.raises(DataError, match=f"folds={folds} must be an integer from 2 to 100"):
+            graph_of().check(df, folds=folds)
     with pytest.raises(DataError, match="graph"):
         check_graph(graph_of().unfair("A -> Y"), df)  # type: ignore[arg-type]
 

@@ -167,6 +167,7 @@ def test_a_recanting_witness() -> None:
     assert [each.empty for each in found.relabellings] == [False, True]
     assert (found.number, found.only_formula, found.prediction, found.measure) == (2, False, None, ())
     assert [each.call for each in found.bounds] == [
+        "pf.MilesBounds(unfair)",
         "pf.sharp_bounds(unfair, df, score=model)",
         "pf.SEM(program, unfair)",
     ]
@@ -188,18 +189,29 @@ def test_errors_survive_pickling() -> None:
     assert str(NotIdentifiedError("why")) == "why"
 
 
-def test_the_closed_form_of_the_appendix_is_named_for_its_graph_and_paths_alone() -> None:
-    edges = "A -> R; A -> M; R -> M; {A R M} -> Y; H -> {R Y}"
+def test_the_closed_form_is_named_wherever_it_applies() -> None:
+    edges, call = "A -> R; A -> M; R -> M; {A R M} -> Y", "pf.MilesBounds(unfair)"
+
+    def names_it(target: Any, edges: str, *paths: str, latent: str = "") -> bool:
+        _, found = ways_out(edges, *paths, latent=latent, target=target)
+        return call in [each.call for each in found.bounds]
+
     for target in TARGETS:
-        _, found = ways_out(edges, "A -> Y", "A -> R -> Y", latent="H", target=target)
-        assert "pf.MilesBounds(unfair)" in [each.call for each in found.bounds]
-    for other in (
-        ways_out(edges, "A -> R -> Y", latent="H"),
-        ways_out(f"{edges}; C -> Y; C -> M", "A -> Y", "A -> R -> Y", latent="H"),
-        ways_out(edges.replace("H -> {R Y}", "H -> {M Y}"), "A -> Y", "A -> R -> Y", latent="H"),
-        ways_out("A -> R; A -> M; R -> M; {A R M} -> Y", "A -> Y", "A -> R -> Y"),
-    ):
-        assert "MilesBounds" not in str(other[1])
+        assert names_it(target, edges, "A -> Y", "A -> R -> Y")
+        assert names_it(target, f"{edges}; H -> {{R Y}}", "A -> Y", "A -> R -> Y", latent="H")
+        assert names_it(target, edges, "A -> R -> Y")
+        assert names_it(target, "A -> R -> M -> Y; R -> Y", "A -> R -> Y")
+        assert not names_it(target, f"{edges}; C -> Y; C -> M", "A -> Y", "A -> R -> Y")
+        assert not names_it(target, edges, "A -> R -> M -> Y")
+        assert not names_it(target, f"{edges}; H -> {{A M}}", "A -> Y", "A -> R -> Y", latent="H")
+    for joined in ("M Y", "M R", "A Y"):
+        own = f"{edges}; H -> {{{joined}}}", "A -> Y", "A -> R -> Y"
+        assert names_it("prediction", *own, latent="H")
+        assert not names_it("outcome", *own, latent="H")
+    _, found = ways_out(edges, "A -> R -> Y", target="outcome")
+    assert "Closed-form bounds of the regression of Y on its parents: pf.MilesBounds(unfair), where M takes few" in str(
+        found
+    )
 
 
 def test_a_district_with_two_values() -> None:
@@ -261,7 +273,9 @@ def test_the_command_writes_them_as_options(capsys: pytest.CaptureFixture[str]) 
         main(asked)
     err = capsys.readouterr().err
     assert "    --unfair 'A -> M -> D -> Y; A -> M -> Y'  # adds A -> M -> D -> Y\n" in err
-    assert "From Python: pf.sharp_bounds(unfair, df, score=model), pf.SEM(program, unfair)." in err
+    assert (
+        "From Python: pf.MilesBounds(unfair), pf.sharp_bounds(unfair, df, score=model), pf.SEM(program, unfair)." in err
+    )
     main([*asked[:-1], "A -> M -> D -> Y; A -> M -> Y"])
     capsys.readouterr()
     latent = ["--graph", "A -> M; {A M} -> Y; U -> {M Y}", "--latent", "U", "--sensitive", "A", "--outcome", "Y"]

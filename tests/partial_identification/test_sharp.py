@@ -523,7 +523,7 @@ def test_replicates() -> None:
         assert end - start < high - low + 0.3
     assert "90 % interval by 40 replicates" in str(found)
     weighted = pf.sharp_bounds(
-        unfair, df[["A", "M", "Y"]], sample_weight=np.linspace(1.0, 2.0, 400), n_boot=20, random_state=1
+        unfair, df[["A", "M", "Y"]], sample_weight=np.linspace(1.0, 2.0, 400), n_boot=40, random_state=1
     )
     assert weighted.interval("y0")[0] < weighted.y0[0]
     with pytest.raises(pf.DataError, match=r"no replicates.*n_boot=200"):
@@ -533,8 +533,8 @@ def test_replicates() -> None:
 def test_replicates_that_no_model_allows_are_counted() -> None:
     graph, df, weight = instrument(0.0)
     rows = df.loc[np.repeat(df.index, np.round(200 * weight).astype(int))]
-    found = pf.sharp_bounds(graph.unfair("A -> Y"), rows, n_boot=20, random_state=0)
-    assert any("of 20 replicates the data violate" in note for note in found.notes)
+    found = pf.sharp_bounds(graph.unfair("A -> Y"), rows, n_boot=40, random_state=0)
+    assert any("of 40 replicates the data violate" in note for note in found.notes)
 
 
 @pytest.mark.slow
@@ -560,3 +560,15 @@ def test_intervals_cover_the_bounds() -> None:
 def test_settings_are_refused_by_name(setting: str, value: Any) -> None:
     with pytest.raises(pf.DataError, match=setting):
         pf.sharp_bounds(WITNESS.unfair("A -> Y"), witness_table()[0], **{setting: value})
+
+
+def test_few_replicates_and_groups_without_weight_are_told() -> None:
+    unfair = pf.CausalGraph("A -> M -> Y; A -> Y; H -> {A M}", sensitive="A", outcome="Y", latent=["H"]).unfair(
+        through="M"
+    )
+    df = pd.DataFrame({"A": [0, 1] * 40, "M": [0, 0, 1, 1] * 20, "Y": [0, 1, 1, 1, 0] * 16})
+    with pytest.warns(pf.PyrofairWarning, match="3 bootstrap replicates are too few for 95% intervals.* n_boot=40"):
+        found = pf.sharp_bounds(unfair, df, n_boot=3, random_state=0)
+    assert "3 bootstrap replicates are too few" in str(found)
+    with pytest.raises(pf.DataError, match="sample_weight is 0 in all rows with A=1"):
+        pf.sharp_bounds(unfair, df, sample_weight=1.0 - df["A"])

@@ -13,29 +13,16 @@ from scipy.optimize import linprog
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.sensitivity import CrossWorld, cross_world
+from tests.sensitivity.test_confounding import GRAPH, SATURATED, SCORES, Table, exact, repeated, sample
 
-GRAPH = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")
-SATURATED = {"propensity": "saturated", "regression": "saturated", "form": "prefix"}
-
-
-class Table:
-    """A known classifier: a table of scores by (a, q, d, m)."""
-
-    def __init__(self, scores: np.ndarray) -> None:
-        self.scores = scores
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = self.scores[tuple(X[name].to_numpy() for name in ("A", "Q", "D", "M"))]
-        return np.column_stack([1 - p, p])
 
 
 def population(rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
     """Weighted rows of all cells of (Q, A, D, M), and the distribution (2, 2, 3, 2) itself."""
     p = rng.dirichlet(np.full(24, 4.0)).reshape(2, 2, 3, 2)
     cells = list(product(range(2), range(2), range(3), range(2)))
-    df = pd.DataFrame(cells * 25, columns=["Q", "A", "D", "M"])
-    return df, np.tile(np.array([p[cell] for cell in cells]) * 5000.0, 25), p
+    return *repeated(cells, p.ravel()), p
 
 
 def by_program(p: np.ndarray, scores: np.ndarray, sign: int) -> float:
@@ -94,26 +81,6 @@ def test_no_cross_world_independence_of_a_mediator_and_an_outcome() -> None:
     found = cross_world(df["Y"], source, df, scores="outcome", deltas=[1.0], sample_weight=np.tile(weight, 100))
     own = found.table[(found.table["quantity"] == "p_ypi") & (found.table["delta"] == 1.0)].iloc[0]
     assert (own["low"], own["high"]) == pytest.approx((0.318879, 0.993926), abs=1e-6)
-
-
-def sample(n: int, seed: int) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    q = rng.integers(0, 2, n)
-    a = (rng.random(n) < 0.35 + 0.3 * q).astype(int)
-    d = rng.binomial(2, 0.2 + 0.3 * a + 0.2 * q)
-    m = (rng.random(n) < 0.15 + 0.25 * a + 0.1 * d + 0.1 * q).astype(int)
-    return pd.DataFrame({"Q": q, "A": a, "D": d, "M": m})
-
-
-SCORES = np.fromfunction(lambda a, q, d, m: 0.1 + 0.15 * a + 0.05 * q + 0.15 * d + 0.3 * m, (2, 2, 3, 2))
-
-
-def exact() -> np.ndarray:
-    """The distribution (2, 2, 3, 2) of what :func:`sample` draws from, by (Q, A, D, M)."""
-    q, a, d, m = np.indices((2, 2, 3, 2))
-    p_a, p_d, p_m = 0.35 + 0.3 * q, 0.2 + 0.3 * a + 0.2 * q, 0.15 + 0.25 * a + 0.1 * d + 0.1 * q
-    of_d = np.choose(d, [(1 - p_d) ** 2, 2 * p_d * (1 - p_d), p_d**2])
-    return 0.5 * np.where(a == 1, p_a, 1 - p_a) * of_d * np.where(m == 1, p_m, 1 - p_m)
 
 
 def covered(n: int, seeds: range, **settings: object) -> pd.DataFrame:
