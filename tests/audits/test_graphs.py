@@ -82,6 +82,7 @@ def test_a_graph_without_an_answer_leaves_no_range() -> None:
     assert "  L -> M: Not identified" in str(found)
 
 
+@pytest.mark.filterwarnings("ignore:.* replicates are too few")
 def test_a_graph_that_is_not_identified_has_sharp_bounds() -> None:
     df = table()
     paths = {name: graph.unfair(through=["M"]) for name, graph in graphs().items()}
