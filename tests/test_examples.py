@@ -168,9 +168,10 @@ def smaller(path: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=[pytest.mark.slow] * (path.stem in SMALLER)) for path in EXAMPLES],
+    EXAMPLES,
     ids=lambda path: path.stem,
 )
+@pytest.mark.slow
 def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     done = run(NOTEBOOKS, "--run", tmp_path, path.stem, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -178,7 +179,7 @@ def test_notebook_runs(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SMALLER)
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 def test_notebook_runs_with_smaller_sizes(name: str, tmp_path: Path) -> None:
     path, folder = ROOT / "examples" / f"{name}.py", tmp_path / "out"
     done = run(NOTEBOOKS, "--run", folder, smaller(path, tmp_path / "small"), cwd=tmp_path)
@@ -208,7 +209,7 @@ def check_outputs(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_script_runs_as_such(tmp_path: Path) -> None:
-    """Notebooks run the same cells, so that one is enough to see that nothing in them needs a kernel."""
+    """Notebooks run the same cells; a short one is run for each commit as it stands."""
     path = ROOT / "examples" / "custom_graph.py"
     done = run("-W", "error", path, tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -236,7 +236,7 @@ def test_refits_and_fits_refuse_bad_weights() -> None:
         with pytest.raises(DataError, match="sample_weight"):
             source.refit(weight)
     one_group = (units()["A"] == 1).astype(float)
-    with pytest.raises(DataError, match="All rows with A=0 have the weight 0"):
+    with pytest.raises(DataError, match="sample_weight is 0 in all rows with A=0"):
         make().fit(units(), sample_weight=one_group)
     with pytest.raises(DataError, match="All rows with A=0 have the weight 0"):
         source.refit(one_group.to_numpy())

@@ -23,7 +23,7 @@ def model() -> pf.PSCF:
     X["D"] = np.floor(10 * (X["A"] + X["Q"] + rng.normal(size=600))).astype(int)
     y = (X["D"] + 10 * rng.normal(size=600) > 5).astype(int)
     found = pf.PSCF(
-        GRAPH.unfair("A -> D -> Y"), own_noise=0.1, epochs=120, batch_size=50, random_state=0, progress=False
+        GRAPH.unfair("A -> D -> Y"), own_noise=0.1, epochs=60, batch_size=50, random_state=0, progress=False
     )
     found.fit(X, y)
     found.rows = X

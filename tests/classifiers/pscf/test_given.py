@@ -550,6 +550,7 @@ def test_draws_of_a_posterior_are_spread_over_the_samples() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:The distribution of .* may not have settled")
 def test_learned_mechanisms_are_their_sem() -> None:
     X, y = draw(homoscedastic, 200, "AQDY")
     learned = pf.learn_mechanisms(X.assign(Y=y), GRAPH, steps=100, random_state=0)
