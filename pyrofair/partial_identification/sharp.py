@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,9 @@ class SharpBounds:
         low: Any = self.table.loc[quantity, "low_from"]
         high: Any = self.table.loc[quantity, "high_to"]
         return max(float(low), -1.0 if quantity == "effect" else 0.0), min(float(high), 1.0)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         kind = "Sharp bounds" if self.sharp else "Valid bounds, not shown to be sharp,"

@@ -522,6 +522,8 @@ def test_replicates() -> None:
         assert start <= low <= high <= end
         assert end - start < high - low + 0.3
     assert "90 % interval by 40 replicates" in str(found)
+    assert found._repr_html_().startswith("<pre>Sharp bounds of")
+    assert "-&gt;" in found._repr_html_()
     weighted = pf.sharp_bounds(
         unfair, df[["A", "M", "Y"]], sample_weight=np.linspace(1.0, 2.0, 400), n_boot=40, random_state=1
     )
