@@ -138,7 +138,8 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
         return (
             *self.source_.assumptions,
             f"Given what both worlds share, {drawn} change between the worlds with at most the total variation of "
-            f"their distributions plus {self.gamma:g}; their joint distribution is any with that limit.",
+            f"their distributions plus {self.gamma:g}; their joint distribution is any with that limit. A decision is "
+            "drawn with the score of its features, alike for units whose mediators change and for others.",
         )
 
     def samples(self, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None) -> Worlds:
