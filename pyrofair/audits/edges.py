@@ -283,15 +283,13 @@ def _read(unfair: UnfairPaths, item: Any) -> _Absence:
 
 def _absent_edge(unfair: UnfairPaths, edge: Edge) -> _Absence:
     """Return the paths without an edge, whose ends may be columns of nodes of several."""
-    graph, ends = unfair.graph, []
+    ends = []
     for name in edge:
-        if name in unfair.graph.nodes:
-            ends.append(name)
-            continue
-        node = graph.node_of.get(name)
+        graph = unfair.graph
+        node = name if name in graph.nodes else graph.node_of.get(name)
         if node is None:
-            raise _unknown(unfair.graph, name)
-        if len(graph.columns[node]) > 1:
+            raise _unknown(graph, name)
+        if node != name and len(graph.columns[node]) > 1:
             unfair, node = split_column(unfair, name)
         ends.append(node)
     found = (ends[0], ends[1])

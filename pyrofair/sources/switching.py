@@ -34,7 +34,7 @@ ASKED = (
 
 
 def _require_source(name: str, value: object) -> None:
-    hint = "Weights on observed rows (IPW) have hardly two rows of one unit, and an SEM couples its worlds itself."
+    hint = "Weights on observed rows (IPW) have hardly two rows of one unit, and an SEM couples its worlds itself"
     require_instance(name, value, GComputation, f"a GComputation of the unfair paths. {hint}")
 
 
