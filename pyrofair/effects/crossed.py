@@ -269,10 +269,10 @@ def _columns(graph: CausalGraph, nodes: Sequence[str]) -> list[str]:
             "attribute stands in its place."
         )
     between = {*itertools.chain(*map(graph.descendants, nodes))} & {*itertools.chain(*map(graph.ancestors, nodes))}
-    if node := next((node for node in graph.nodes if node in between and node not in nodes), None):
+    if amid := next((node for node in graph.nodes if node in between and node not in nodes), None):
         raise GraphError(
-            f"{node!r} is an effect of one of the attributes and a cause of another one, so that the one attribute "
-            f"would be its cause and its effect, a cycle. Leave one of them out of attributes, or name {node!r} too."
+            f"{amid!r} is an effect of one of the attributes and a cause of another one, so that the one attribute "
+            f"would be its cause and its effect, a cycle. Leave one of them out of attributes, or name {amid!r} too."
         )
     return [graph.columns[node][0] for node in nodes]
 
