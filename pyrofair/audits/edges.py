@@ -209,6 +209,9 @@ def edge_costs(
     if not unfair.paths:
         raise DataError("No path is unfair, so that no edge costs anything. Name them: graph.unfair(...).")
     named = None if disputed is None else [_read(unfair, each) for each in _listed(disputed)]
+    given = [each.name for each in named or ()]
+    if twice := next((name for name in given if given.count(name) > 1), None):
+        raise DataError(f"disputed names {twice!r} more than once.")
     settings = {"level": level, "random_state": seed, **settings}
     runs = _Runs(models, source, df, settings)
     full = runs.audit(NOTHING, unfair, may_fail=False)
@@ -217,8 +220,6 @@ def edge_costs(
         settings["scores"] = "outcome"
     absences = _default(unfair, into_outcome=outcome) if named is None else named
     names = [each.name for each in absences]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise DataError(f"disputed names {twice!r} more than once.")
     for each in absences:
         if each.into_outcome and not outcome and not _are_outcomes(settings):
             runs.failures[each.name] = DataError(
@@ -282,15 +283,13 @@ def _read(unfair: UnfairPaths, item: Any) -> _Absence:
 
 def _absent_edge(unfair: UnfairPaths, edge: Edge) -> _Absence:
     """Return the paths without an edge, whose ends may be columns of nodes of several."""
-    graph, ends = unfair.graph, []
+    ends = []
     for name in edge:
-        if name in unfair.graph.nodes:
-            ends.append(name)
-            continue
-        node = graph.node_of.get(name)
+        graph = unfair.graph
+        node = name if name in graph.nodes else graph.node_of.get(name)
         if node is None:
-            raise _unknown(unfair.graph, name)
-        if len(graph.columns[node]) > 1:
+            raise _unknown(graph, name)
+        if node != name and len(graph.columns[node]) > 1:
             unfair, node = split_column(unfair, name)
         ends.append(node)
     found = (ends[0], ends[1])

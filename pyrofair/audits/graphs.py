@@ -14,7 +14,8 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_integer, require_seed, shown
 from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.display import table_fragment
-from pyrofair.effects.scoring import DECISIONS, Decisions
+from pyrofair.audits.models import AuditedModel
+from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph import UnfairPaths
 from pyrofair.partial_identification import SharpBounds, sharp_bounds
@@ -98,9 +99,8 @@ def audit_graphs(
     """Audit models in each of several candidate graphs, and return the range over all of them.
 
     Each is :func:`pyrofair.audit` with one-step estimates, with one seed for all; or, where the effect is not
-    identified, bounds. *Assumes* that the right graph is one
-    of the candidates; then the union of the intervals, each at its level, covers the right value at least so often,
-    without a correction for their number.
+    identified, bounds. *Assumes* that the right graph is one of the candidates; then the union of the intervals, each
+    at its level, covers the right value at least so often, without a correction for their number.
 
     Parameters
     ----------
@@ -113,7 +113,8 @@ def audit_graphs(
         n rows with the columns of all graphs.
     bounds
         Whether to bound what is not identified: by :func:`pyrofair.sharp_bounds` where the table has few levels, else
-        by :class:`pyrofair.MilesBounds` where the graph is of its form. Neither takes scores that are an outcome.
+        by :class:`pyrofair.MilesBounds` where the graph is of its form. Neither takes scores that are an outcome. Of a
+        model that gives decisions alone, these have bounds.
     random_state
         Seed of all audits and bounds.
     **settings
@@ -195,7 +196,7 @@ def _bound(
         return found, "an outcome has no bounds here; pf.sharp_bounds(unfair, df) has those of the outcome column"
     df = as_pandas(df)
     for name, model in models.items():
-        for decisions in DECISIONS:
+        for decisions in AuditedModel(name, model, unfair.graph, ()).decisions:
             for bound in (_sharp, _closed_form):
                 try:
                     found[name, decisions] = bound(model, unfair, df, decisions, seed, settings)

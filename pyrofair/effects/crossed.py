@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyrofair._validation import listed, require_flag, require_instance, require_names, shown
 from pyrofair.effects.adapters import DecisionsOf, ScoresOf
 from pyrofair.effects.scoring import Adapter, no_probabilities, positive_scores
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.changes import join_nodes
 from pyrofair.tables.labels import MOST_CONTRASTS, as_levels, is_categorical
@@ -253,6 +253,8 @@ def _put(
 
 def _columns(graph: CausalGraph, nodes: Sequence[str]) -> list[str]:
     """Return the column of each attribute, or refuse what cannot be one."""
+    if twice := next((node for node in nodes if nodes.count(node) > 1), None):
+        raise DataError(f"attributes={shown(list(nodes))} names {twice!r} more than once.")
     if len(nodes) < 2:
         raise DataError(f"attributes={shown(nodes)} must name at least two nodes; one attribute needs no combination.")
     for node in nodes:
@@ -265,6 +267,12 @@ def _columns(graph: CausalGraph, nodes: Sequence[str]) -> list[str]:
         raise DataError(
             f"attributes={shown(list(nodes))} leaves out the graph's sensitive attribute {graph.sensitive!r}; the one "
             "attribute stands in its place."
+        )
+    between = {*itertools.chain(*map(graph.descendants, nodes))} & {*itertools.chain(*map(graph.ancestors, nodes))}
+    if amid := next((node for node in graph.nodes if node in between and node not in nodes), None):
+        raise GraphError(
+            f"{amid!r} is an effect of one of the attributes and a cause of another one, so that the one attribute "
+            f"would be its cause and its effect, a cycle. Leave one of them out of attributes, or name {amid!r} too."
         )
     return [graph.columns[node][0] for node in nodes]
 

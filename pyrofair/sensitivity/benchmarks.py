@@ -8,16 +8,30 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import require_names
+from pyrofair._validation import require_names, shown
 from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import Estimand
 from pyrofair.sensitivity.hidden_causes import HiddenCause
+from pyrofair.sources.prefix_form import PrefixForm
 from pyrofair.sources.propensity import Nuisances, make_propensity
 
-__all__ = ["strengths_of_columns"]
+__all__ = ["read_shared_columns", "strengths_of_columns"]
 
 QUANTILES = {"q50": 0.5, "q90": 0.9, "q99": 0.99, "max": 1.0}
 NONE = "(none)"
+
+
+def read_shared_columns(form: PrefixForm, columns: object) -> tuple[list[str], list[str]]:
+    """Return the columns that the sensitive attribute does not cause, and those asked for, all unless any are named."""
+    part = form.worlds[1].part
+    known = list(form.nuisances.graph.columns_of(part.order[: part.roots]))
+    asked = known if columns is None else list(dict.fromkeys(require_names("columns", columns, "columns", one=True)))
+    if not known or not {*asked} <= {*known}:
+        raise DataError(
+            f"columns={shown(columns)}: a benchmark takes columns that the sensitive attribute does not cause, which "
+            f"are {', '.join(known) or 'none'}."
+        )
+    return known, asked
 
 
 def strengths_of_columns(

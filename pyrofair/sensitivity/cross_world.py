@@ -11,12 +11,13 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import listed, require_choice, require_names, require_real, shown
+from pyrofair._validation import listed, require_choice, require_real, shown
 from pyrofair.audits.display.page import table_fragment
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
+from pyrofair.sensitivity.benchmarks import read_shared_columns
 from pyrofair.sensitivity.couplings import Couplings, couple_worlds, read_runs
 from pyrofair.sensitivity.plots import plot_cross_world
 from pyrofair.sensitivity.problem import QUANTITIES, Ends, Problem, describe_ends, describe_flips, read_problem
@@ -81,15 +82,7 @@ class CrossWorld:
         DataError
             If the sensitive attribute causes a column, or there is none.
         """
-        part = self._problem.form.worlds[1].part
-        known = self._problem.source.nuisances_.graph.columns_of(part.order[: part.roots])
-        asked = known if columns is None else list(require_names("columns", columns, "columns", one=True))
-        if not known or not {*asked} <= {*known}:
-            listing = ", ".join(known) or "none"
-            raise DataError(
-                f"columns={shown(columns)}: a benchmark takes columns that the sensitive attribute does not cause, "
-                f"which are {listing}."
-            )
+        known, asked = read_shared_columns(self._problem.form, columns)
         rows, found = self._problem.rows, self._couplings
         share = rows.weight / rows.weight.sum()
         up, down = float(share @ found.widest_up), float(share @ found.widest_down)

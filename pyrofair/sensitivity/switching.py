@@ -12,13 +12,14 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import listed, require_names, require_real, shown
+from pyrofair._validation import listed, require_real, shown
 from pyrofair.audits.display.page import table_fragment
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
+from pyrofair.sensitivity.benchmarks import read_shared_columns
 from pyrofair.sensitivity.crossing import crossing
 from pyrofair.sensitivity.plots import plot_switching
 from pyrofair.sensitivity.problem import Problem, describe_ends, describe_flips, read_problem
@@ -44,7 +45,8 @@ class Switching:
     table : DataFrame
         For each gamma: low and high, the ends of PIU where mediators change with at most the least probability plus
         gamma, given what both worlds share; lower and upper, between which both ends lie with the level; sharp, whether
-        a joint distribution of both worlds attains the ends. Ends move outward with gamma but for sampling error.
+        a joint distribution of both worlds attains the ends. Ends are estimated apart: they move outward with gamma but
+        for sampling error, and where they cross, the smaller one is low, and the limits hold both.
     least : tuple of float
         The mean of the least probability with which mediators change (their total variation given what both worlds
         share), and the limits of its interval.
@@ -88,15 +90,7 @@ class Switching:
             If the sensitive attribute causes a column, or there is none.
         """
         form, rows = self._problem.form, self._problem.rows
-        part = form.worlds[1].part
-        known = form.nuisances.graph.columns_of(part.order[: part.roots])
-        asked = known if columns is None else list(require_names("columns", columns, "columns", one=True))
-        if not known or not {*asked} <= {*known}:
-            listing = ", ".join(known) or "none"
-            raise DataError(
-                f"columns={shown(columns)}: a benchmark takes columns that the sensitive attribute does not cause, "
-                f"which are {listing}."
-            )
+        _, asked = read_shared_columns(form, columns)
         whole = changes_without(form, rows, None)
         found = [(name, changes_without(form, rows, name)) for name in asked]
         return pd.DataFrame(
@@ -169,7 +163,8 @@ def switching(
         The conclusions whose flips are looked for: that PIU is above a limit, by the lower end, and, unless None, that
         it is at most another one, by the upper end.
     decisions, threshold, level, scores, sample_weight, random_state
-        As for :func:`confounding`. For scores, ends between gamma = 0 and 1 are valid and not sharp.
+        As for :func:`confounding`. A decision that is drawn with a score is assumed to be drawn alike, given the
+        features, whether the unit's mediators change or not; ends between gamma = 0 and 1 are then valid and not sharp.
 
     Returns
     -------
@@ -226,26 +221,18 @@ def switching(
     nodes = mediators_of(problem.form)
     both = _both_scores(problem)
     found = switch_ends(problem.form, problem.rows, both, limits)
-    lower, rest = (_summarise(problem, values) for values in (found.lower, found.rest))
+    ends = _read_ends(problem, found)
     hard = decisions == "threshold"
-    lines = [
-        (
-            gamma,
-            "piu",
-            max(low, 0.0),
-            1.0 - max(high, 0.0),
-            max(low - reach_low, 0.0),
-            1.0 - max(high - reach_high, 0.0),
-            hard or gamma in (0.0, 1.0),
-        )
-        for gamma, (low, reach_low), (high, reach_high) in zip(limits, lower, rest, strict=True)
-    ]
+    table = pd.DataFrame(ends.clip(0.0, 1.0), columns=["low", "high", "lower", "upper"])
+    table.insert(0, "gamma", limits)
+    table.insert(1, "quantity", "piu")
+    table["sharp"] = hard | table["gamma"].isin([0.0, 1.0])
     shared = ", ".join(estimand.unfair.shared) or "nothing"
     named = ", ".join(nodes)
     return Switching(
-        pd.DataFrame(lines, columns=["gamma", "quantity", "low", "high", "lower", "upper", "sharp"]),
+        table,
         _least(problem, found),
-        pd.DataFrame(_find_flips(limits, lower, rest, above, at_most)),
+        pd.DataFrame(_find_flips(limits, ends, above, at_most)),
         (
             f"Given what both worlds share ({shared}), {named} differ between the worlds with at most the total "
             "variation of their two distributions plus gamma. Where they agree, decisions differ by the direct effect "
@@ -253,7 +240,8 @@ def switching(
             + (
                 "A joint distribution of both worlds attains each end."
                 if hard
-                else "Between gamma = 0 and 1 the interval is valid and, for scores, not sharp."
+                else "A decision is drawn with the score of its features, alike for units whose mediators change and "
+                "for others. Between gamma = 0 and 1 the interval is valid and not sharp."
             ),
             "No hidden cause: the distributions in single worlds are identified.",
         ),
@@ -295,30 +283,37 @@ def _summarise(problem: Problem, values: Array) -> list[tuple[float, float]]:
     return [(float(each), float(reach * own)) for each, own in zip(mean, spread, strict=True)]
 
 
+def _read_ends(problem: Problem, found: Switches) -> Array:
+    """Return for each gamma both ends and the limits of both, (G, 4), not yet cut off at 0 and 1."""
+    (low, reach_low), (rest, reach_high) = (
+        np.array(_summarise(problem, values)).T for values in (found.lower, found.rest)
+    )
+    high = 1.0 - rest
+    ends = np.column_stack([low, high, low - reach_low, high + reach_high])
+    # Ends are estimated apart; where they cross, limits are the outer ones of the intervals of both.
+    exchanged = np.column_stack(
+        [high, low, np.minimum(ends[:, 2], high - reach_high), np.maximum(ends[:, 3], low + reach_low)]
+    )
+    return np.where((low > high)[:, None], exchanged, ends)
+
+
 def _least(problem: Problem, found: Switches) -> tuple[float, float, float]:
     ((kept, reach),) = _summarise(problem, found.kept[:, None])
     least, lower, upper = (min(max(1.0 - each, 0.0), 1.0) for each in (kept, kept + reach, kept - reach))
     return least, lower, upper
 
 
-def _find_flips(
-    gammas: Sequence[float],
-    lower: Sequence[tuple[float, float]],
-    rest: Sequence[tuple[float, float]],
-    above: float,
-    at_most: float | None,
-) -> list[dict[str, Any]]:
+def _find_flips(gammas: Sequence[float], ends: Array, above: float, at_most: float | None) -> list[dict[str, Any]]:
     """Return for each conclusion the least gamma at which its margin, without and with its interval, is 0."""
     at = np.array(gammas)
+    low, high, lower, upper = ends.T
 
-    def flip(text: str, ends: Sequence[tuple[float, float]], limit: float) -> dict[str, Any]:
-        point = np.array([mean - limit for mean, _ in ends])
-        interval = np.array([mean - reach - limit for mean, reach in ends])
+    def flip(text: str, point: Array, interval: Array) -> dict[str, Any]:
         return {"conclusion": text, "point": crossing(at, point), "interval": crossing(at, interval)}
 
-    found = [flip(f"PIU is above {above:g}", lower, above)]
+    found = [flip(f"PIU is above {above:g}", low - above, lower - above)]
     if at_most is not None:
-        found.append(flip(f"PIU is at most {at_most:g}", rest, 1.0 - at_most))
+        found.append(flip(f"PIU is at most {at_most:g}", at_most - high, at_most - upper))
     return found
 
 

@@ -34,7 +34,7 @@ ASKED = (
 
 
 def _require_source(name: str, value: object) -> None:
-    hint = "Weights on observed rows (IPW) have hardly two rows of one unit, and an SEM couples its worlds itself."
+    hint = "Weights on observed rows (IPW) have hardly two rows of one unit, and an SEM couples its worlds itself"
     require_instance(name, value, GComputation, f"a GComputation of the unfair paths. {hint}")
 
 
@@ -138,7 +138,8 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
         return (
             *self.source_.assumptions,
             f"Given what both worlds share, {drawn} change between the worlds with at most the total variation of "
-            f"their distributions plus {self.gamma:g}; their joint distribution is any with that limit.",
+            f"their distributions plus {self.gamma:g}; their joint distribution is any with that limit. A decision is "
+            "drawn with the score of its features, alike for units whose mediators change and for others.",
         )
 
     def samples(self, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None) -> Worlds:

@@ -198,6 +198,10 @@ def test_a_column_may_be_absent_from_what_the_sensitive_attribute_causes() -> No
     assert own.loc[NOTHING, ["low", "high"]].tolist() == pytest.approx(truth(l_shared=False), abs=1e-9)
     assert own.loc["A -> L", "becomes_shared"] == "L"
     assert own.loc["A -> N", "becomes_shared"] == "N"
+    within = pf.edge_costs({"m": Model()}, source, df, [("M", "L"), ("L", "M")], random_state=0)
+    assert [*within.audits] == [NOTHING, "M -> L", "L -> M"]  # M and L are independent given A and C
+    ends = within.table.query("decisions == 'score'")[["low", "high"]].to_numpy()
+    np.testing.assert_allclose(ends, np.tile(truth(l_shared=False), (3, 1)), atol=1e-9)
     assert own.index[1] == own["gain"].idxmax()
 
 

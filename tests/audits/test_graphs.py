@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from pyrofair.audits import GraphsAudit, audit, audit_graphs
+from pyrofair.effects.adapters import DecisionsOf
 from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.partial_identification import sharp_bounds
@@ -113,6 +114,19 @@ def test_a_graph_that_is_not_identified_has_sharp_bounds() -> None:
         assert np.isnan(union.loc["piu_paper_bound", "largest"])
     again = sharp_bounds(paths["L -> M"], df, Model(), n_boot=3, random_state=0)
     pd.testing.assert_frame_equal(again.table, found.bounds["L -> M"]["m", "threshold"].table)
+
+
+def test_decisions_alone_have_the_same_rows_in_graphs_that_are_bounded() -> None:
+    rng = np.random.default_rng(0)
+    A, L = rng.integers(2, size=200), rng.integers(2, size=200)
+    df = pd.DataFrame({"A": A, "L": L, "M": (rng.random(200) < 0.2 + 0.3 * A + 0.3 * L).astype(int)})
+    graphs = CausalGraph.expand("A -> {M L}; M - L; {M L} -> Y", sensitive="A", outcome="Y")
+    paths = {name: graph.unfair(through="M") for name, graph in graphs.items()}
+    rule = DecisionsOf(lambda X: X["M"] * X["L"])
+    found = audit_graphs({"rule": rule}, paths, df, n_boot=0, random_state=0)
+    assert found.table["decisions"].unique().tolist() == ["threshold"]
+    assert found.table.groupby("graph")["low"].count().min() >= 5
+    assert [*found.bounds["L -> M"]] == [("rule", "threshold")]
 
 
 def test_a_continuous_witness_has_the_closed_form() -> None:

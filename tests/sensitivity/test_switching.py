@@ -63,24 +63,33 @@ def units(p: np.ndarray, scores: np.ndarray, paths: str) -> list[tuple[float, li
 
 
 def by_program(p: np.ndarray, scores: np.ndarray, paths: str, gamma: float) -> tuple[float, float]:
-    """Both ends of PIU over all joint distributions of the mediators and the decisions of both worlds."""
+    """Both ends of PIU over all joint distributions of the mediators and the decisions of both worlds.
+
+    Units that stay have the scores of their features, and all others have any joint distribution.
+    """
     ends = np.zeros(2)
     for weight, (one, other, c0, c1) in units(p, scores, paths):
         k = len(one)
-        cells = np.array(list(product(range(k), (0, 1), range(k), (0, 1))))
-        x0, y0, x1, y1 = cells.T
+        free = [(*cell, 0) for cell in product(range(k), (0, 1), range(k), (0, 1))]
+        cells = np.array([*free, *((x, y, x, z, 1) for x, y, z in product(range(k), (0, 1), (0, 1)))])
+        x0, y0, x1, y1, stay = cells.T
         rows, right = [], []
         for x, y in product(range(k), (0, 1)):
             rows += [(x0 == x) & (y0 == y), (x1 == x) & (y1 == y)]
             right += [one[x] * (c0[x] if y else 1 - c0[x]), other[x] * (c1[x] if y else 1 - c1[x])]
-        for x in range(k):  # whether a mediator stays tells nothing of the decision given it
-            stays = (x0 == x) & (x1 == x)
+        for x in range(k):
+            stays = (x0 == x) & (stay == 1)
             rows += [stays * (y0 - c0[x]), stays * (y1 - c1[x])]
             right += [0.0, 0.0]
         limit = 0.5 * np.abs(one - other).sum() + gamma + 1e-12
         for i, sign in enumerate((1, -1)):
             done = linprog(
-                sign * (y0 != y1), A_ub=[x0 != x1], b_ub=[limit], A_eq=np.array(rows, float), b_eq=right, method="highs"
+                sign * (y0 != y1),
+                A_ub=[stay == 0],
+                b_ub=[limit],
+                A_eq=np.array(rows, float),
+                b_eq=right,
+                method="highs",
             )
             ends[i] += weight * sign * done.fun
     return float(ends[0]), float(ends[1])
@@ -197,6 +206,29 @@ def test_all_switching_is_the_interval_of_the_audit_given_what_is_shared() -> No
     assert "<table" in found._repr_html_()
     assert repr(found) == "<Switching of model; print it for a reading>"
     assert found.plot().axes[0].get_xlabel() == "gamma (chance that D, M change, beyond the least)"
+
+
+def test_ends_that_cross_by_sampling_error_are_exchanged_and_the_limits_hold_both() -> None:
+    """A does not cause M, so that both ends of each row are P(M < 0), and are estimated apart."""
+    rng = np.random.default_rng(5)
+    c = rng.integers(2, size=800)
+    a = (rng.random(800) < 0.4 + 0.2 * c).astype(int)
+    df = pd.DataFrame({"C": c, "A": a, "M": rng.normal(size=800) + c})
+    graph = pf.CausalGraph("C -> {A M Y}; A -> {M Y}; M -> Y", sensitive="A", outcome="Y")
+
+    class Rule:
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+            p = ((X["M"] > 0.0) | (X["A"] == 1)).to_numpy(dtype=float)
+            return np.column_stack([1 - p, p])
+
+    source = pf.OneStep(graph.unfair("A -> Y", "A -> M -> Y"), propensity="logistic", regression="logistic")
+    found = switching(Rule(), source, df, gammas=[0, 0.05, 1], above=0.2, at_most=0.36, random_state=0)
+    own = found.table
+    assert own["low"].iloc[0] < own["high"].iloc[0] - 0.02
+    assert (own["lower"] <= own["low"]).all()
+    assert (own["low"] <= own["high"]).all()
+    assert (own["high"] <= own["upper"]).all()
+    assert own["lower"].max() < 0.5 * (0.5 + 0.1587) < own["upper"].min()
 
 
 def test_flips_are_where_switching_takes_an_end_to_its_limit() -> None:
