@@ -1,7 +1,8 @@
 """Coverage of the bootstrap intervals of sharp bounds: how often they hold both ends of the bounds of the population.
 
 Run ``python tests/benchmarks/sharp_bounds_coverage.py DESIGN N DATASETS REPLICATES``; designs: witness, instrument,
-joined, kinks. Printed are the shares of tables whose interval holds both population ends, and their mean excess length.
+joined, kinks, hidden. Printed are the shares of tables whose interval holds both population ends, and their mean excess
+length.
 """
 
 from __future__ import annotations
@@ -68,9 +69,24 @@ def kinks() -> tuple[pf.UnfairPaths, pd.DataFrame, np.ndarray]:
     return graph.unfair("A -> Y"), pd.DataFrame(rows, columns=list("QAY")), np.array(weight)
 
 
+def hidden() -> tuple[pf.UnfairPaths, pd.DataFrame, np.ndarray]:
+    """A latent cause of A and M: the factor of their district is not identified in a world, and is left free."""
+    graph = pf.CausalGraph("A -> M -> Y; A -> Y; H -> {A M}", sensitive="A", outcome="Y", latent=["H"])
+    rows = [*itertools.product((0, 1), repeat=3)]
+    weight = [
+        sum(0.5 * abs(1 - a - (0.3 + 0.4 * h)) * abs(1 - m - (0.2 + 0.3 * a + 0.4 * h)) for h in (0, 1))
+        * abs(1 - y - (0.1 + 0.2 * a + 0.4 * m))
+        for a, m, y in rows
+    ]
+    return graph.unfair("A -> M -> Y"), pd.DataFrame(rows, columns=list("AMY")), np.array(weight)
+
+
+DESIGNS = {each.__name__: each for each in (witness, instrument, joined, kinks, hidden)}
+
+
 def main(design: str, n: int, datasets: int, replicates: int) -> None:
     """Print the coverage of intervals at 95 % for each quantity."""
-    unfair, table, weight = {"witness": witness, "instrument": instrument, "joined": joined, "kinks": kinks}[design]()
+    unfair, table, weight = DESIGNS[design]()
     weight = weight / weight.sum()
     truth = pf.sharp_bounds(unfair, table, sample_weight=weight)
     random = np.random.default_rng(0)
