@@ -24,6 +24,8 @@ __all__ = ["fingerprint"]
 DATA = (bool, int, float, complex, str, bytes, list, tuple, range, Mapping, Set, np.ndarray, np.generic,
         pd.DataFrame, pd.Series, pd.Index, torch.Tensor)  # fmt: skip
 """The types of data that a function may read by a global name."""
+SHARED_NAMES = ("<string>", "<stdin>")
+"""Names of files that many texts have, so that what Python holds as the source may be another text."""
 
 
 def fingerprint(value: object) -> str:
@@ -111,6 +113,8 @@ def _content(cell: Any) -> Any:
 
 def _source(function: FunctionType) -> Any:
     """Return the source without comments and layout, or the byte code."""
+    if function.__code__.co_filename in SHARED_NAMES:
+        return _code(function.__code__)
     try:
         text = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,6 +59,13 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     "text": ("1", 1),
     "order": ([1, 2], [2, 1]),
 }
+
+
+def test_the_source_of_another_text_of_the_same_name_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since Python 3.13 `python -c` registers its own text by the name that all texts given to `exec` have."""
+    lines = ["def f(x): return 0\n"]
+    monkeypatch.setitem(linecache.cache, "<string>", (len(lines[0]), None, lines, "<string>"))
+    assert fingerprint(made("def f(x): return x + 1")) != fingerprint(made("def f(x): return x - 1"))
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
