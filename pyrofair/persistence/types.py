@@ -41,6 +41,7 @@ def _hints(of: type) -> dict[str, Any]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
+    hint = _without_names(hint)
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any or isinstance(value, NotGiven):
         return True
@@ -63,6 +64,14 @@ def _fits(value: Any, hint: Any) -> bool:
     if getattr(hint, "_is_protocol", False):
         return all(hasattr(value, name) for name in vars(hint) if not name.startswith("_"))
     return isinstance(value, hint) if isinstance(hint, type) else True
+
+
+def _without_names(hint: Any) -> Any:
+    """Return the type that a name made by a `type` statement stands for, as numpy's NDArray since Python 3.12."""
+    while hasattr(base := get_origin(hint) or hint, "__value__"):
+        inner = get_args(hint)
+        hint = base.__value__[inner] if inner else base.__value__
+    return hint
 
 
 def _is_array(value: Any, dtype: Any) -> bool:
