@@ -28,7 +28,7 @@ import pyro
 import pyro.distributions as dist
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
+from scipy import special
 from scipy.stats import beta, qmc
 from tqdm import tqdm
 
@@ -75,14 +75,14 @@ class SEM:
         u = np.random.default_rng(seed).random((n, self.n_roots + 3))
         roots = self.roots(u[:, : self.n_roots])
         a = (u[:, -3] < self.propensity(roots)).astype(np.int64)
-        m1 = self.m1(a, roots, ndtri(u[:, -2]))
-        return pd.DataFrame({**roots, "A": a, "M1": m1, "M2": self.m2(a, roots, m1, ndtri(u[:, -1]))})
+        m1 = self.m1(a, roots, special.ndtri(u[:, -2]))
+        return pd.DataFrame({**roots, "A": a, "M1": m1, "M2": self.m2(a, roots, m1, special.ndtri(u[:, -1]))})
 
     def world(self, arms: tuple[int, int, int], u: Values) -> Values:
         """Return the scores in a world of units with noise u, (m, n_roots + 2)."""
         roots = self.roots(u[:, : self.n_roots])
-        m1 = self.m1(arms[0], roots, ndtri(u[:, -2]))
-        return self.score(arms[2], roots, m1, self.m2(arms[1], roots, m1, ndtri(u[:, -1])))
+        m1 = self.m1(arms[0], roots, special.ndtri(u[:, -2]))
+        return self.score(arms[2], roots, m1, self.m2(arms[1], roots, m1, special.ndtri(u[:, -1])))
 
 
 class Known:
@@ -107,7 +107,7 @@ def _complete(*roots: str) -> str:
 
 def _crossed(c: Columns) -> Values:
     """Return a cause of both the group and M1, in [-1, 1], that no main effects of the roots show."""
-    return np.asarray(2 * expit(2.0 * (c["R"] ** 2 - 1.0) * (2 * c["Q"] - 1)) - 1)
+    return np.asarray(2 * special.expit(2.0 * (c["R"] ** 2 - 1.0) * (2 * c["Q"] - 1)) - 1)
 
 
 THROUGH_M1 = ("A -> Y", "A -> M1 -> Y", "A -> M1 -> M2 -> Y")
@@ -116,12 +116,12 @@ LOGISTIC = SEM(
     THROUGH_M1,
     arms=(1, 0, 1),
     shares_m1=False,
-    roots=lambda u: {"R": ndtri(u[:, 0])},
+    roots=lambda u: {"R": special.ndtri(u[:, 0])},
     n_roots=1,
-    propensity=lambda c: expit(0.2 + 0.6 * c["R"]),
+    propensity=lambda c: special.expit(0.2 + 0.6 * c["R"]),
     m1=lambda a, c, e: 0.7 * a + 0.5 * c["R"] + e,
     m2=lambda a, c, m1, e: 0.6 * a + 0.4 * m1 - 0.3 * c["R"] + e,
-    score=lambda a, c, m1, m2: expit(-0.6 + 0.7 * a + 0.8 * m1 - 0.9 * m2 + 0.6 * np.sin(1.5 * c["R"])),
+    score=lambda a, c, m1, m2: special.expit(-0.6 + 0.7 * a + 0.8 * m1 - 0.9 * m2 + 0.6 * np.sin(1.5 * c["R"])),
 )
 SEMS = {
     "logistic right": LOGISTIC,
@@ -130,12 +130,12 @@ SEMS = {
         THROUGH_M1,
         arms=(1, 0, 1),
         shares_m1=False,
-        roots=lambda u: {"R": ndtri(u[:, 0]), "Q": (u[:, 1] < 0.5).astype(np.float64)},
+        roots=lambda u: {"R": special.ndtri(u[:, 0]), "Q": (u[:, 1] < 0.5).astype(np.float64)},
         n_roots=2,
         propensity=lambda c: 0.5 + 0.3 * _crossed(c),
         m1=lambda a, c, e: 1.4 * _crossed(c) + 0.8 * a * np.cos(1.5 * c["R"]) + (1.0 - 0.15 * a) * e,
         m2=lambda a, c, m1, e: 0.9 * a * np.cos(1.5 * m1) + 0.6 * np.cos(m1) + 0.3 * c["R"] ** 2 + e,
-        score=lambda a, c, m1, m2: expit(
+        score=lambda a, c, m1, m2: special.expit(
             -0.8 + 0.6 * a + 0.8 * m1 + 0.6 * m2 - 0.2 * m1**2 + 0.6 * c["R"] * (2 * c["Q"] - 1) + 0.4 * a * m2
         ),
     ),
@@ -144,12 +144,12 @@ SEMS = {
         ("A -> M2 -> Y",),
         arms=(0, 1, 0),
         shares_m1=True,
-        roots=lambda u: {"R": ndtri(u[:, 0])},
+        roots=lambda u: {"R": special.ndtri(u[:, 0])},
         n_roots=1,
-        propensity=lambda c: expit(0.3 - 0.5 * c["R"]),
+        propensity=lambda c: special.expit(0.3 - 0.5 * c["R"]),
         m1=lambda a, c, e: 0.6 * a + 0.4 * c["R"] + e,
         m2=lambda a, c, m1, e: 1.2 * np.sin(2.0 * m1) + 0.5 * a * (1.0 + np.sin(m1)) + 0.3 * c["R"] + e,
-        score=lambda a, c, m1, m2: expit(-0.5 + 0.5 * a + 1.1 * m2 - 0.5 * m1 * c["R"] + 0.4 * np.cos(2 * m1)),
+        score=lambda a, c, m1, m2: special.expit(-0.5 + 0.5 * a + 1.1 * m2 - 0.5 * m1 * c["R"] + 0.4 * np.cos(2 * m1)),
     ),
     "categories": SEM(
         _complete("R"),
@@ -158,23 +158,23 @@ SEMS = {
         shares_m1=False,
         roots=lambda u: {"R": np.floor(3 * u[:, 0])},
         n_roots=1,
-        propensity=lambda c: expit(0.5 - 0.4 * c["R"]),
+        propensity=lambda c: special.expit(0.5 - 0.4 * c["R"]),
         m1=lambda a, c, e: (e < 0.7 * a + 0.4 * c["R"] - 0.6).astype(np.float64),
         m2=lambda a, c, m1, e: (e < 0.5 * a + 0.6 * m1 - 0.3 * c["R"] - 0.2).astype(np.float64),
-        score=lambda a, c, m1, m2: expit(-1.25 + 0.7 * a + 1.2 * m1 + 0.8 * m2 - 0.4 * c["R"] * m1),
+        score=lambda a, c, m1, m2: special.expit(-1.25 + 0.7 * a + 1.2 * m1 + 0.8 * m2 - 0.4 * c["R"] * m1),
     ),
     "no effect": replace(
         LOGISTIC,
         m1=lambda a, c, e: 0.5 * c["R"] + e,
         m2=lambda a, c, m1, e: 0.4 * m1 - 0.3 * c["R"] + e,
-        score=lambda a, c, m1, m2: expit(-0.6 + 0.8 * m1 - 0.9 * m2 + 0.6 * np.sin(1.5 * c["R"])),
+        score=lambda a, c, m1, m2: special.expit(-0.6 + 0.8 * m1 - 0.9 * m2 + 0.6 * np.sin(1.5 * c["R"])),
     ),
-    "hardly any overlap": replace(LOGISTIC, propensity=lambda c: expit(0.2 + 2.5 * c["R"])),
+    "hardly any overlap": replace(LOGISTIC, propensity=lambda c: special.expit(0.2 + 2.5 * c["R"])),
     "mediators apart": replace(
         LOGISTIC,
         m1=lambda a, c, e: 2.0 * a + 0.5 * c["R"] + e,
         m2=lambda a, c, m1, e: 2.0 * a + 0.4 * m1 - 0.3 * c["R"] + e,
-        score=lambda a, c, m1, m2: expit(-0.6 + 0.7 * a + 0.4 * m1 - 0.5 * m2 + 0.6 * np.sin(1.5 * c["R"])),
+        score=lambda a, c, m1, m2: special.expit(-0.6 + 0.7 * a + 0.4 * m1 - 0.5 * m2 + 0.6 * np.sin(1.5 * c["R"])),
     ),
 }
 IN_SUMS = ("IPW, logistic", "IPW, saturated")
