@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import listed, require_choice, require_real, shown
-from pyrofair.audits.display.page import table_fragment
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
@@ -20,7 +19,7 @@ from pyrofair.graph import UnfairPaths
 from pyrofair.sensitivity.benchmarks import read_shared_columns
 from pyrofair.sensitivity.couplings import Couplings, couple_worlds, read_runs
 from pyrofair.sensitivity.plots import plot_cross_world
-from pyrofair.sensitivity.problem import QUANTITIES, Ends, Problem, describe_ends, describe_flips, read_problem
+from pyrofair.sensitivity.problem import QUANTITIES, Ends, Problem, Sweep, read_problem
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.regression import make_regression
 
@@ -34,7 +33,7 @@ DELTAS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CrossWorld:
+class CrossWorld(Sweep):
     """The result of :func:`cross_world`; print it for a reading in plain text.
 
     Attributes
@@ -51,6 +50,9 @@ class CrossWorld:
     context : dict
         model, decisions, rows, level, the unfair paths, deltas, and the settings ``above`` and ``at_most``.
     """
+
+    title = "Dependence across worlds"
+    parameter = "delta"
 
     table: pd.DataFrame
     flips_at: pd.DataFrame
@@ -104,27 +106,9 @@ class CrossWorld:
         return plot_cross_world(self.table, self.flips_at, quantity, self.context)
 
     def __str__(self) -> str:
-        first = self.context
-        lines = [
-            f"Dependence across worlds of {first['model']} ({first['decisions']}), {first['rows']:,} rows; unfair: "
-            f"{', '.join(first['unfair'])}.",
-            "delta is the share of units whose worlds may be coupled in any way.",
-            *([f"In doubt at delta = 0 already: {first['doubt']}."] if first["doubt"] else []),
-            "Mean unfair effect:",
-        ]
-        lines += describe_ends(self.table[self.table["quantity"] == "mean_unfair_effect"], "delta", first["level"])
-        lines += self._flips()
-        return "\n".join([*lines, "Assumptions:", *(f"  {text}" for text in self.assumptions)])
-
-    def __repr__(self) -> str:
-        return f"<CrossWorld of {self.context['model']}; print it for a reading>"
-
-    def _repr_html_(self) -> str:
-        return table_fragment("Dependence across worlds", self.table, " ".join(self._flips()))
-
-    def _flips(self) -> list[str]:
-        conclusions = "'" + self.flips_at["conclusion"] + "'"
-        return describe_flips(conclusions, self.flips_at["interval"], "delta", self.context["deltas"])
+        effects = self.table[self.table["quantity"] == "mean_unfair_effect"]
+        about = "delta is the share of units whose worlds may be coupled in any way."
+        return self._reading(about, "Mean unfair effect", effects)
 
 
 def cross_world(

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_real, require_seed, shown
 from pyrofair.audits.audit import default_source, fit_source
+from pyrofair.audits.display.page import table_fragment
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
 from pyrofair.effects.influence import Scorer
@@ -28,7 +29,7 @@ from pyrofair.sources.propensity import Rows
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 
-__all__ = ["QUANTITIES", "Ends", "Problem", "describe_ends", "describe_flips", "read_problem"]
+__all__ = ["QUANTITIES", "Ends", "Problem", "Sweep", "describe_ends", "describe_flips", "read_problem"]
 
 Array = NDArray[np.float64]
 QUANTITIES = ("p_y0", "p_ypi", "mean_unfair_effect", "piu")
@@ -247,3 +248,42 @@ def describe_flips(
         else:
             found.append(f"{what} holds up to {parameter} = {f'{max(values):g}' if np.isinf(flip) else f'{flip:.3g}'}.")
     return found
+
+
+class Sweep:
+    """How the result of a sweep over one parameter, whose first value is 0, shows itself."""
+
+    title: ClassVar[str]
+    parameter: ClassVar[str]
+    table: pd.DataFrame
+    flips_at: pd.DataFrame
+    assumptions: tuple[str, ...]
+    context: dict[str, Any]
+
+    def _reading(self, about: str, measured: str, rows: pd.DataFrame) -> str:
+        """Return a reading in plain text; ``about`` says what the parameter is, ``measured`` what the rows are of."""
+        first = self.context
+        lines = [
+            f"{self.title} of {first['model']} ({first['decisions']}), {first['rows']:,} rows; unfair: "
+            f"{', '.join(first['unfair'])}.",
+            about,
+            *([f"In doubt at {self.parameter} = 0 already: {first['doubt']}."] if first["doubt"] else []),
+            f"{measured}:",
+            *describe_ends(rows, self.parameter, first["level"]),
+            *self._flips(),
+            "Assumptions:",
+            *(f"  {text}" for text in self.assumptions),
+        ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.context['model']}; print it for a reading>"
+
+    def _repr_html_(self) -> str:
+        return table_fragment(self.title, self.table, " ".join(self._flips()))
+
+    def _flips(self) -> list[str]:
+        conclusions = "'" + self.flips_at["conclusion"] + "'"
+        return describe_flips(
+            conclusions, self.flips_at["interval"], self.parameter, self.context[f"{self.parameter}s"]
+        )

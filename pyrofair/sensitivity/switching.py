@@ -13,7 +13,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import listed, require_real, shown
-from pyrofair.audits.display.page import table_fragment
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.effects.scoring import Decisions
@@ -22,7 +21,7 @@ from pyrofair.graph import UnfairPaths
 from pyrofair.sensitivity.benchmarks import read_shared_columns
 from pyrofair.sensitivity.crossing import crossing
 from pyrofair.sensitivity.plots import plot_switching
-from pyrofair.sensitivity.problem import Problem, describe_ends, describe_flips, read_problem
+from pyrofair.sensitivity.problem import Problem, Sweep, read_problem
 from pyrofair.sensitivity.switches import Switches, changes_without, mediators_of, switch_ends
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.propensity import Rows
@@ -37,7 +36,7 @@ GAMMAS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Switching:
+class Switching(Sweep):
     """The result of :func:`switching`; print it for a reading in plain text.
 
     Attributes
@@ -58,6 +57,9 @@ class Switching:
     context : dict
         model, decisions, rows, level, the unfair paths, mediators, gammas, and the settings ``above`` and ``at_most``.
     """
+
+    title = "Switching of mediators"
+    parameter = "gamma"
 
     table: pd.DataFrame
     least: tuple[float, float, float]
@@ -102,28 +104,13 @@ class Switching:
         return plot_switching(self.table, self.flips_at, self.context)
 
     def __str__(self) -> str:
-        first, (least, lower, upper) = self.context, self.least
-        lines = [
-            f"Switching of mediators of {first['model']} ({first['decisions']}), {first['rows']:,} rows; unfair: "
-            f"{', '.join(first['unfair'])}.",
-            f"{', '.join(first['mediators'])} change between the worlds for at least {least:.3f} of the units "
-            f"({first['level']:.0%} interval [{lower:.3f}, {upper:.3f}]); gamma is the probability beyond that.",
-            *([f"In doubt at gamma = 0 already: {first['doubt']}."] if first["doubt"] else []),
-            "PIU:",
-        ]
-        lines += describe_ends(self.table, "gamma", first["level"])
-        lines += self._flips()
-        return "\n".join([*lines, "Assumptions:", *(f"  {text}" for text in self.assumptions)])
-
-    def __repr__(self) -> str:
-        return f"<Switching of {self.context['model']}; print it for a reading>"
-
-    def _repr_html_(self) -> str:
-        return table_fragment("Switching of mediators", self.table, " ".join(self._flips()))
-
-    def _flips(self) -> list[str]:
-        conclusions = "'" + self.flips_at["conclusion"] + "'"
-        return describe_flips(conclusions, self.flips_at["interval"], "gamma", self.context["gammas"])
+        least, lower, upper = self.least
+        return self._reading(
+            f"{', '.join(self.context['mediators'])} change between the worlds for at least {least:.3f} of the units "
+            f"({self.context['level']:.0%} interval [{lower:.3f}, {upper:.3f}]); gamma is the probability beyond that.",
+            "PIU",
+            self.table,
+        )
 
 
 def switching(
