@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._arviz import to_arviz
 from pyrofair._random import seed_from
-from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed, shown
+from pyrofair._validation import (
+    did_you_mean,
+    require_choice,
+    require_flag,
+    require_integer,
+    require_real,
+    require_seed,
+    shown,
+)
 from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
 from pyrofair.audits.display import audit_fragment, audit_to_html, audit_to_json
 from pyrofair.audits.display.export import known_versions
@@ -45,7 +54,7 @@ from pyrofair.audits.wald import (
     estimate_by_influence,
     is_influence_based,
     largest_z,
-    refuse_bounds,
+    require_estimates,
 )
 from pyrofair.effects.group_agreement import disagreeing
 from pyrofair.effects.influence import InfluenceBased
@@ -73,7 +82,7 @@ from pyrofair.tables.row_identity import describe_copies
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "default_source", "fit_source"]
+__all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_settings"]
 
 
 MOST_JOBS = 10_000
@@ -761,6 +770,14 @@ def _warn_few_fitted(fitted: Any, table: pd.DataFrame) -> None:
         )
 
 
+def require_audit_settings(settings: Mapping[str, Any], of: str) -> None:
+    """Refuse a keyword that :func:`audit` does not take, named by the function ``of`` that hands it on."""
+    known = [each.name for each in signature(audit).parameters.values() if each.kind is Parameter.KEYWORD_ONLY]
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"{of}() got an unexpected keyword argument {name!r}.{did_you_mean(name, known)}")
+
+
 def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
     """Return the source that audits unfair paths unless told otherwise."""
     from pyrofair.sources.onestep import OneStep  # the one source that audits know, and only here
@@ -771,7 +788,7 @@ def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
 def _check_settings(models: Mapping[str, Any], source: Any) -> None:
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
-    refuse_bounds("source", source)
+    require_estimates("source", source)
     known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
     if not known or not isinstance(source.unfair, UnfairPaths):
         raise DataError(

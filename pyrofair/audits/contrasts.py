@@ -23,7 +23,7 @@ from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.models import ScoresAre
 from pyrofair.audits.report import absolute_interval
 from pyrofair.audits.simultaneous import quantile_of_largest
-from pyrofair.audits.wald import JointNormal, is_influence_based, refuse_bounds
+from pyrofair.audits.wald import JointNormal, is_influence_based, require_estimates
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, SeveralContrasts
@@ -250,7 +250,7 @@ def require_unfitted(source: Any, each: str) -> None:
             f"source={shown(source)} is for training. Audit with its paths, audit_{each}s(models, unfair, df), or "
             "with an unfitted source, IPW(unfair)."
         )
-    refuse_bounds("source", source)
+    require_estimates("source", source)
     known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
     if not known or not isinstance(source, BaseEstimator) or not isinstance(source.unfair, UnfairPaths):
         raise DataError(

@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from pyrofair._random import seed_from
 from pyrofair._validation import did_you_mean, require_choice, require_seed, shown
-from pyrofair.audits.audit import Audit, audit
+from pyrofair.audits.audit import Audit, audit, require_audit_settings
 from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.contrasts import require_unfitted
 from pyrofair.audits.display import table_fragment
@@ -200,6 +200,7 @@ def edge_costs(
     require_seed(random_state)
     seed = None if random_state is None else seed_from(random_state)
     require_unfitted(source, "graph")
+    require_audit_settings(settings, "edge_costs")
     for name in ("thresholds", "subgroups"):
         if settings.get(name) is not None:
             raise DataError(f"{name} is for one audit; edge_costs reports the interval of PIU of each graph.")

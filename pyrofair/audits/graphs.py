@@ -12,7 +12,7 @@ import pandas as pd
 
 from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_integer, require_seed, shown
-from pyrofair.audits.audit import Audit, audit
+from pyrofair.audits.audit import Audit, audit, require_audit_settings
 from pyrofair.audits.display import table_fragment
 from pyrofair.audits.models import AuditedModel
 from pyrofair.effects.scoring import Decisions
@@ -118,7 +118,8 @@ def audit_graphs(
     random_state
         Seed of all audits and bounds.
     **settings
-        As for :func:`pyrofair.audit`: ``level``, ``threshold``, ``sample_weight``, ``scores``, ...; ``n_boot``
+        As for :func:`pyrofair.audit`: ``level``, ``threshold``, ``sample_weight``, ``scores``, ``subgroups``, whose
+        table is in each of ``audits``, ...; ``n_boot``
         replicates (200) also make the intervals of sharp bounds, about a tenth of a second each, or none (0).
 
     Returns
@@ -152,6 +153,7 @@ def audit_graphs(
     """
     require_seed(random_state)
     require_flag("bounds", bounds)
+    require_audit_settings(settings, "audit_graphs")
     require_integer("n_boot", settings.get("n_boot", N_BOOT), least=0)
     seed = None if random_state is None else seed_from(random_state)
     if not isinstance(candidates, Mapping) or not candidates:

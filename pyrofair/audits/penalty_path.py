@@ -39,7 +39,7 @@ from pyrofair.audits.display import table_fragment
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
-from pyrofair.audits.wald import is_influence_based, refuse_bounds
+from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.classifiers.batches import Problem, hold_out, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, evaluate, train_many
@@ -349,8 +349,9 @@ def penalty_path(
     """
     if isinstance(classifier, PenalizedClassifier) and isinstance(classifier.source, SeveralContrasts):
         raise DataError(
-            f"source={shown(classifier.source)} has several contrasts, and a path judges one. Fit the strengths with "
-            "pf.classifiers.fit_many, and judge them with pf.audit_contrasts; or take the path of one contrast."
+            f"source={shown(classifier.source)} holds several sources, and a path judges by one. Fit the strengths "
+            "with pf.classifiers.fit_many, and judge them with pf.audit_contrasts (contrasts) or pf.audit_graphs "
+            "(graphs); or take the path of one of them."
         )
     if isinstance(classifier, PenalizedClassifier) and isinstance(classifier.source, Bounding):
         raise DataError(
@@ -439,7 +440,7 @@ def _check_judge(judge: Any, classifier: Any) -> None:
     """Refuse what is no source of the unfair paths that the classifier penalises."""
     if judge is None or judge is classifier.source:
         return
-    refuse_bounds("judge", judge)
+    require_estimates("judge", judge)
     if not isinstance(judge, PotentialOutcomes) and not is_influence_based(judge):
         raise DataError(f"judge={shown(judge)} must be a source, or None for OneStep(unfair).")
     one, other = judge.unfair, classifier.source.unfair

@@ -21,7 +21,7 @@ from pyrofair._validation import (
 )
 from pyrofair.audits.audit import audit, default_source, fit_source
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.wald import is_influence_based, refuse_bounds
+from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
 from pyrofair.effects.scoring import DECISIONS, Decisions, decide
@@ -100,7 +100,7 @@ class AuditScorer:
         self.n_boot = require_integer("n_boot", n_boot, least=2)
         require_seed(random_state)
         chosen = default_source(source, random_state) if isinstance(source, UnfairPaths) else source
-        refuse_bounds("source", chosen)
+        require_estimates("source", chosen)
         if not (isinstance(chosen, PotentialOutcomes) or is_influence_based(chosen)):
             raise DataError(f"source={shown(source)} must be unfair paths, made by graph.unfair(...), or a source.")
         self.source, self.quantity, self.decisions, self.random_state = chosen, quantity, decisions, random_state

@@ -19,7 +19,13 @@ from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import FROM_BOTH_WORLDS, GIVEN_UNITS, QUANTITIES, absolute_interval
 from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES, compare_estimates, judge_jointly
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, Bounding, CounterfactualSample, kish_size
+from pyrofair.effects.potential_outcomes import (
+    FEWEST_ROWS,
+    Bounding,
+    CounterfactualSample,
+    SeveralContrasts,
+    kish_size,
+)
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PyrofairWarning
 
@@ -32,7 +38,7 @@ __all__ = [
     "estimate_by_influence",
     "is_influence_based",
     "largest_z",
-    "refuse_bounds",
+    "require_estimates",
 ]
 
 Array = NDArray[np.float64]
@@ -80,8 +86,14 @@ def is_influence_based(source: Any) -> bool:
     return all(hasattr(type(source), name) or hasattr(source, name) for name in names)
 
 
-def refuse_bounds(name: str, source: Any) -> None:
-    """Refuse a source that bounds both marginals, where they have to be estimated."""
+def require_estimates(name: str, source: Any) -> None:
+    """Refuse a source that bounds both marginals, where they have to be estimated, and several sources in one."""
+    if isinstance(source, SeveralContrasts):
+        raise DataError(
+            f"{name}={shown(source)} holds several sources, and an audit has one. pf.audit_contrasts compares each "
+            "level of the sensitive attribute with the baseline, and pf.audit_graphs audits in each of several graphs; "
+            "or pass one of the sources."
+        )
     if isinstance(source, Bounding):
         if instead := getattr(source, "instead_of_audit", ""):
             raise DataError(f"{name}={shown(source)} has no estimates of both worlds for an audit. {instead}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import require_unmasked
+from pyrofair._validation import require_choice, require_real, require_unmasked, shown
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 
@@ -20,19 +20,26 @@ __all__ = [
     "Adapter",
     "Decisions",
     "Rule",
+    "Score",
+    "ask_scores",
     "decide",
     "no_probabilities",
     "positive_scores",
     "read_classes",
     "read_probabilities",
     "refuse_outside",
+    "require_decisions",
 ]
 
 Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
 Rule = Decisions | float
 """How a score is turned into a decision; a number is a threshold of its own."""
+Score = Any
+"""A fitted classifier, an adapter of one, or a function of a table that returns its scores."""
 
+MOST_ASKED_AGAIN, SAME = 1_000, 1e-5
+"""The most rows that are scored once more, and up to what their scores are the same, for single precision rounds."""
 NEAR_ONE = 1e-6
 """The two probabilities of a row sum to 1 up to this, for they are often made in single precision."""
 
@@ -123,6 +130,59 @@ def positive_scores(
     _require_order(name, returned, rows)
     proba = read_probabilities(repr(name), returned, len(rows))
     return proba[:, classes.index(positive)]
+
+
+def ask_scores(
+    score: Score, rows: pd.DataFrame, graph: CausalGraph, order: Iterable[str], lacking: str
+) -> NDArray[np.float64]:
+    """Return the scores of m rows, shape (m,), checked.
+
+    ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack. Up
+    to 1,000 rows are scored once more, in another order: worlds are compared row by row, as random scores cannot be.
+    """
+    scores = _ask_once(score, rows, graph, order, lacking)
+    chosen = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_ASKED_AGAIN)).astype(np.int64))[::-1]
+    differs = np.abs(_ask_once(score, rows.iloc[chosen], graph, order, lacking) - scores[chosen]) > SAME
+    if differs.any():
+        raise DataError(
+            f"score gives {int(differs.sum())} of {len(chosen)} rows another value when it is asked again: it draws at "
+            "random, or reads other rows. Pass the probabilities by which it decides, as a function of a row."
+        )
+    return scores
+
+
+def _ask_once(
+    score: Score, rows: pd.DataFrame, graph: CausalGraph, order: Iterable[str], lacking: str
+) -> NDArray[np.float64]:
+    if isinstance(score, Adapter) or hasattr(score, "predict_proba"):
+        columns = [name for name in order if name in graph.input_columns]
+        return positive_scores("score", score, rows[columns], graph)
+    if not callable(score) or isinstance(score, type):
+        arrays = f" Scores of observed rows give none for {lacking}." * hasattr(score, "__len__")
+        raise DataError(
+            f"score={shown(score)} must be a fitted classifier, or a function of a table that returns its scores."
+            f"{arrays}"
+        )
+    found = np.asarray(score(rows))
+    if found.shape != (len(rows),) or found.dtype.kind not in "fiub":
+        raise DataError(
+            f"score returned the shape {found.shape} of the type {found.dtype} for {len(rows)} rows; it must "
+            "return one number for each row."
+        )
+    numbers: NDArray[np.float64] = found.astype(np.float64)
+    wrong = ~((numbers >= 0.0) & (numbers <= 1.0))
+    if wrong.any():
+        raise DataError(
+            f"score returned {int(wrong.sum())} number(s) outside [0, 1], such as {numbers[wrong][0]}. Scores are "
+            "probabilities of the positive outcome, or decisions 0 and 1."
+        )
+    return numbers
+
+
+def require_decisions(decisions: object, threshold: object) -> None:
+    """Refuse what are no decisions, or no threshold."""
+    require_choice("decisions", decisions, DECISIONS)
+    require_real("threshold", threshold, least=0.0, below=1.0)
 
 
 def no_probabilities(name: str, model: object) -> str:

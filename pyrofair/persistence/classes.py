@@ -29,7 +29,7 @@ from pyrofair.classifiers.pscf.networks import FixedSpread, Latent, LatentSEM, e
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.training import make_module
 from pyrofair.effects import functionals
-from pyrofair.effects.potential_outcomes import GroupSize, PotentialOutcomes
+from pyrofair.effects.potential_outcomes import Bounding, GroupSize, PotentialOutcomes
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Estimand, identify
@@ -56,6 +56,7 @@ from pyrofair.sources.miles import MilesBounds
 from pyrofair.sources.models import Stack
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.sem import SEM
+from pyrofair.sources.several import Several
 from pyrofair.sources.switching import SwitchingBounds
 from pyrofair.tables.encoder import TableEncoder
 
@@ -258,6 +259,22 @@ def _check_contrasts(source: Contrasts) -> None:
         raise ValueError("a contrast has no source")
 
 
+def _check_several(source: Several) -> None:
+    """Refuse sources that no fit makes; those of code that was given again are their own."""
+    if isinstance(source.sources, NotGiven) or not isinstance(source.sources, dict):
+        raise ValueError("its sources are no dictionary")
+    if not any(isinstance(each, NotGiven) for each in source.sources.values()):
+        source._check_settings()
+    if "sources_" not in vars(source):
+        return
+    if not isinstance(source.sources_, dict) or [*source.sources_] != [*source.sources]:
+        raise ValueError("its fitted sources are not those of its settings")
+    for name, each in source.sources_.items():
+        own = getattr(source.sources[name], "unfair", None)
+        if not isinstance(each, PotentialOutcomes | Bounding) or own not in (None, each.unfair):
+            raise ValueError("a fitted source is none, or of other paths")
+
+
 def _check_bounds(source: MilesBounds) -> None:
     """Refuse rows or nodes that no fit leaves; both are read again."""
     fitted = [name for name in ("table_", "weight_", "witness_", "mediator_") if name in vars(source)]
@@ -406,13 +423,16 @@ def _take_penalized(classifier: PenalizedClassifier) -> State:
     return state
 
 
-def _unfitted(source: Any) -> Any:
-    """Return the settings of a source, without what it has fitted."""
+def _unfitted(source: Any, name: str = "source") -> Any:
+    """Return the settings of a source, without what it has fitted; one of code of the user's is given again by name."""
     if type(source) in SOURCES:
         return _new(type(source), {name: getattr(source, name) for name in _settings(type(source))})
     if type(source) is Contrasts:
         return Contrasts(_unfitted(source.source), contrasts=source.contrasts, over=source.over)
-    return None if source is None else Code("source", source, True)
+    if type(source) is Several and isinstance(source.sources, Mapping):
+        own = {each: _unfitted(one, f"source {each!r}") for each, one in source.sources.items()}
+        return Several(own, over=source.over)
+    return None if source is None else Code(name, source, True)
 
 
 def _width(classifier: PenalizedClassifier) -> int | None:
@@ -565,6 +585,7 @@ _ALL: list[Kind] = [
     Kind("SplitMechanisms", SplitMechanisms, _take_split, _make_split),
     _attributes(SEM, "_given", drop="_read", constraints=sem.CONSTRAINTS),
     _attributes(Contrasts, "sources_ left_out_", after=_check_contrasts),
+    _attributes(Several, "sources_", after=_check_several),
     _attributes(MilesBounds, "table_ weight_ witness_ mediator_", constraints=miles.CONSTRAINTS, after=_check_bounds),
     _attributes(SwitchingBounds, "source_", constraints=switching.CONSTRAINTS, after=_check_switching),
     Kind("ProgramWithCovariates", ProgramWithCovariates, _take_covariates, _make_covariates),
@@ -613,6 +634,7 @@ TOP = (
     UnfairPaths,
     *SOURCES,
     Contrasts,
+    Several,
     LearnedMechanisms,
     Posterior,
     PenalizedClassifier,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from statistics import NormalDist
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +21,10 @@ from pyrofair._validation import (
     Constraint,
     check_settings,
     optional,
-    require_choice,
     require_flag,
     require_instance,
     require_real,
     require_seed,
-    shown,
 )
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
@@ -37,7 +34,7 @@ from pyrofair.effects.potential_outcomes import (
     Worlds,
     kish_size,
 )
-from pyrofair.effects.scoring import DECISIONS, Adapter, Decisions, decide, positive_scores
+from pyrofair.effects.scoring import Decisions, Score, ask_scores, decide, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
@@ -45,13 +42,10 @@ from pyrofair.graph.two_mediators import Arms, Form
 from pyrofair.tables.labels import as_levels, encode_levels, read_sensitive, repeat_label
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 
-__all__ = ["MilesBounds", "ask_scores", "require_decisions"]
+__all__ = ["MilesBounds"]
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
-Score = Any
-"""A fitted classifier, an adapter of one, or a function of a table that returns its scores."""
-
 MOST_ROWS = 1_000_000
 """The most pairs of a level of M and a value of R that are scored."""
 MANY_LEVELS = 10
@@ -435,42 +429,6 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
 
 
 _require_level = partial(require_real, above=0.0, below=1.0, such_as=0.95)
-
-
-def ask_scores(score: Score, rows: pd.DataFrame, graph: CausalGraph, order: Iterable[str], lacking: str) -> Array:
-    """Return the scores of m rows, shape (m,), checked.
-
-    ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack.
-    """
-    if isinstance(score, Adapter) or hasattr(score, "predict_proba"):
-        columns = [name for name in order if name in graph.input_columns]
-        return positive_scores("score", score, rows[columns], graph)
-    if not callable(score) or isinstance(score, type):
-        arrays = f" Scores of observed rows give none for {lacking}." * hasattr(score, "__len__")
-        raise DataError(
-            f"score={shown(score)} must be a fitted classifier, or a function of a table that returns its scores."
-            f"{arrays}"
-        )
-    found = np.asarray(score(rows))
-    if found.shape != (len(rows),) or found.dtype.kind not in "fiub":
-        raise DataError(
-            f"score returned the shape {found.shape} of the type {found.dtype} for {len(rows)} rows; it must "
-            "return one number for each row."
-        )
-    numbers = found.astype(np.float64)
-    wrong = ~((numbers >= 0.0) & (numbers <= 1.0))
-    if wrong.any():
-        raise DataError(
-            f"score returned {int(wrong.sum())} number(s) outside [0, 1], such as {numbers[wrong][0]}. Scores are "
-            "probabilities of the positive outcome, or decisions 0 and 1."
-        )
-    return numbers
-
-
-def require_decisions(decisions: object, threshold: object) -> None:
-    """Refuse what are no decisions, or no threshold."""
-    require_choice("decisions", decisions, DECISIONS)
-    require_real("threshold", threshold, least=0.0, below=1.0)
 
 
 # -- rows and ends ----------------------------------------------------------------------------------------------------

@@ -15,12 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair._validation import Constraint, check_settings, require_instance, require_real, shown
 from pyrofair.effects.functionals import effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Scored, Worlds
-from pyrofair.effects.scoring import Decisions, decide
+from pyrofair.effects.scoring import Decisions, Score, ask_scores, decide, require_decisions
 from pyrofair.effects.switching import split_kept
 from pyrofair.exceptions import DataError
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.gcomputation import GComputation
-from pyrofair.sources.miles import Score, ask_scores, require_decisions
 
 __all__ = ["SwitchingBounds"]
 

@@ -293,6 +293,8 @@ def test_what_is_refused() -> None:
     df = drawn(200, 0)
     with pytest.raises(pf.DataError, match="it belongs to one graph"):
         pf.edge_costs({"m": Model()}, pf.OneStep(UNFAIR, **SATURATED).fit(df), df)
+    with pytest.raises(TypeError, match=r"edge_costs\(\) got .* 'treshold'\. Did you mean 'threshold'\?"):
+        pf.edge_costs({"m": Model()}, UNFAIR, df, treshold=0.4)
     with pytest.raises(pf.DataError, match="thresholds is for one audit"):
         pf.edge_costs({"m": Model()}, UNFAIR, df, thresholds=[0.4])
     with pytest.raises(pf.DataError, match="No path is unfair"):

@@ -155,7 +155,7 @@ def test_what_cannot_be_trained_with() -> None:
         pf.Contrasts(pf.IPW(UNFAIR), over={"a": 0.0}).fit(X)
     with pytest.raises(pf.DataError, match=r"Bin it: df"):
         classifier(pf.Contrasts(pf.IPW(UNFAIR))).fit(X.assign(R=np.linspace(0, 1, 200)), y)
-    with pytest.raises(pf.DataError, match=r"has several contrasts, and a path judges one.*audit_contrasts"):
+    with pytest.raises(pf.DataError, match=r"holds several sources, and a path judges by one.*audit_contrasts"):
         pf.penalty_path(classifier(pf.Contrasts(pf.IPW(UNFAIR))), X, y)
     with pytest.raises(pf.DataError, match="compare each level with the baseline"):
         classifier(pf.IPW(UNFAIR)).fit(X, y)

@@ -373,6 +373,11 @@ def test_tables_and_scores_that_are_unfit() -> None:
         source.intervals(lambda rows: np.full(len(rows), np.nan))
     with pytest.raises(pf.DataError, match=r"score returned the shape \(3,\) of the type float64"):
         source.intervals(lambda rows: np.ones(3))
+    rng = np.random.default_rng(0)
+    with pytest.raises(pf.DataError, match="asked again: it draws at random, or reads other rows"):
+        source.intervals(lambda rows: rng.integers(2, size=len(rows)))
+    with pytest.raises(pf.DataError, match="asked again: it draws at random, or reads other rows"):
+        source.intervals(lambda rows: rows["R"].rank(pct=True))
     with pytest.raises(pf.DataError, match="sample_weight= is of the rows of df="):
         source.samples(sample_weight=np.ones(len(df)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -149,3 +150,31 @@ def test_bounds_that_do_not_apply_are_refused_by_name() -> None:
     identified = pf.MilesBounds(graphs()["L -> M"].unfair(direct=True))
     with pytest.raises(pf.GraphError, match="In 'b': "):
         pf.Several({"b": identified}).fit(table())
+
+
+def test_it_is_for_training_and_other_functions_say_what_takes_graphs() -> None:
+    df = table(200)
+    X, y = df.drop(columns="Y"), df["Y"]
+    model = classifier(source(), epochs=1).fit(X, y)
+    for given in (source(), model.source_):
+        with pytest.raises(pf.DataError, match=r"holds several sources, and an audit has one.*pf\.audit_graphs"):
+            pf.audit({"m": model}, given, df)
+    with pytest.raises(pf.DataError, match=r"holds several sources, and a path judges by one.*pf\.audit_graphs"):
+        pf.penalty_path(classifier(source()), X, y)
+
+
+def test_it_is_saved(tmp_path: Path) -> None:
+    df = table(300)
+    X, y = df.drop(columns="Y"), df["Y"]
+    model = classifier(source(over={"M -> L": 2.0, "L -> M": 1.0}), epochs=2).fit(X, y)
+    pf.save(model, tmp_path / "model")
+    loaded = pf.load(tmp_path / "model")
+    assert loaded.source.over == model.source.over
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    pf.save(model.source_, tmp_path / "fitted")
+    found = pf.load(tmp_path / "fitted").pairs(df=df)
+    for name, pair in model.source_.pairs(df=df).items():
+        for one, other in zip(found[name], pair, strict=True):
+            np.testing.assert_array_equal(one.weight, other.weight)
+    pf.save(source(), tmp_path / "unfitted")
+    assert list(pf.load(tmp_path / "unfitted").fit(df).sources_) == ["M -> L", "L -> M"]
