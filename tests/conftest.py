@@ -20,12 +20,17 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
+LONG = ("test_site.py", "test_examples.py", "test_display.py", "test_docs.py")
+"""Files with tests of many seconds: they come first, so that no process waits for another at the end."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow the cases that a test with the mark ``some(k)`` does not run by default.
+    """Order the tests, and mark as slow the cases that a test with the mark ``some(k)`` does not run by default.
 
     It runs k of them, spread over their list from a place that its name decides: tests of the same cases run others.
     """
+    items.sort(key=lambda item: item.path.name not in LONG)
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("some"):

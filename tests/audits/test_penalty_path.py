@@ -641,7 +641,7 @@ def test_a_path_given_what_both_worlds_share_errs_outward_as_audits_do() -> None
 
 MANY, OUTCOMES = draw(600, 5)
 JUDGED: dict[str, Any] = {
-    "strengths": STRENGTHS, "seeds": 2, "progress": False, "test": draw(600, 6), "max_stack": 1
+    "strengths": STRENGTHS, "seeds": 2, "progress": False, "test": draw(400, 6), "max_stack": 1
 }  # fmt: skip
 
 

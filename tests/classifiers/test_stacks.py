@@ -78,7 +78,7 @@ def equal(one: Any, other: Any, within: float = 1e-6) -> None:
 
 @pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("model", ["network", "logistic"])
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 def test_a_stack_is_as_many_single_fits(model: Any, settings: dict[str, Any]) -> None:
     n = 100 if settings.get("source") is SHARED else 160
     X, y = rows(n)

@@ -285,7 +285,7 @@ def test_forged_arrays_of_boosted_sources_never_leave_their_memory(tmp_path: Pat
     table["M"] = table["A"] + rng.normal(size=200)
     unfair = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
     for name, of in {"ipw": pf.IPW, "onestep": pf.OneStep}.items():
-        pf.save(of(unfair, propensity="boosted", random_state=0).fit(table), tmp_path / name)
+        pf.save(of(unfair, propensity="boosted", folds=2, random_state=0).fit(table), tmp_path / name)
     table[::20].to_parquet(tmp_path / "table.parquet")
     path = {"PYTHONPATH": str(PACKAGE.parent), "OMP_NUM_THREADS": "1", "PATH": ""}
     command = [sys.executable, "-c", FUZZ, str(tmp_path), "4", "0"]

@@ -137,7 +137,7 @@ def test_an_audit_that_refuses_leaves_the_truth() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.some(6)
+@pytest.mark.some(4)
 def test_each_named_method_gives_a_model_or_its_reason_on_each_scenario(name: str) -> None:
     quick: dict[str, Any] = {"epochs": 2}
     if name.startswith("PSCF"):

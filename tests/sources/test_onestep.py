@@ -224,7 +224,7 @@ def test_ends_keep_effects_of_either_sign_where_few_values_are_shared(seed: int)
 
 def test_columns_of_scores_do_not_touch_each_other() -> None:
     df = units(600)
-    source = OneStep(UNFAIR, random_state=0).fit(df)
+    source = OneStep(UNFAIR, folds=2, random_state=0).fit(df)
     both = source.influence(score)
     for i in range(2):
         alone = source.influence(lambda world, i=i: score(world)[:, i])
@@ -244,7 +244,9 @@ def test_both_groups_estimate_the_same_where_the_propensities_are_right() -> Non
 
 
 @pytest.mark.parametrize(
-    "settings", [{"propensity": "logistic", "folds": 2}, pytest.param({}, marks=pytest.mark.slow)], ids=str
+    "settings",
+    [{"propensity": "logistic", "regression": "logistic", "folds": 2}, pytest.param({}, marks=pytest.mark.slow)],
+    ids=str,
 )
 def test_the_two_forms_agree_where_the_graph_is_right_and_differ_where_an_edge_is_missing(
     settings: dict[str, Any],
@@ -348,7 +350,7 @@ def test_a_failed_fit_is_no_fit() -> None:
 
 
 def test_it_is_a_source_of_influence_values_and_of_nothing_else() -> None:
-    source = OneStep(UNFAIR, random_state=0).fit(units(400))
+    source = OneStep(UNFAIR, folds=2, random_state=0).fit(units(400))
     assert isinstance(source, InfluenceBased)
     assert not isinstance(source, PotentialOutcomes)
     assert clone(source).get_params() == source.get_params()
@@ -366,6 +368,6 @@ def test_it_trains_nothing() -> None:
 
 def test_the_seed_decides() -> None:
     df = units(400)
-    one, same, other = (OneStep(UNFAIR, random_state=s).fit(df).influence(score).ypi for s in (0, 0, 1))
+    one, same, other = (OneStep(UNFAIR, folds=2, random_state=s).fit(df).influence(score).ypi for s in (0, 0, 1))
     assert (one == same).all()
     assert (one != other).any()

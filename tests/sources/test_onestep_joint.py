@@ -254,7 +254,7 @@ def test_rows_may_hold_a_value_that_was_not_fitted() -> None:
 def test_without_anything_switched_it_changes_nothing() -> None:
     df, unfair = units(600), GRAPH.unfair("A -> Y")
     one, other = (
-        pf.OneStep(unfair, joint=joint, random_state=0)
+        pf.OneStep(unfair, joint=joint, folds=2, random_state=0)
         .fit(df)
         .influence(lambda world: Rule().predict_proba(world.rows))
         for joint in (None, "consistent")

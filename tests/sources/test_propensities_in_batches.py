@@ -69,14 +69,14 @@ def test_levels_without_support_are_found_in_batches() -> None:
     df = DF.drop(columns="Y")
     df.loc[df.index[:2], "A"] = 1
     df.loc[df.index[:2], "R"] = "far"  # a level of one group only, with little mass
-    one, two = (pf.IPW(UNFAIR).fit(table).overlap() for table in (df, as_batches(df, batch_rows=512)))
+    one, two = (pf.IPW(UNFAIR).fit(table).overlap() for table in (df, as_batches(df, batch_rows=1_500)))
     assert one["unsupported_cells"].tolist() == two["unsupported_cells"].tolist()
     assert (one["unsupported_cells"] == "R=far").any()
     np.testing.assert_allclose(one["unsupported_mass"], two["unsupported_mass"], rtol=1e-9)
     df.loc[df.index[:90], "A"] = 1
     df.loc[df.index[:90], "R"] = "far"
     with pytest.raises(PositivityError, match=r"0.03 of the target population has no counterpart .* R=far"):
-        pf.IPW(UNFAIR, arm=0).fit(as_batches(df, batch_rows=512))
+        pf.IPW(UNFAIR, arm=0).fit(as_batches(df, batch_rows=1_500))
 
 
 @pytest.mark.parametrize(

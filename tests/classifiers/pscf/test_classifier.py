@@ -146,7 +146,7 @@ def test_latents_of_two_nodes_and_of_two_units_differ() -> None:
 
 @pytest.mark.parametrize("latents", ["posterior", "prior"])
 @pytest.mark.parametrize("average", ["probability", "decision"])
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_a_seed_is_a_result(latents: str, average: str) -> None:
     X, y = make_data()
 

@@ -88,7 +88,7 @@ EACH = [(kind, "both", False) for kind in KINDS] + [
 
 
 @pytest.mark.parametrize(("kind", "paths", "swapped"), EACH)
-@pytest.mark.some(6)
+@pytest.mark.some(4)
 def test_rows_of_the_baseline_are_given_back(kind: str, paths: str, swapped: bool) -> None:
     X, _ = draw(kind)
     model = fitted(kind, paths, swapped)
@@ -161,7 +161,7 @@ def test_rows_whose_mechanisms_do_not_read_the_sensitive_attribute_are_given_bac
         ("columns", "prior", "gumbel"),
     ],
 )
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_other_rows_do_not_matter(kind: str, latents: Any, coupling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, _ = draw(kind)
     full = clone_of(fitted(kind), latents=latents, coupling=coupling)

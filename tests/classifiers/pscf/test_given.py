@@ -485,7 +485,7 @@ MODULES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", ["prior", "param", *MODULES])
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_parameters_are_learned_whatever_holds_them(name: str) -> None:
     X, y = draw(homoscedastic, 400, "AQDY")
     with torch.random.fork_rng(), pyro.get_param_store().scope():
