@@ -19,7 +19,7 @@ GRAPH = pf.CausalGraph(
     "C -> A; {A C} -> M; {A C M} -> L; {A M L C} -> Y", sensitive="A", outcome="Y", baseline="a", contrast="b"
 )
 UNFAIR = GRAPH.unfair(direct=True, through="M")
-SATURATED: dict[str, Any] = {"propensity": "saturated", "regression": "saturated"}
+SATURATED: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "random_state": 0}
 
 
 def p_a(c: int) -> float:

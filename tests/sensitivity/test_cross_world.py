@@ -194,6 +194,8 @@ def test_three_runs_and_many_values_are_refused() -> None:
             p = 0.2 + 0.4 * X["M"].to_numpy()
             return np.column_stack([1 - p, p])
 
-    source = pf.OneStep(simple.unfair("A -> M -> Y"), propensity="logistic", regression="logistic", form="prefix")
+    source = pf.OneStep(
+        simple.unfair("A -> M -> Y"), propensity="logistic", regression="logistic", form="prefix", random_state=0
+    )
     with pytest.raises(DataError, match="400 different values together"):
         cross_world(Plain(), source, df[["A", "D", "M"]])

@@ -16,7 +16,7 @@ from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.sensitivity import Switching, switching
 
 GRAPH = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
-SATURATED = {"propensity": "saturated", "regression": "saturated", "form": "prefix"}
+SATURATED = {"propensity": "saturated", "regression": "saturated", "form": "prefix", "random_state": 0}
 PATHS = {
     "D": (("A -> Y", "A -> D -> Y", "A -> D -> M -> Y"), (1, 0, 1)),
     "M": (("A -> M -> Y",), (0, 1, 0)),
@@ -221,7 +221,8 @@ def test_ends_that_cross_by_sampling_error_are_exchanged_and_the_limits_hold_bot
             p = ((X["M"] > 0.0) | (X["A"] == 1)).to_numpy(dtype=float)
             return np.column_stack([1 - p, p])
 
-    source = pf.OneStep(graph.unfair("A -> Y", "A -> M -> Y"), propensity="logistic", regression="logistic")
+    unfair = graph.unfair("A -> Y", "A -> M -> Y")
+    source = pf.OneStep(unfair, propensity="logistic", regression="logistic", random_state=0)
     found = switching(Rule(), source, df, gammas=[0, 0.05, 1], above=0.2, at_most=0.36, random_state=0)
     own = found.table
     assert own["low"].iloc[0] < own["high"].iloc[0] - 0.02
@@ -254,7 +255,9 @@ def test_a_continuous_mediator_is_compared_by_propensities() -> None:
             p = (X["M"].to_numpy() > 0.5).astype(float)
             return np.column_stack([1 - p, p])
 
-    source = pf.OneStep(graph.unfair("A -> M -> Y"), propensity="logistic", regression="logistic", form="prefix")
+    source = pf.OneStep(
+        graph.unfair("A -> M -> Y"), propensity="logistic", regression="logistic", form="prefix", random_state=0
+    )
     found = switching(Above(), source, df, gammas=[0, 0.1, 1])
     assert found.least[1] <= 0.3829 <= found.least[2]
     # All who move cross the threshold at 1/2, and more may from both sides of it.
