@@ -116,9 +116,9 @@ class Audit:
     thresholds : DataFrame
         With ``thresholds``: for each model, threshold and quantity what ``table`` has for the threshold of the audit.
     subgroups : DataFrame
-        With ``subgroups``: for each subgroup, level, model and quantity of thresholded decisions the estimate, lower
-        and upper, rows (of the level), ess and note. All intervals hold together with the level of the audit,
-        asymptotically.
+        With ``subgroups``: for each subgroup, level, model and quantity of thresholded decisions (``decisions`` is
+        "threshold") the estimate, lower and upper, rows (of the level), ess and note. All intervals hold together with
+        the level of the audit, asymptotically.
 
     Examples
     --------

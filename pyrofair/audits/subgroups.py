@@ -37,7 +37,7 @@ FEW = 10
 Deviation = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Positions of some audited rows, ascending, and the share of each in the error of a mean over them."""
 SUBGROUP_COLUMNS = (
-    "subgroup", "level", "model", "quantity", "estimate", "lower", "upper", "rows", "ess", "note",
+    "subgroup", "level", "model", "decisions", "quantity", "estimate", "lower", "upper", "rows", "ess", "note",
 )  # fmt: skip
 PARTS: dict[str, tuple[dict[str, float], str]] = {
     "positive_rate": ({"positive": 1.0}, ""),
@@ -394,6 +394,7 @@ def _estimate(
         "subgroup": level.subgroup,
         "level": level.name,
         "model": model,
+        "decisions": "threshold",
         "quantity": quantity,
         "rows": len(at),
         "ess": level.ess if quantity != "positive_rate" or not len(at) else float(kish_size(weight[at])),
