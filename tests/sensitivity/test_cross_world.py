@@ -111,10 +111,14 @@ def test_intervals_hold_both_ends() -> None:
 
 @pytest.mark.slow
 def test_intervals_hold_both_ends_at_the_nominal_level() -> None:
+    """Errors of ends do not count that the best coupling changes from sample to sample; the ends lie outward."""
     found = covered(1500, range(300))
-    assert found["held"].mean() >= 0.92
-    for end in ("low", "high"):
-        assert found[f"error_{end}"].mean() >= 0.85 * found[end].std()
+    assert found["held"].mean() >= 0.95
+    for end, sign in (("low", -1), ("high", 1)):
+        assert (sign * found[end] + 1.96 * found[f"error_{end}"] >= 0.0).mean() >= 0.96
+        assert 0.1 < sign * found[end].mean() / found[end].std() < 0.5
+    assert found["error_low"].mean() == pytest.approx(0.84 * found["low"].std(), rel=0.1)
+    assert found["error_high"].mean() == pytest.approx(0.97 * found["high"].std(), rel=0.1)
 
 
 def test_boosted_models_find_the_ends() -> None:
