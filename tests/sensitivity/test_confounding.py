@@ -405,7 +405,7 @@ def test_intervals_hold_both_ends_at_the_nominal_level(cause: str) -> None:
 @pytest.mark.filterwarnings("ignore:Poor overlap")
 def test_the_page_runs_and_has_the_numbers_that_it_states() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "sensitivity.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    code, *_ = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(code, "sensitivity.md", "exec"), names)
     flips = names["found"].flips_at.set_index("hidden_cause")["interval"]
