@@ -55,6 +55,8 @@ if EXECUTE not in ("force", "cache", "off"):
     raise ValueError(f"PYROFAIR_EXECUTE is {EXECUTE!r}; it takes 'force', 'cache' or 'off'.")
 if EXECUTE != "off":  # the pages of source take as long as all others, and a build without outputs is only looked at
     extensions.append("sphinx.ext.viewcode")
+    # Kernels inherit it. Of tqdm, which Pyro imports: without widgets its bars are lines of text.
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
 nb_execution_mode = EXECUTE
 nb_execution_timeout = 600
 nb_execution_in_temp = True

@@ -182,6 +182,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    import_module("pyrofair._progress")  # before Pyro, whose own import of tqdm warns in a notebook without widgets
     if name in _NAMES:
         return import_module(f"pyrofair.{name}")
     if name not in _FOLDER_OF:

@@ -57,6 +57,21 @@ def test_pictures_show_without_pyplot() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+def test_nothing_is_said_of_missing_widgets() -> None:
+    """Pyro imports tqdm in a way that warns in a notebook without ipywidgets, unless it is there already."""
+    program = (
+        "import sys, types, IPython, warnings\n"
+        "for name in ('ipywidgets', 'IPython.html.widgets'):\n"
+        "    sys.modules[name] = None\n"
+        "sys.modules['ipykernel.zmqshell'] = types.ModuleType('zmqshell')\n"
+        "import pyrofair as pf\n"
+        "pf.IPW\n"
+        "assert 'tqdm.notebook' in sys.modules and 'pyro' in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_reports_and_paths_return_figures_that_show() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.integers(2, size=(200, 5)), columns=list("AQDMY"))
