@@ -223,7 +223,10 @@ def test_another_separator_is_found_although_the_header_holds_this_one(tmp_path:
 def test_the_column_that_a_node_may_stand_for_is_offered_in_quotes(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("monthly income;debts, other\n1;2\n")
-    for node, option in (("income", "'income=monthly income';"), ("debts", """'debts="debts, other"', a name with a""")):
+    for node, option in (
+        ("income", "'income=monthly income';"),
+        ("debts", """'debts="debts, other"', a name with a"""),
+    ):
         with pytest.raises(UsageError) as caught:
             read_data(str(path), {node: f"--graph: the node {node!r}"}, Reading(separator=";"))
         assert f"--columns {option}" in str(caught.value)
