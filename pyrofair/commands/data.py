@@ -520,7 +520,7 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
     if not len(frame):
         raise UsageError(f"{path} has no rows.")
     keep, left_out = _without_missing(path, {name: frame[name].isna().to_numpy() for name in there}, how)
-    frame = frame[keep]
+    frame = frame[keep].copy()
     frame.index = _rows_of(keep)
     for name in there:
         if name in how.text:
