@@ -215,12 +215,18 @@ def shown(value: object) -> str:
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """Return a sentence with the known name nearest to a wrong one, whatever its case; empty if none is near."""
+    found = nearest(name, known)
+    return "" if found is None else f" Did you mean {found!r}?"
+
+
+def nearest(name: object, known: Iterable[object]) -> object:
+    """Return the known name nearest to a wrong one, whatever its case; None if none is near."""
     spelled = {str(each).casefold(): each for each in known}
     wrong = str(name).casefold()
     close = difflib.get_close_matches(wrong, spelled, n=1)
     if not close and len(wrong) > 2:
         close = [each for each in spelled if wrong in each or (len(each) > 2 and each in wrong)]
-    return f" Did you mean {spelled[close[0]]!r}?" if close else ""
+    return spelled[close[0]] if close else None
 
 
 def _is_integer(value: object) -> TypeGuard[int]:

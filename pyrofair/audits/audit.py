@@ -689,7 +689,10 @@ def _audit_by_influence(
             )
     for each in caught:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    warned = [*warned, *(str(each.message) for each in caught if issubclass(each.category, PyrofairWarning))]
+    warned = [
+        *warned,
+        *dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)),
+    ]
     estimator = Estimator(
         models=tuple(scores.models),
         observed=scores.observed,
@@ -701,6 +704,8 @@ def _audit_by_influence(
         worlds={},
         index=np.full(len(table), -1),
     )
+    assumptions = asked[0][0].assumptions
+    of_outcomes = asked[-1][0].assumptions if outcomes else ()
     limit = largest_z(fitted, table, fresh=fresh)
     small, doubts = found.small(), describe_doubts(found.stages, found.weights, limit)
     more = {
@@ -736,8 +741,8 @@ def _audit_by_influence(
             "unfair": str(fitted.unfair),
             "swapped": fitted.unfair.swapped,
             "overlap": pd.DataFrame(),
-            "assumptions": asked[0][0].assumptions,
-            "outcome_assumptions": asked[-1][0].assumptions if outcomes else (),
+            "assumptions": assumptions,
+            "outcome_assumptions": () if of_outcomes == assumptions else of_outcomes,
             "small": small,
             "resampling": "",
             "warnings": warned,

@@ -116,7 +116,10 @@ class AuditedModel:
                 raise TypeError("complex numbers")
             scores = np.array(self.model, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise DataError(f"{self.name!r} is given as scores, but they are no numbers: {error}.") from error
+            raise DataError(
+                f"{self.name!r} is given as scores, but they are no numbers: {error}. Scores are probabilities of yes, "
+                "one for each row; of decisions as text make 1 and 0: (decisions == 'yes').astype(int)."
+            ) from error
         if scores.shape != (len(table),):
             raise DataError(
                 f"{self.name!r} is given as scores of shape {scores.shape}; expected {(len(table),)}, one for each "
@@ -126,7 +129,8 @@ class AuditedModel:
         if wrong.any():
             raise DataError(
                 f"{self.name!r} gives {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. Scores "
-                "are probabilities of the positive outcome; log-odds must be put through the logistic function."
+                "are probabilities of the positive outcome; log-odds must be put through the logistic function, "
+                "and numbers from 0 to 100 be divided by 100."
             )
         return scores
 

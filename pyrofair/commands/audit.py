@@ -167,9 +167,9 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
     outside = numbers[(numbers < 0.0) | (numbers > 1.0)]
     if len(outside):
         raise UsageError(
-            f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:.17g}. "
+            f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:.15g}. "
             "Scores are probabilities of yes: bring other scales to [0, 1] in the table (log-odds by the logistic "
-            "function), "
+            "function, 0 to 100 by a division by 100), "
             "or make decisions of them, and then name these."
         )
     return numbers

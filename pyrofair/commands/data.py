@@ -64,6 +64,12 @@ CODE = re.compile(r"[+-]?0\d")
 INTEGER = re.compile(r"[+-]?\d+")
 LARGEST = 2**63 - 1
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[.,]\d{3})+")
+GROUPED = {
+    ".": re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+\.\d+"),
+    ",": re.compile(r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+,\d+"),
+}
+"""Numbers with separated thousands and a decimal mark, by this mark."""
+PERCENTAGE = re.compile(r"[+-]?\d+(?:[.,]\d*)?\s*%")
 SENTINEL = re.compile(r"-9|-?99+")
 MOST_SHOWN = 12
 
@@ -158,16 +164,29 @@ def require_columns(path: str, known: Sequence[str], wanted: Mapping[str, str]) 
     """Refuse names that a file has no column of, or two; ``wanted`` maps each name to what asks for it."""
     absent = [name for name in wanted if name not in known]
     if absent:
+        from pyrofair._validation import nearest  # it loads NumPy
+
         several = len(absent) > 1
+        of_nodes = [name for name in absent if "the node" in wanted[name]]
+        node = _node_of(wanted[of_nodes[0]]) if of_nodes else absent[0]
+        like = str(nearest(of_nodes[0], known) or "") if of_nodes else ""
+        example = (f'"{like}"' if "," in like else like) or "first,second"
         raise UsageError(
             f"{path} has no column{'s' * several} {', '.join(map(repr, absent))} "
             f"({'; '.join(dict.fromkeys(wanted[name] for name in absent))}). It has: "
-            f"{', '.join(map(str, known))}.{near(absent[0], known)} A node that stands for other columns is given "
-            f"them, --columns '{absent[0]}=first,second'; one never measured is declared, --latent {absent[0]}."
+            f"{', '.join(repr(name) if ',' in name else name for name in known)}.{near(absent[0], known)} A node that "
+            f"stands for other columns is given them, --columns '{node}={example}'"
+            f"{', a name with a comma in double quotes' * (',' in like)}; one never measured is declared, "
+            f"--latent {node}."
         )
     twice = [name for name in wanted if list(known).count(name) > 1]
     if twice:
         raise UsageError(f"{path} has {list(known).count(twice[0])} columns called {twice[0]!r}; rename one of them.")
+
+
+def _node_of(why: str) -> str:
+    """Return the node that asks for a column, from what asks for it."""
+    return why.split("the node ", 1)[1].strip("'\"")
 
 
 def read_data(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequence[str] = ()) -> Table:
@@ -224,6 +243,7 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
     if len(header) == 1 and (mark := next((each for each in (";", "\t", "|", ",") if each in header[0]), None)):
         written = {"\t": "tab"}.get(mark, mark)
         raise UsageError(f"{path} has one column, {header[0]!r}: separate its fields by --separator '{written}'.")
+    _check_separator(path, header, separator, wanted)
     if how.strip:
         header = [each.strip() for each in header]
     elif blank := [each for each in header if each != each.strip() and each.strip() in wanted and each not in wanted]:
@@ -244,8 +264,26 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
         raise UsageError(f"{path} has a header and no rows.")
     keep, left_out = _without_missing(path, {each.name: each.codes < 0 for each in columns}, how)
     frame = pd.DataFrame({each.name: each.to_series(keep) for each in columns})
+    frame.index = _rows_of(keep)
     unused = tuple(name for name in header if name not in there)
     return Table(path, frame, unused, left_out, _doubts(path, frame))
+
+
+def _check_separator(path: str, header: Sequence[str], separator: str, wanted: Mapping[str, str]) -> None:
+    """Refuse a header of which another separator makes more of the wanted columns."""
+    found = {
+        mark: [name.strip() for name in next(csv.reader([separator.join(header)], delimiter=mark))]
+        for mark in (";", "\t", "|", ",")
+        if mark != separator and any(mark in name for name in header)
+    }
+    known = {mark: len({*names} & {*wanted}) for mark, names in found.items()}
+    best = max(known, key=lambda mark: known[mark], default=None)
+    if best is not None and known[best] > len({name.strip() for name in header} & {*wanted}):
+        written = {"\t": "tab"}.get(best, best)
+        raise UsageError(
+            f"the fields of {path} seem to be separated by {written!r}, for its header is {separator.join(header)!r}: "
+            f"use --separator '{written}'."
+        )
 
 
 def _read_header(path: str, separator: str, how: Reading) -> list[str]:
@@ -402,6 +440,11 @@ def _mixed(
 def _comma(texts: Sequence[str], how: Reading) -> str:
     """Return a hint where numbers seem to have the other decimal mark."""
     other = "," if how.decimal == "." else "."
+    texts = [each.strip() for each in texts if each.strip() not in UNCERTAIN]
+    if texts and all(GROUPED[how.decimal].fullmatch(each) for each in texts):
+        return f" If {other!r} separates thousands here, take it out of the file."
+    if texts and all(PERCENTAGE.fullmatch(each) for each in texts):
+        return " If these are percentages, take the sign % out of the file."
     if texts and all(read_number(each, other) is not None for each in texts):
         if all(THOUSANDS.fullmatch(each.strip()) for each in texts):
             return (
@@ -477,13 +520,22 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
     if not len(frame):
         raise UsageError(f"{path} has no rows.")
     keep, left_out = _without_missing(path, {name: frame[name].isna().to_numpy() for name in there}, how)
-    frame = frame[keep].reset_index(drop=True)
+    frame = frame[keep].copy()
+    frame.index = _rows_of(keep)
     for name in there:
         if name in how.text:
             frame[name] = frame[name].astype(str).astype("category")
         elif name in how.number:
             frame[name] = pd.to_numeric(frame[name])
     return Table(path, frame, tuple(name for name in known if name not in there), left_out, _doubts(path, frame))
+
+
+def _rows_of(keep: NDArray[np.bool_]) -> pd.Index[int]:
+    """Return the index of the rows that are kept: their numbers in the file after its header, from 1."""
+    import numpy as np
+    import pandas as pd
+
+    return pd.Index(np.flatnonzero(keep) + 1)
 
 
 # --- missing values, and values by their text ------------------------------------------------------------------------

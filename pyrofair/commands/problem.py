@@ -214,7 +214,7 @@ def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> tuple[
         return table, []
     counts = list_values(column[~keep])
     text = f"{int((~keep).sum()):,} rows of {table.path} of other groups are left out: {counts}"
-    frame = table.frame[keep].reset_index(drop=True)
+    frame = table.frame[keep].copy()  # its index is that of the rows of the file
     for name in frame.columns:
         if str(frame[name].dtype) == "category":
             frame[name] = frame[name].cat.remove_unused_categories()

@@ -69,7 +69,9 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     require_flag("overwrite", overwrite)
     if type(obj) not in TOP:
         names = ", ".join(each.__name__ for each in TOP)
-        raise DataError(f"obj is a {type(obj).__name__}; what can be saved is a {names}.{_aside(obj)}")
+        kind = type(obj).__name__
+        article = "an" if kind[0] in "AEIOUaeiou" else "a"
+        raise DataError(f"obj is {article} {kind}; what can be saved is a {names}.{_aside(obj)}")
     require_free(place, overwrite=overwrite)
     content, writer = _content(obj)
     data = to_bytes(content)

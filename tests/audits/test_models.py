@@ -157,6 +157,7 @@ def test_scores_that_are_no_probabilities(value: float, shown: str) -> None:
         ("logistic", "'mine' is a str without predict_proba"),
         (None, "'mine' is a NoneType without predict_proba"),
         (["yes"] * 40, "'mine' is given as scores, but they are no numbers: could not convert"),
+        (["yes"] * 40, r"of decisions as text make 1 and 0: \(decisions == 'yes'\)\.astype\(int\)"),
         (np.full(39, 0.5), r"scores of shape \(39,\); expected \(40,\)"),
         (np.full((40, 2), 0.5), r"scores of shape \(40, 2\).*pass the column of the positive class"),
         (pd.Series(np.full(40, 0.5)), "The index of the scores 'mine' is not that of df"),

@@ -212,3 +212,42 @@ def test_values_that_are_not_there_are_listed() -> None:
     with pytest.raises(UsageError, match="is no value"):
         match_value("--baseline", "yes", pd.Series([0, 1], name="a"), "t.csv")
     assert list_values(pd.Series(range(20))).endswith("and 8 more")
+
+
+def test_another_separator_is_found_although_the_header_holds_this_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"seem to be separated by ';', .* use --separator ';'\."):
+        read(tmp_path, "sex;debts, other;granted\na;1,5;1\n", "sex", "granted")
+    assert read(tmp_path, "sex,note;other\na,1\n", "sex").frame["sex"].tolist() == ["a"]
+
+
+def test_the_column_that_a_node_may_stand_for_is_offered_in_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("monthly income;debts, other\n1;2\n")
+    for node, option in (
+        ("income", "'income=monthly income';"),
+        ("debts", """'debts="debts, other"', a name with a"""),
+    ):
+        with pytest.raises(UsageError) as caught:
+            read_data(str(path), {node: f"--graph: the node {node!r}"}, Reading(separator=";"))
+        assert f"--columns {option}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "decimal", "hint"),
+    [
+        (["1,250.5", "12", "nan"], ".", "If ',' separates thousands here, take it out of the file"),
+        (["1.250,5", "12"], ",", "If '.' separates thousands here, take it out of the file"),
+        (["12.5%", "40 %"], ".", "If these are percentages, take the sign % out of the file"),
+    ],
+)
+def test_separated_thousands_and_percentages_are_recognised(
+    tmp_path: Path, fields: list[str], decimal: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, "x;y\n" + "".join(f"{each};1\n" for each in fields), "x", separator=";", decimal=decimal)
+    assert hint in str(caught.value)
+
+
+def test_rows_keep_the_numbers_that_they_have_in_the_file(tmp_path: Path) -> None:
+    frame = read(tmp_path, "x,y\n1,1\n,1\n3,1\n", "x", "y", drop_missing=True).frame
+    assert frame.index.tolist() == [1, 3]

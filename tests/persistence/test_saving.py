@@ -338,7 +338,7 @@ def test_what_cannot_be_saved_is_refused_before_a_file_is_written(tmp_path: Path
     path = tmp_path / "no.pyrofair"
     with pytest.raises(pf.DataError, match=r"obj is a dict; what can be saved is a CausalGraph, .*PenaltyPath"):
         pf.save({}, path)
-    with pytest.raises(pf.DataError, match=r"obj is a ABCMeta.*an object, not its class|obj is a type.*not its class"):
+    with pytest.raises(pf.DataError, match=r"obj is an ABCMeta.*an object, not its class|obj is a type.*not its class"):
         pf.save(pf.IPW, path)
     with pytest.raises(pf.DataError, match=r"folds.* is an object of the class Path|folds is an object"):
         pf.save(pf.IPW(UNFAIR, folds=Path("x")), path)  # type: ignore[arg-type]
