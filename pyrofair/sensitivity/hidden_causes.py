@@ -74,12 +74,24 @@ def choose_causes(found: Sequence[HiddenCause], asked: object, estimand: Estiman
         raise DataError("hidden_causes=() leaves nothing to examine; None takes all.")
     for name in names:
         if _ends(name) not in by_ends:
-            latent = " A graph with latent causes of the features has the last alone." if _joined(estimand) else ""
             raise DataError(
-                f"hidden_causes={name!r} is not known; known are {', '.join(map(repr, by_name))}.{latent}"
-                f"{did_you_mean(name, by_name)}"
+                f"hidden_causes={name!r} is not known; known are {', '.join(map(repr, by_name))}."
+                f"{_why_unknown(name, estimand) or did_you_mean(name, by_name)}"
             )
     return tuple(by_ends[ends] for ends in dict.fromkeys(map(_ends, names)))
+
+
+def _why_unknown(name: str, estimand: Estimand) -> str:
+    """Return why there is no hidden cause of a name, or an empty string."""
+    outcome = estimand.unfair.graph.outcome
+    if _joined(estimand):
+        return " A graph with latent causes of the features has the last alone."
+    if estimand.target == "prediction" and (outcome,) in _ends(name):
+        return (
+            f" {outcome!r} is a prediction, a known function of the features, which no hidden cause moves; observed "
+            "outcomes, passed as scores with scores='outcome', have one."
+        )
+    return ""
 
 
 def _ends(name: str) -> frozenset[tuple[str, ...]]:

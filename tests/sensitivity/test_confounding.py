@@ -456,6 +456,10 @@ def test_results_are_shown() -> None:
         ({"gammas": []}, "must be a list of limits"),
         ({"gammas": 2.0}, "must be a list of limits"),
         ({"hidden_causes": "A <-> Z"}, "known are 'A <-> D', 'A <-> M', 'D <-> M', 'A <-> all'"),
+        (
+            {"hidden_causes": "Y <-> A"},
+            "'A <-> all'. 'Y' is a prediction, .* which no hidden cause moves; observed outcomes",
+        ),
         ({"hidden_causes": []}, "leaves nothing"),
         ({"decisions": "both"}, "decisions='both'"),
         ({"above": 1.0}, "above=1"),
