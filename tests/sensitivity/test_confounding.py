@@ -473,6 +473,11 @@ def test_unfit_settings_are_refused(settings: dict[str, object], match: str) -> 
         run(sample(300, 0), **settings)
 
 
+def test_a_hidden_cause_of_mediators_that_read_one_value_moves_nothing() -> None:
+    with pytest.raises(DataError, match=r"'A <-> M', 'A <-> all'\. All that A causes reads one value"):
+        run(sample(300, 0), "direct", hidden_causes="D <-> M")
+
+
 def test_hidden_causes_are_named_either_end_first() -> None:
     df = sample(400, 0)
     found = run(df, gammas=[2.0], hidden_causes=["D<->A", "M <-> D", "A <-> D"])
