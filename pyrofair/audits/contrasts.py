@@ -238,7 +238,11 @@ def audit_contrasts(
 
 def _on_rows(models: Any, at: NDArray[np.int64], n: int) -> Any:
     """Return models, with given scores (n,) those of some rows; the audit refuses what is no dictionary."""
-    return {name: _scores_of(each, at, n) for name, each in models.items()} if isinstance(models, Mapping) else models
+    return (
+        {name: _scores_of(name, each, at, n) for name, each in models.items()}
+        if isinstance(models, Mapping)
+        else models
+    )
 
 
 def require_unfitted(source: Any, each: str) -> None:
@@ -306,12 +310,17 @@ def _few_rows(
     return ""
 
 
-def _scores_of(model: Any, at: NDArray[np.int64], n: int) -> Any:
-    """Return a model, or given scores (n,) of some rows."""
-    given = isinstance(model, pd.Series | np.ndarray | list | tuple)
-    if not given or np.ndim(model) != 1 or len(model) != n:
+def _scores_of(name: str, model: Any, at: NDArray[np.int64], n: int) -> Any:
+    """Return a model, or given scores (n,) of some rows; refuse scores that are not of all rows, one for each."""
+    if not isinstance(model, pd.Series | np.ndarray | list | tuple):
         return model
-    return model.iloc[at] if isinstance(model, pd.Series) else np.asarray(model)[at]
+    scores = model if isinstance(model, pd.Series | np.ndarray) else np.asarray(model)
+    if scores.shape != (n,):
+        raise DataError(
+            f"{name!r} is given as scores of shape {scores.shape}; expected {(n,)}, one for each row, those of levels "
+            "without a contrast included: of predict_proba, pass the column of the positive class."
+        )
+    return scores.iloc[at] if isinstance(scores, pd.Series) else scores[at]
 
 
 def _rewarn(

@@ -129,7 +129,8 @@ def audit_graphs(
     Raises
     ------
     DataError
-        If candidates is no dictionary of unfair paths; if no graph has an answer, the error of the first.
+        If candidates is no dictionary of unfair paths; if their graphs have other sensitive attributes, outcomes or
+        labels; if no graph has an answer, the error of the first.
 
     Examples
     --------
@@ -161,6 +162,7 @@ def audit_graphs(
     for name, unfair in candidates.items():
         if not isinstance(unfair, UnfairPaths):
             raise DataError(f"candidates[{name!r}]={shown(unfair)} must be unfair paths, made by graph.unfair(...).")
+    _refuse_other_questions(candidates)
     audits: dict[str, Audit] = {}
     failures: dict[str, Exception] = {}
     found: dict[str, dict[tuple[str, str], Any]] = {}
@@ -183,6 +185,29 @@ def audit_graphs(
     if not audits and not found:
         raise next(iter(failures.values()))
     return _joined(list(candidates), audits, failures, found, reasons)
+
+
+def _refuse_other_questions(candidates: Mapping[str, UnfairPaths]) -> None:
+    """Refuse graphs that compare other groups or decisions, for no range covers answers to different questions."""
+
+    def asked(unfair: UnfairPaths) -> dict[str, Any]:
+        graph, values = unfair.graph, (unfair.graph.baseline, unfair.graph.contrast)
+        return {
+            "sensitive attribute": graph.sensitive_column,
+            "baseline and contrast": values[::-1] if unfair.swapped else values,
+            "outcome": graph.outcome_column,
+            "positive outcome": graph.positive,
+        }
+
+    first = next(iter(candidates))
+    for name, unfair in candidates.items():
+        pairs = zip(asked(unfair).items(), asked(candidates[first]).values(), strict=True)
+        for (what, one), other in pairs:
+            if one != other:
+                raise DataError(
+                    f"The {what} of {name!r} and of {first!r} differ: {shown(one)} and {shown(other)}. The candidates "
+                    "answer one question in several graphs, which must agree on it; audit other questions apart."
+                )
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------------

@@ -60,11 +60,12 @@ def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph) -> CodedTab
     codes, first = np.empty((len(table), len(nodes)), dtype=np.int64), {}
     for i, node in enumerate(nodes):
         columns = graph.columns_of([node])
-        for column in columns:
+        for column in columns if node != graph.outcome else ():
             _refuse_numbers(table[column])
         if node == graph.sensitive:
             own = read_sensitive(table, graph, weight=weight).astype(np.int64)
         elif node == graph.outcome:
+            _refuse_scores(table[columns[0]])
             own = read_outcome(table[columns[0]], graph.positive)[0].astype(np.int64)
         else:
             parts = [pd.factorize(table[column], sort=False)[0] for column in columns]
@@ -81,6 +82,16 @@ def _refuse_numbers(values: pd.Series[Any]) -> None:
             f"The column {values.name!r} holds {count:,} different numbers, from {values.min()} to {values.max()}; "
             f"sharp bounds take columns of few levels (numbers: {MOST_LEVELS} at most). Bin it: "
             f"df[{values.name!r}] = pd.qcut(df[{values.name!r}], 4, labels=False, duplicates='drop')."
+        )
+
+
+def _refuse_scores(values: pd.Series[Any]) -> None:
+    """Refuse an outcome of more than two numbers."""
+    if values.dtype.kind in "iuf" and (count := values.nunique()) > 2:
+        raise DataError(
+            f"The outcome {values.name!r} must be binary, but holds {count:,} different numbers, from {values.min()} "
+            f"to {values.max()}. Scores of a classifier are passed as score=; of another number, bound a decision that "
+            f"is made from it, such as df[{values.name!r}] = (df[{values.name!r}] > limit).astype(int)."
         )
 
 

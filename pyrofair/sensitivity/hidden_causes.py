@@ -74,12 +74,32 @@ def choose_causes(found: Sequence[HiddenCause], asked: object, estimand: Estiman
         raise DataError("hidden_causes=() leaves nothing to examine; None takes all.")
     for name in names:
         if _ends(name) not in by_ends:
-            latent = " A graph with latent causes of the features has the last alone." if _joined(estimand) else ""
             raise DataError(
-                f"hidden_causes={name!r} is not known; known are {', '.join(map(repr, by_name))}.{latent}"
-                f"{did_you_mean(name, by_name)}"
+                f"hidden_causes={name!r} is not known; known are {', '.join(map(repr, by_name))}."
+                f"{_why_unknown(name, found, estimand) or did_you_mean(name, by_name)}"
             )
     return tuple(by_ends[ends] for ends in dict.fromkeys(map(_ends, names)))
+
+
+def _why_unknown(name: str, found: Sequence[HiddenCause], estimand: Estimand) -> str:
+    """Return why there is no hidden cause of a name, or an empty string."""
+    graph = estimand.unfair.graph
+    outcome, sensitive = graph.outcome, graph.sensitive
+    if _joined(estimand):
+        return " A graph with latent causes of the features has the last alone."
+    if estimand.target == "prediction" and (outcome,) in _ends(name):
+        return (
+            f" {outcome!r} is a prediction, a known function of the features, which no hidden cause moves; observed "
+            "outcomes, passed as scores with scores='outcome', have one."
+        )
+    ends, caused = _ends(name), {*graph.descendants(sensitive)}
+    of_mediators = len(ends) == 2 and all(end and caused >= {*end} for end in ends)
+    if of_mediators and all((sensitive,) in _ends(each.name) for each in found):
+        return (
+            f" All that {sensitive} causes reads one value of it in the switched world, as in a group of the data, so "
+            "that a hidden cause of mediators moves nothing."
+        )
+    return ""
 
 
 def _ends(name: str) -> frozenset[tuple[str, ...]]:

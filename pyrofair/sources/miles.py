@@ -471,10 +471,9 @@ class _Rows:
         table = read_table(given, feature_columns(graph))
         table = table[[name for name in given.columns if name in table]]  # the order of a model without column names
         weight = read_weight(sample_weight, table)
+        _ = read_sensitive(table, graph, weight=weight)
         kept = weight > 0.0
-        found = cls(table[kept], weight[kept], graph)
-        _ = read_sensitive(found.table, graph)
-        return found
+        return cls(table[kept], weight[kept], graph)
 
     @cached_property
     def a(self) -> NDArray[np.int8]:

@@ -296,3 +296,11 @@ def test_what_holds_for_all_contrasts_is_an_error() -> None:
 
     with pytest.raises(pf.DataError, match="'broken': predict_proba returned rows that do not sum to 1"):
         pf.audit_contrasts({"broken": Broken()}, GRAPH.unfair("R -> Y"), exact_table())
+
+
+def test_given_scores_are_of_all_rows() -> None:
+    df = exact_table()
+    own = df[df["R"].isin(["white", "black"])]  # the rows of one contrast, whose number is not that of the table
+    for given in (np.full(len(own), 0.5), [0.5] * len(own), np.full((len(df), 2), 0.5)):
+        with pytest.raises(pf.DataError, match=r"'model' is given as scores of shape .*; expected \(128,\)"):
+            pf.audit_contrasts({"model": given}, GRAPH.unfair("R -> M -> Y"), df, contrasts=["black"])

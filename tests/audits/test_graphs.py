@@ -179,3 +179,22 @@ def test_what_is_refused() -> None:
     for wrong in ({}, [], {"g": graphs()["M -> L"]}):
         with pytest.raises(DataError, match="candidates"):
             audit_graphs({"m": Model()}, wrong, df)  # type: ignore[arg-type]
+
+
+def test_graphs_that_answer_other_questions_have_no_range() -> None:
+    def paths(edges: str = EDGES, **roles: Any) -> Any:
+        roles = {"sensitive": "A", "outcome": "Y"} | roles
+        return next(iter(CausalGraph.expand(edges, **roles).values())).unfair(direct=True)
+
+    def refuses(other: Any, what: str) -> None:
+        with pytest.raises(DataError, match=f"The {what} of 'other' and of 'first' differ: .* apart"):
+            audit_graphs({"m": Model()}, {"first": paths(), "other": other}, table(100))
+
+    refuses(paths("L -> {A M}; M - A; {A M L} -> Y", sensitive="L"), "sensitive attribute")
+    refuses(paths(baseline=1, contrast=0), "baseline and contrast")
+    refuses(paths().reversed(), "baseline and contrast")
+    refuses(paths(positive=0), "positive outcome")
+    refuses(paths("A -> {M L}; M - L; {A M L} -> Z", outcome="Z"), "outcome")
+    same = {"first": paths(), "other": paths(baseline=1, contrast=0).reversed()}
+    found = audit_graphs({"m": Model()}, same, table(), n_boot=0, random_state=0)
+    assert found.union["smallest"].equals(found.union["largest"])

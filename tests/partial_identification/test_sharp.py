@@ -478,6 +478,14 @@ def test_continuous_columns_are_refused_with_a_line_that_bins_them() -> None:
         pf.sharp_bounds(graph.unfair("A -> Y"), df)
 
 
+def test_an_outcome_of_numbers_is_refused_and_scores_have_an_argument_of_their_own() -> None:
+    graph, df = hiring()
+    df = df.assign(Y=np.linspace(0.0, 1.0, len(df)))
+    with pytest.raises(pf.DataError, match=r"'Y' must be binary, but holds 4,000 .* passed as score=") as caught:
+        pf.sharp_bounds(graph.unfair("A -> Y"), df)
+    assert "qcut" not in str(caught.value)
+
+
 def test_too_many_types_are_refused_with_their_count() -> None:
     df, weight = witness_table()
     unfair = WITNESS.unfair("A -> Y", "A -> R -> Y")

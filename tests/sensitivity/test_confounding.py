@@ -456,6 +456,10 @@ def test_results_are_shown() -> None:
         ({"gammas": []}, "must be a list of limits"),
         ({"gammas": 2.0}, "must be a list of limits"),
         ({"hidden_causes": "A <-> Z"}, "known are 'A <-> D', 'A <-> M', 'D <-> M', 'A <-> all'"),
+        (
+            {"hidden_causes": "Y <-> A"},
+            "'A <-> all'. 'Y' is a prediction, .* which no hidden cause moves; observed outcomes",
+        ),
         ({"hidden_causes": []}, "leaves nothing"),
         ({"decisions": "both"}, "decisions='both'"),
         ({"above": 1.0}, "above=1"),
@@ -467,6 +471,11 @@ def test_results_are_shown() -> None:
 def test_unfit_settings_are_refused(settings: dict[str, object], match: str) -> None:
     with pytest.raises(DataError, match=match):
         run(sample(300, 0), **settings)
+
+
+def test_a_hidden_cause_of_mediators_that_read_one_value_moves_nothing() -> None:
+    with pytest.raises(DataError, match=r"'A <-> M', 'A <-> all'\. All that A causes reads one value"):
+        run(sample(300, 0), "direct", hidden_causes="D <-> M")
 
 
 def test_hidden_causes_are_named_either_end_first() -> None:
