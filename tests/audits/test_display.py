@@ -449,7 +449,9 @@ def test_the_page_without_scripts_and_in_print(browser: Any, pages: dict[str, Pa
     with page.expect_download() as started:
         page.locator("a[download='subgroups-0.csv']").click()
     started.value.save_as(tmp_path / "subgroups.csv")
-    assert (tmp_path / "subgroups.csv").read_text(encoding="utf-8").startswith("subgroup,level,model,decisions,quantity")
+    assert (
+        (tmp_path / "subgroups.csv").read_text(encoding="utf-8").startswith("subgroup,level,model,decisions,quantity")
+    )
     page.locator("summary", has_text="The graph and its paths in words").click()
     assert page.locator("pre", has_text="shared by both worlds: Q").is_visible()
     written = page.pdf(path=tmp_path / "report.pdf", format="A4")
