@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._arviz import equal_tailed
 from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator, Key
 from pyrofair.audits.readings import ROUNDING, Reading, accuracy_remark, rate_remark, read_audit
 from pyrofair.effects.bounds import test_set_bound
@@ -138,6 +137,17 @@ def _few_rows(quantity: str, small: Sequence[str]) -> str:
     return next((text for text in used if text), "")
 
 
+def percentiles(draws: NDArray[np.float64], level: float) -> tuple[float, float]:
+    """Return the percentile interval of B replicates (B,).
+
+    The k-th smallest is taken for the quantile k / (B + 1), which is the share expected below it: with k / B an
+    interval of 200 replicates at 95 % would hold 94 %.
+    """
+    tail = (1.0 - level) / 2.0
+    low, high = np.quantile(draws, [tail, 1.0 - tail], method="weibull")
+    return float(low), float(high)
+
+
 def percentile_intervals(draws: pd.DataFrame, level: float, estimator: Estimator) -> Intervals:
     """Return percentile intervals from bootstrap replicates."""
     return partial(_interval, draws=draws, level=level, estimator=estimator)
@@ -156,9 +166,9 @@ def _interval(key: Key, draws: pd.DataFrame, level: float, estimator: Estimator)
     notes = [f"the interval leaves out {lost} of {len(draws)} replicates, which left [0, 1]"] if lost else []
     signed = _inside_the_kink(draws[kept], key, estimator)
     if signed is None:
-        low, high = equal_tailed(draws[key][kept].to_numpy(), level)
-        return float(low), float(high), notes
-    low, high = absolute_interval(*equal_tailed(signed, level))
+        low, high = percentiles(draws[key][kept].to_numpy(), level)
+        return low, high, notes
+    low, high = absolute_interval(*percentiles(signed, level))
     return (1.0 - high, 1.0 - low, notes) if key.quantity == "piu_upper" else (low, high, notes)
 
 
@@ -196,7 +206,7 @@ def group_table(
         low = high = np.nan
         if len(draws) >= MIN_REPLICATES:
             gap = (draws[other] - draws[key]).to_numpy(np.float64)
-            low, high = map(float, equal_tailed(gap, level))
+            low, high = percentiles(gap, level)
             gaps = np.column_stack([gaps, gap])
         pairs = worlds["group 0"][0], worlds["group 1"][0]
         compared = compare_estimates(point[key], point[other], low, high, key.quantity, pairs)

@@ -477,7 +477,7 @@ def _range(draws: Vector, estimate: Vector, level: float, *, lower: bool) -> tup
     """
     tail = (1.0 - level) / 2.0
     mean = draws.mean(axis=0)
-    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0)
+    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0, method="weibull")
     spread = np.maximum(mean - low, high - mean)
     bias = np.maximum(mean - estimate if lower else estimate - mean, 0.0) / (np.sqrt(2.0) - 1.0)
     outward = bias + spread + np.sqrt(2.0) * np.minimum(bias, spread)
