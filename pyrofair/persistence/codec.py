@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -554,7 +555,11 @@ class Reader:
             return MASKED[node["masked"]]
         if "string" in node:
             storage = ("python", "pyarrow")[("python", "pyarrow").index(node["string"])]
-            return pd.StringDtype(storage, na_value=pd.NA if node["missing"] == "NA" else np.nan)
+            if node["missing"] == "NA":
+                return pd.StringDtype(storage)
+            if "na_value" not in signature(pd.StringDtype).parameters:
+                raise ValueError("it has columns of text of a type that pandas 2.3 brought; install a newer pandas")
+            return pd.StringDtype(storage, na_value=np.nan)
         if "zone" in node:
             unit: Any = UNITS[UNITS.index(node["unit"])]
             return pd.DatetimeTZDtype(unit, tz=str(node["zone"]))
