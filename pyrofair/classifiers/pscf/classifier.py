@@ -582,7 +582,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[np.where(positive > 0.5, yes.index(True), yes.index(False))])
 
     def one_draw(self) -> Self:
-        """Return this classifier with one sample of each row, whose probability decides.
+        """Return this classifier with one sample of each row, whose probability decides, in ``predict`` too.
 
         An audit thresholds probabilities: audit this one for the effect of decisions, and the classifier itself for
         that of scores. As an audit takes a function of the row, equal rows share a draw here, other than in
@@ -591,7 +591,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "plan_")
         self._fitted()  # read once, for the copy too
         found = copy.copy(self)
-        found.samples, found.average = 1, "probability"
+        found.samples, found.average, found.decisions = 1, "probability", "mean"
         return found
 
     def fair_values(self, X: pd.DataFrame) -> dict[str, NDArray[np.float64]]:

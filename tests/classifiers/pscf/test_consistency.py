@@ -224,6 +224,7 @@ def test_one_draw_is_one_of_the_draws() -> None:
     mean = clone_of(model, decisions="mean")
     np.testing.assert_array_equal(mean.predict(X), (model.predict_proba(X)[:, 1] > 0.5).astype(int))
     assert (one.draws_, model.draws_) == (1, 6)
+    np.testing.assert_array_equal(one.predict(X), (one.predict_proba(X)[:, 1] > 0.5).astype(int))  # as an audit decides
     draws = model._replayed(X, model.plan_, 400).score
     alone = one.predict_proba(X)[:, 1]
     within = (alone >= draws.amin(0).numpy() - 1e-9) & (alone <= draws.amax(0).numpy() + 1e-9)
