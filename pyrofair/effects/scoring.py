@@ -140,6 +140,7 @@ def ask_scores(
     ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack. Up
     to 1,000 rows are scored once more, in another order: worlds are compared row by row, as random scores cannot be.
     """
+    order = [*order]  # it is read twice
     scores = _ask_once(score, rows, graph, order, lacking)
     chosen = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_ASKED_AGAIN)).astype(np.int64))[::-1]
     differs = np.abs(_ask_once(score, rows.iloc[chosen], graph, order, lacking) - scores[chosen]) > SAME
