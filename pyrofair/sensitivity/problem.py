@@ -19,7 +19,7 @@ from pyrofair.audits.display.page import table_fragment
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
 from pyrofair.effects.influence import Scorer
-from pyrofair.effects.scoring import DECISIONS, Decisions
+from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.sensitivity.crossing import last_crossing
@@ -132,8 +132,7 @@ def read_problem(
 ) -> Problem:
     """Check all settings, fit the source unless it was, and audit the model: see ``confounding``."""
     require_seed(random_state)
-    require_choice("decisions", decisions, DECISIONS)
-    require_real("threshold", threshold, least=0.0, below=1.0)
+    require_decisions(decisions, threshold)
     require_real("above", above, least=0.0, below=1.0)
     if at_most is not None:
         require_real("at_most", at_most, above=0.0, most=1.0)
