@@ -60,7 +60,7 @@ Coupling = Literal["monotone", "independent", "antithetic", "gumbel"]
 COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gumbel")
 NOMINAL = (distributions.Categorical, distributions.OneHotCategorical)
 ORDERED = (OrderedCategorical, dist.OrderedLogistic)
-STEPS = 60
+STEPS = 300
 PRIVATE = ("_inv", "_cache_size", "_parameters", "_buffers", "_modules")
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
@@ -194,17 +194,25 @@ def _quantile_of_mixture(name: str, distribution: Any, u: Tensor) -> Tensor:
     except (NotImplementedError, CouplingError) as error:
         _refuse(name, family, error)
     low, high = ends.amin(-1), ends.amax(-1)
-    x = (low + high) / 2
+    weights, noise = distribution.mixture_distribution.probs, torch.finfo(ends.dtype).eps
+    x, last = (low + high) / 2, high - low
     for _ in range(STEPS):
-        gap = distribution.cdf(x) - u
+        at = x.unsqueeze(-1)
+        gap = (component.cdf(at) * weights).sum(-1) - u
         low, high = torch.where(gap < 0, x, low), torch.where(gap < 0, high, x)
-        step = x - gap / distribution.log_prob(x).exp()
-        following = torch.where((step > low) & (step < high), step, (low + high) / 2)
-        settled = (following - x).abs() <= 2 * torch.finfo(x.dtype).eps * x.abs()
-        x = following
+        step = gap / (component.log_prob(at).exp() * weights).sum(-1)
+        step = step.abs().maximum(noise * x.abs()).copysign(gap)
+        # Newton's steps that do not halve crawl through a narrow component, or follow the rounding of a solution.
+        halves = step.abs() < last / 2
+        newton = (x - step > low) & (x - step < high) & halves
+        following = torch.where(newton, x - step, (low + high) / 2)
+        last = (following - x).abs()
+        solved = gap.abs() <= torch.where(halves, noise, 8 * noise)
+        settled = solved | (last <= 2 * noise * x.abs()) | (low == high)
+        x = torch.where(settled, x, following)
         if bool(settled.all()):
-            break
-    return x
+            return x
+    raise CouplingError(f"The site {name!r} is drawn from {family}, whose quantiles were not found in {STEPS} steps.")
 
 
 def log_probabilities(distribution: Any) -> Tensor:

@@ -56,7 +56,20 @@ def as_arrow(df: Any) -> pa.Table | None:
     twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if twice:
         raise DataError(f"The table has the column {twice[0]!r} more than once; keep one of them.")
+    for position, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
+            table = table.set_column(position, field.name, _with_signed_codes(table.column(position)))
     return table
+
+
+def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a dictionary column with signed codes, which every release of pyarrow converts to pandas."""
+    import pyarrow as pa
+
+    wide = pa.int64() if column.type.index_type.bit_width == 64 else pa.int32()
+    make, ordered = pa.DictionaryArray.from_arrays, column.type.ordered
+    chunks = [make(each.indices.cast(wide), each.dictionary, ordered=ordered) for each in column.chunks]
+    return pa.chunked_array(chunks, pa.dictionary(wide, column.type.value_type, ordered))
 
 
 def read_table(df: object, columns: Sequence[str], *, what: str = "the data") -> pd.DataFrame:

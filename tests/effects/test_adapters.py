@@ -85,7 +85,7 @@ def test_an_audit_of_decisions_has_no_rows_of_scores() -> None:
     assert count["rule", "threshold"] == count["logistic", "threshold"]
     assert report.table[report.table["model"] == "rule"]["estimate"].notna().all()
     assert "no scores: it gives decisions alone" in str(report)
-    assert ("rule", "score") not in report.influence.columns.droplevel(2)
+    assert ("rule", "score") not in list(report.influence.columns.droplevel(2))
     data = report.to_inference_data()
     draws = data.posterior["mean_unfair_effect"].sel(model="rule")
     assert np.isnan(draws.sel(decisions="score").to_numpy()).all()

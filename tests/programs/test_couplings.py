@@ -170,8 +170,32 @@ def test_mixtures_are_inverted(mixture: Callable[..., Any], dtype: torch.dtype) 
     small = 2e-6 if dtype == torch.float32 else 1e-13
     off = 20 * torch.finfo(dtype).eps * (0.1 + x.abs())
     judge = family(torch.float64)
-    assert bool((judge.cdf(x - off) <= U + small).all())
-    assert bool((judge.cdf(x + off) >= U - small).all())
+    assert bool((judge.cdf(x - off) <= U.double() + small).all())
+    assert bool((judge.cdf(x + off) >= U.double() - small).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_narrow_components_do_not_stop_the_search(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(0)
+    logits, loc, scale = (torch.randn(50_000, 5, generator=random, dtype=torch.float64) for _ in range(3))
+
+    def family(dtype: torch.dtype) -> Any:
+        parts = dist.Normal(1.5 * loc.to(dtype), 0.5 * torch.exp(scale.to(dtype)))
+        return dist.MixtureSameFamily(dist.Categorical(logits=logits.to(dtype)), parts)
+
+    u = torch.rand(50_000, generator=random, dtype=torch.float64).to(dtype)
+    found = quantile("D", family(dtype), u)
+    off = (family(torch.float64).cdf(found.double()) - u.double()).abs()
+    assert float(off.max()) < 100 * torch.finfo(dtype).eps
+
+
+def test_a_needle_far_from_the_rest_is_left() -> None:
+    needle = dist.MixtureSameFamily(
+        dist.Categorical(torch.tensor([0.5, 0.5])), dist.Normal(torch.tensor([0.0, 1e6]), torch.tensor([1.0, 1e-8]))
+    )
+    u = torch.tensor([0.1, 0.4999, 0.5001, 0.9])
+    exact = torch.tensor([-0.8416212, 3.5400837, 1e6, 1e6])
+    torch.testing.assert_close(quantile("D", needle, u), exact, rtol=2e-5, atol=0)
 
 
 def test_a_mixture_for_each_unit() -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import sklearn
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -74,6 +75,10 @@ def test_the_numbers_are_those_of_the_pandas_table(table: Any) -> None:
         assert isinstance(same.rows, pd.DataFrame)
 
 
+@pytest.mark.skipif(
+    tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9),
+    reason="scikit-learn before 1.9 does not find the columns of a polars 2 frame",
+)
 def test_a_model_trained_on_a_polars_frame() -> None:
     X = POLARS.drop("hired")
     encode = make_column_transformer((OneHotEncoder(), ["sex", "job"]), remainder="passthrough")
@@ -82,6 +87,14 @@ def test_a_model_trained_on_a_polars_frame() -> None:
     assert pf.audit({"m": model}, source, POLARS, random_state=0).table["estimate"].notna().all()
     several = pf.audit_contrasts({"m": model}, source, POLARS)
     assert several.table["contrast"].unique().tolist() == ["male"]
+
+
+@pytest.mark.parametrize("codes", [pa.uint8(), pa.uint32(), pa.uint64()], ids=str)
+def test_unsigned_codes_of_categories(codes: Any) -> None:
+    values = pa.DictionaryArray.from_arrays(pa.array([1, None, 0, 1], codes), pa.array(["low", "high"]), ordered=True)
+    found = as_pandas(pa.table({"level": pa.chunked_array([values[:2], values[2:]]), "x": [1.0, 2.0, 3.0, 4.0]}))
+    expected = pd.Categorical(["high", None, "low", "high"], ["low", "high"], ordered=True)
+    pd.testing.assert_series_equal(found["level"], pd.Series(expected, name="level"))
 
 
 def test_batches_take_them() -> None:
