@@ -64,6 +64,7 @@ def test_nothing_is_said_of_missing_widgets() -> None:
         "for name in ('ipywidgets', 'IPython.html.widgets'):\n"
         "    sys.modules[name] = None\n"
         "sys.modules['ipykernel.zmqshell'] = types.ModuleType('zmqshell')\n"
+        "IPython.get_ipython = lambda: types.SimpleNamespace(config={'IPKernelApp': {}})\n"  # asked before tqdm 4.67.1
         "import pyrofair as pf\n"
         "pf.IPW\n"
         "assert 'tqdm.notebook' in sys.modules and 'pyro' in sys.modules\n"

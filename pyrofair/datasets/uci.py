@@ -122,7 +122,9 @@ class Dataset:
     source: str
     citation: str = field(repr=False)
 
-    def split(self, random_state: int | np.random.Generator | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def split(
+        self, random_state: int | np.random.Generator | np.random.RandomState | None = None
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Split the rows by one uniform permutation into a training part of n_train rows and a test part, as copies.
 
         The paper's own seed is unknown. The split has a generator of its own, seeded by ``random_state`` (None: a fresh
@@ -132,7 +134,8 @@ class Dataset:
         (900, 100, 0)
         """
         require_seed(random_state)
-        order = np.random.default_rng(random_state).permutation(len(self.frame))
+        seed = random_state.randint(2**31 - 1) if isinstance(random_state, np.random.RandomState) else random_state
+        order = np.random.default_rng(seed).permutation(len(self.frame))
         return self.frame.iloc[order[: self.n_train]].copy(), self.frame.iloc[order[self.n_train :]].copy()
 
 

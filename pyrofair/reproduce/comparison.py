@@ -325,6 +325,6 @@ def _describe_groups(groups: pd.DataFrame) -> str:
     if groups.empty:
         return "  no single group has support in both worlds"
     rows = groups[(groups["decisions"] == "threshold") & (groups["quantity"] != "p_y0")]
-    rows = rows.replace({"note": {"": np.nan}}).dropna(axis="columns", how="all")
+    rows = rows.assign(note=rows["note"].mask(rows["note"] == "")).dropna(axis="columns", how="all")
     rounded = rows.assign(**{column: rows[column].round(3) for column in rows.select_dtypes(np.number).columns})
     return rounded.drop(columns="decisions").to_string(index=False)

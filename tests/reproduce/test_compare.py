@@ -114,7 +114,7 @@ def test_the_text(result: Comparison) -> None:
         "The paper prints as test accuracies: Proposed 75.0, FIO 78.0, PSCF 76.0, Unconstrained 81.0, Remove 73.0."
         in text
     )
-    majority = result.audit.table.set_index(["model", "quantity"])["estimate"]["FIO", "majority_rate"]
+    majority = result.audit.table.set_index(["model", "quantity"]).sort_index()["estimate"]["FIO", "majority_rate"]
     assert f"The majority class alone is right for {majority:.1%} of these test rows" in text
     assert "every bound on PIU falls to 0 with a constant classifier" in text
     assert "Each strength starts from the one above, the audited classifiers from scratch" in text
