@@ -43,7 +43,9 @@ MARGINAL = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound")
 ENDS = ("piu_lower", "piu_upper", "piu_double_disagreement")
 OUTER, INNER = 14, 10
 """The truth takes 2^OUTER values of what both worlds share, and 2^INNER of the other noise for each."""
-N_BOOT = 200
+N_BOOT = 39
+"""The least and the greatest of 39 replicates end an interval of 95 %, which holds as much as that of more, and is
+found in a fifth of the time; its length varies more."""
 N = 1_000
 
 
