@@ -264,7 +264,7 @@ SOURCES = {
         ("logistic right", "logistic wrong", *APART),
     ),
     "GComputation": Source(
-        lambda unfair, seed: pf.GComputation(unfair, progress=False, random_state=seed),
+        lambda unfair, seed: pf.GComputation(unfair, draws=50, progress=False, random_state=seed),
         N_BOOT,
         ("categories", "logistic right", *APART),
     ),
