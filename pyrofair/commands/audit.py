@@ -49,7 +49,8 @@ OPTIONS = (
     Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", type=float,
            many=True, least=0.0, below=1.0, metavar="NUMBER", group="the intervals"),
     Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those that "
-           "the sensitive attribute does not cause", many=True, metavar="COLUMN", group="the intervals"),
+           "the sensitive attribute does not cause. COLUMN=K makes K bands, of about equally many rows, of a column of "
+           "numbers", many=True, metavar="COLUMN", group="the intervals"),
     *source_options(AUDIT_SOURCES, "onestep"),
     Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged by "
            "models that did not see it)", metavar="FILE", group="the source of both worlds"),
@@ -90,6 +91,7 @@ def run(settings: Settings, lines: Any) -> int:
     columns = dict.fromkeys(settings["score"], "--score")
     problem = read_problem(settings, extra=columns, others=["train"], outcome_required=False)
     scores = {name: _scores(name, problem, settings) for name in settings["score"]}
+    subgroups = {name: _subgroup(name, problem, settings) for name in settings["subgroups"]}
     source = make_source(settings, problem.unfair, progress=shows_progress())
     read = [settings["data"], *([settings["train"]] if settings["train"] else ()), *files.values()]
     if Path(settings["graph"]).is_file():
@@ -97,7 +99,7 @@ def run(settings: Settings, lines: Any) -> int:
     folder = ResultsFolder.claimed(settings, read, FILES)
     with computing(settings, folder) as warned:
         models = scores | load_models(files, trusted=settings["trust-pickle"])
-        report = _audit(settings, problem, models, source)
+        report = _audit(settings, problem, models, source, subgroups)
     report = _with_notes(report, problem)
     found = None
     if settings["fail-above"] is not None:
@@ -105,6 +107,8 @@ def run(settings: Settings, lines: Any) -> int:
     head = [f"pyrofair audit of {settings['data']}", *problem.notes]
     if problem.graph.outcome_column in settings["score"]:
         head.append(f"{problem.graph.outcome_column} is the outcome itself: its accuracy is 1 and means nothing.")
+    if files:
+        head.append(f"On rows that it was trained on, the accuracy of {' or '.join(files)} is too good: hold rows out.")
     head += [f"Warning: {text}" for text in warned if text not in report.context["warnings"]]
     text = _as_options("\n".join([*head, "", str(report), *(("", *found.lines) if found else ())]))
     _add_files(folder, report, problem, text)
@@ -175,7 +179,30 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
     return numbers
 
 
-def _audit(settings: Settings, problem: Problem, models: dict[str, Any], source: Any) -> Audit:
+def _subgroup(text: str, problem: Problem, settings: Settings) -> Any:
+    """Return a column by name, or a function that makes bands of one: COLUMN=K."""
+    import pandas as pd
+    from pandas.api.types import is_numeric_dtype
+
+    from pyrofair.audits.subgroups import MOST_LEVELS
+
+    name, _, bands = text.rpartition("=")
+    if text in problem.frame or name not in problem.frame:
+        if text in problem.frame and (levels := problem.frame[text].nunique()) > MOST_LEVELS:
+            numbers = is_numeric_dtype(problem.frame[text])
+            cure = f"make bands of it, --subgroups {text}=4" if numbers else "join levels in the table"
+            raise UsageError(f"--subgroups: {text!r} has {levels:,} levels, more than {MOST_LEVELS}: {cure}.")
+        return text  # what is no column is refused with the columns that may make subgroups
+    if not is_numeric_dtype(problem.frame[name]):
+        raise UsageError(f"--subgroups {text}: bands are made of numbers, and {name!r} holds categories.")
+    if not bands.isdecimal() or not 2 <= int(bands) <= MOST_LEVELS:
+        raise UsageError(f"--subgroups {text}: the number of bands is one from 2 to {MOST_LEVELS}, such as {name}=4.")
+    return lambda table: pd.qcut(table[name], int(bands), duplicates="drop")
+
+
+def _audit(
+    settings: Settings, problem: Problem, models: dict[str, Any], source: Any, subgroups: dict[str, Any]
+) -> Audit:
     """Fit the source on other rows, where there are, and audit."""
     from dataclasses import replace
 
@@ -196,7 +223,8 @@ def _audit(settings: Settings, problem: Problem, models: dict[str, Any], source:
         n_jobs=settings["threads"],
         progress=shows_progress(),
         random_state=settings["seed"],
-        **{name: settings[name] for name in ("thresholds", "subgroups") if settings[name]},
+        subgroups=subgroups or None,
+        **({"thresholds": settings["thresholds"]} if settings["thresholds"] else {}),
     )
     if scores == settings["scores"]:
         return report

@@ -300,6 +300,27 @@ def test_further_thresholds_and_subgroups(call: Call) -> None:
     assert sorted(pd.read_csv("audit-court/subgroups.csv")["level"].unique()) == [0, 1]
 
 
+def test_bands_of_numbers_are_subgroups(call: Call) -> None:
+    df, rng = table(), np.random.default_rng(5)
+    df = df.assign(age=rng.integers(20, 65, len(df)), town=rng.choice(["north", "south"], len(df)))
+    df.to_csv("court.csv", index=False)
+    logistic = ("--propensity", "logistic", "--regression", "logistic")
+    arguments = ["audit", "court.csv", *QUESTION, *logistic, "--score", "p", "--subgroups"]
+    arguments[arguments.index(GRAPH)] = "sex -> job; {sex job age town} -> hired"
+    code, _, err = call(*arguments, "age")
+    assert code == 2
+    assert "'age' has 45 levels, more than 20: make bands of it, --subgroups age=4." in err
+    assert "'town' holds categories" in call(*arguments, "town=3")[2]
+    assert "the number of bands is one from 2 to 20, such as age=4" in call(*arguments, "age=1")[2]
+    code, _, err = call(*arguments, "age=3", "town")
+    assert (code, err) == (0, "")
+    found = pd.read_csv("audit-court/subgroups.csv")
+    bands = found[found["subgroup"] == "age=3"]["level"].unique().tolist()
+    assert bands == list(map(str, pd.qcut(df["age"], 3).cat.categories))
+    assert call("audit", "--config", "audit-court/settings.toml", "--overwrite")[0] == 0
+    pd.testing.assert_frame_equal(pd.read_csv("audit-court/subgroups.csv"), found)
+
+
 # --- the gate --------------------------------------------------------------------------------------------------------
 
 
