@@ -167,7 +167,9 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
         "omitted": max(0, len(answers) - MOST_LISTED),
         "facts": [_facts(of, model, basis[model], context["threshold"]) for model in models],
         "changes": changes([readings[model, basis[model]] for model in models], context, decisions),
-        "at_thresholds": _at_thresholds(audit, [model for model in models if basis[model] == "threshold"]),
+        "at_thresholds": _at_thresholds(
+            audit, {model: readings[model, "threshold"] for model in models if basis[model] == "threshold"}
+        ),
         "drawing": None if drawn is None else Markup(drawn),  # its texts are escaped where it is made
         "graph_lines": str(paths.graph).splitlines(),
         "path_lines": str(paths).splitlines(),
@@ -232,23 +234,27 @@ def _facts(
     return model, yes, right, [each for each in remarks if each]
 
 
-def _at_thresholds(audit: Audit, models: Sequence[str]) -> str:
-    """Return over which shares the readings of some models run at other thresholds."""
-    found = read_thresholds(audit.thresholds, audit.context)
-    firm = {key: each for key, each in found.items() if each.is_verdict and key[0] in models}
-    if not firm:
+def _at_thresholds(audit: Audit, own: Mapping[str, Reading]) -> str:
+    """Return how far the lower end of a model runs over thresholds, its own reading among them.
+
+    Of several models it is the one whose lower end changes most.
+    """
+    ends: dict[str, dict[float, float]] = {}
+    for (model, threshold), each in read_thresholds(audit.thresholds, audit.context).items():
+        if model in own and each.is_verdict:
+            ends.setdefault(model, {})[threshold] = each.least
+    if not ends:
         return ""
-    several = len({model for model, _ in firm}) > 1
-
-    def where(key: tuple[str, Any]) -> str:
-        return f"{shorten(key[0])}, at {key[1]:g}" if several else f"at {key[1]:g}"
-
-    low, high = (end(firm, key=lambda key: firm[key].least) for end in (min, max))
-    if firm[low].least == firm[high].least:
-        return f"Another threshold: of those tried, none has a lower end above {percent(firm[high].least)}."
+    for model, of in ends.items():
+        if own[model].is_verdict:
+            of[audit.context["threshold"]] = own[model].least
+    model = max(ends, key=lambda name: max(ends[name].values()) - min(ends[name].values()))
+    low, high = (end(ends[model], key=ends[model].__getitem__) for end in (min, max))
+    if ends[model][low] == ends[model][high]:
+        return f"Another threshold: of those tried, none has a lower end above {percent(ends[model][high])}."
     return (
-        f"Another threshold: the lower end runs from {percent(firm[low].least)} ({where(low)}) to "
-        f"{percent(firm[high].least)} ({where(high)}) over those tried. Each interval holds by itself, so the largest "
+        f"Another threshold: the lower end of {shorten(model)} runs from {percent(ends[model][low])} (at {low:g}) to "
+        f"{percent(ends[model][high])} (at {high:g}) over those tried. Each interval holds by itself, so the largest "
         "of several lower ends is too large more often."
     )
 
