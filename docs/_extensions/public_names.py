@@ -6,6 +6,7 @@ the package, ``pyrofair.IPW``, is documented under that name, in the page of the
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from functools import cache
@@ -228,7 +229,8 @@ def owner_of(target: str) -> str | None:
     above, _, attribute = target.removeprefix("pyrofair.").rpartition(".")
     described = public_names().get(above, ("", None))[1]
     known = thing is not None or attribute in getattr(described, "__annotations__", {})
-    return above if described and (known or f" {attribute} : " in str(described.__doc__)) else None
+    listed = rf"(?m)^(\w+, )*{re.escape(attribute)}(, \w+)* : "  # under Attributes
+    return above if described and (known or re.search(listed, inspect.getdoc(described) or "")) else None
 
 
 def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, text: nodes.Node) -> nodes.Node | None:
