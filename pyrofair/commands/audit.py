@@ -50,7 +50,7 @@ OPTIONS = (
            many=True, least=0.0, below=1.0, metavar="NUMBER", group="the intervals"),
     Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those that "
            "the sensitive attribute does not cause. COLUMN=K makes K bands, of about equally many rows, of a column of "
-           "numbers", many=True, metavar="COLUMN", group="the intervals"),
+           "numbers; fewer where many rows have the same one", many=True, metavar="COLUMN", group="the intervals"),
     *source_options(AUDIT_SOURCES, "onestep"),
     Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged by "
            "models that did not see it)", metavar="FILE", group="the source of both worlds"),
@@ -192,12 +192,25 @@ def _subgroup(text: str, problem: Problem, settings: Settings) -> Any:
             numbers = is_numeric_dtype(problem.frame[text])
             cure = f"make bands of it, --subgroups {text}=4" if numbers else "join levels in the table"
             raise UsageError(f"--subgroups: {text!r} has {levels:,} levels, more than {MOST_LEVELS}: {cure}.")
-        return text  # what is no column is refused with the columns that may make subgroups
+        # What is no column is refused with the columns that may make subgroups.
+        return name if name and bands.isdecimal() and text not in problem.frame else text
+    graph = problem.graph
+    if graph.node_of.get(name) in {graph.sensitive, *graph.descendants(graph.sensitive)}:
+        return name  # refused, with the reason
     if not is_numeric_dtype(problem.frame[name]):
         raise UsageError(f"--subgroups {text}: bands are made of numbers, and {name!r} holds categories.")
     if not bands.isdecimal() or not 2 <= int(bands) <= MOST_LEVELS:
         raise UsageError(f"--subgroups {text}: the number of bands is one from 2 to {MOST_LEVELS}, such as {name}=4.")
-    return lambda table: pd.qcut(table[name], int(bands), duplicates="drop")
+
+    def banded(table: pd.DataFrame) -> pd.Series[Any]:
+        return pd.qcut(table[name].astype(float), int(bands), duplicates="drop")
+
+    if banded(problem.frame).nunique() < 2:
+        raise UsageError(
+            f"--subgroups {text}: so many rows have the same {name!r} that all fall into one band. Name the column "
+            f"itself, --subgroups {name}, if it has few values, or write bands into the table."
+        )
+    return banded
 
 
 def _audit(

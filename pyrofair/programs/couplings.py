@@ -61,6 +61,8 @@ COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gum
 NOMINAL = (distributions.Categorical, distributions.OneHotCategorical)
 ORDERED = (OrderedCategorical, dist.OrderedLogistic)
 STEPS = 300
+HALVINGS = 60
+"""After so many steps what is searched spans many orders of magnitude."""
 PRIVATE = ("_inv", "_cache_size", "_parameters", "_buffers", "_modules")
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
@@ -183,7 +185,10 @@ def _quantile_of_transformed(name: str, distribution: Any, u: Tensor) -> Tensor:
 
 
 def _quantile_of_mixture(name: str, distribution: Any, u: Tensor) -> Tensor:
-    """Solve cdf(x) = u between the least and the greatest quantile of the components."""
+    """Solve cdf(x) = u between the least and the greatest quantile of the components that have weight.
+
+    It is NaN where the probability or a parameter is, as quantiles of other families are.
+    """
     component = distribution.component_distribution
     family = f"a mixture of {type(unwrap(component)).__name__}"
     if component.event_shape or component.support.is_discrete:
@@ -193,26 +198,56 @@ def _quantile_of_mixture(name: str, distribution: Any, u: Tensor) -> Tensor:
         distribution.cdf(ends[..., 0])
     except (NotImplementedError, CouplingError) as error:
         _refuse(name, family, error)
-    low, high = ends.amin(-1), ends.amax(-1)
     weights, noise = distribution.mixture_distribution.probs, torch.finfo(ends.dtype).eps
-    x, last = (low + high) / 2, high - low
-    for _ in range(STEPS):
+    counts = ~(weights <= 0.0)
+    low, high = ends.where(counts, torch.inf).amin(-1), ends.where(counts, -torch.inf).amax(-1)
+    x, last = _between(low, high), high - low
+    settled = torch.zeros((), dtype=torch.bool)
+    for number in range(STEPS):
         at = x.unsqueeze(-1)
-        gap = (component.cdf(at) * weights).sum(-1) - u
+        below = component.cdf(at).clamp(0.0, 1.0)
+        # Beyond the support of a component, some distribution functions are NaN or leave [0, 1].
+        below = below.where(~below.isnan() | ends.isnan(), (at >= ends).to(below.dtype)).where(counts, 0.0)
+        gap = (below * weights).sum(-1) - u
         low, high = torch.where(gap < 0, x, low), torch.where(gap < 0, high, x)
-        step = gap / (component.log_prob(at).exp() * weights).sum(-1)
+        slope = (component.log_prob(at).exp() * weights).sum(-1)
+        step = gap / slope
         step = step.abs().maximum(noise * x.abs()).copysign(gap)
         # Newton's steps that do not halve crawl through a narrow component, or follow the rounding of a solution.
         halves = step.abs() < last / 2
         newton = (x - step > low) & (x - step < high) & halves
-        following = torch.where(newton, x - step, (low + high) / 2)
+        following = torch.where(newton, x - step, _between(low, high, by_order=number >= HALVINGS))
         last = (following - x).abs()
-        solved = gap.abs() <= torch.where(halves, noise, 8 * noise)
-        settled = solved | (last <= 2 * noise * x.abs()) | (low == high)
-        x = torch.where(settled, x, following)
+        # A plateau is followed to its least value, and a short step is no end: it may be that of a narrow component.
+        solved = (gap.abs() <= torch.where(halves, noise, 8 * noise)) & (slope > 0)
+        beside = following == x
+        settled = settled | solved | (high - low <= 2 * noise * x.abs()) | beside | gap.isnan()
+        x = torch.where(beside & (gap < 0), high, torch.where(settled, x, following))
+        x = torch.where(gap.isnan(), gap, x)
         if bool(settled.all()):
             return x
     raise CouplingError(f"The site {name!r} is drawn from {family}, whose quantiles were not found in {STEPS} steps.")
+
+
+def _between(low: Tensor, high: Tensor, *, by_order: bool = False) -> Tensor:
+    """Return the middle of two numbers or, where they ask for it or it is infinite, of all floats between them.
+
+    The latter is found in so many halvings as a float has bits, however far apart the two are.
+    """
+    middle = (low + high) / 2
+    if not by_order and bool(middle.isfinite().all()):
+        return middle
+    integers = getattr(torch, f"int{torch.finfo(middle.dtype).bits}")
+    first, second = (_order(each.detach(), integers) for each in (low, high))
+    order = (first & second) + ((first ^ second) >> 1)
+    found = order.abs().view(middle.dtype).copysign(order)
+    return torch.where(middle.isfinite() & (not by_order) | low.isnan() | high.isnan() | (low == high), middle, found)
+
+
+def _order(x: Tensor, integers: torch.dtype) -> Tensor:
+    """Return integers in the order of floats, those of neighbours one apart."""
+    bits = x.contiguous().view(integers)
+    return torch.where(bits < 0, -(bits & torch.iinfo(integers).max), bits)
 
 
 def log_probabilities(distribution: Any) -> Tensor:

@@ -191,6 +191,21 @@ def test_a_page_about_scores_speaks_of_no_threshold_but_where_it_is_one(report: 
     assert "drawn with" not in other[: other.index("Technical report")]
 
 
+class Rule(Model):
+    """Decisions that no threshold changes."""
+
+    def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
+        return np.asarray(super().predict_proba(X) > 0.5, dtype=float)
+
+
+def test_decisions_that_no_threshold_changes() -> None:
+    models = {"fair": Rule(-0.1, 0.0, 0.0), "unfair": Rule(-1.0, 4.0, 0.1)}
+    made = audited(models=models, thresholds=[0.3, 0.6])
+    most = read_audit(made.table, made.groups, made.context)["unfair", "threshold"].least
+    assert most > 0.0
+    assert f"none has a lower end above {percent(most)}." in " ".join("".join(Reader(made.to_html()).texts).split())
+
+
 def test_models_without_scores_are_named_on_a_page_about_scores() -> None:
     rule = pf.DecisionsOf(lambda X: (X["M"] == 1).to_numpy().astype(int))
     report = audited(models={"plain": Model(0.1, 0.3, 0.3), "rule": rule})

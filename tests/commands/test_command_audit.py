@@ -312,6 +312,11 @@ def test_bands_of_numbers_are_subgroups(call: Call) -> None:
     assert "'age' has 45 levels, more than 20: make bands of it, --subgroups age=4." in err
     assert "'town' holds categories" in call(*arguments, "town=3")[2]
     assert "the number of bands is one from 2 to 20, such as age=4" in call(*arguments, "age=1")[2]
+    assert "'job=2' is made of 'job', which 'sex' causes" in call(*arguments, "job=2")[2]
+    assert "made of 'ages', which is no column of the graph. Did you mean 'age'?" in call(*arguments, "ages=4")[2]
+    df.assign(age=np.where(np.arange(len(df)) % 40, 30, 60)).to_csv("alike.csv", index=False)
+    alike = [each.replace("court.csv", "alike.csv") for each in arguments]
+    assert "so many rows have the same 'age' that all fall into one band" in call(*alike, "age=4")[2]
     code, _, err = call(*arguments, "age=3", "town")
     assert (code, err) == (0, "")
     found = pd.read_csv("audit-court/subgroups.csv")

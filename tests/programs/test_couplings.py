@@ -198,6 +198,59 @@ def test_a_needle_far_from_the_rest_is_left() -> None:
     torch.testing.assert_close(quantile("D", needle, u), exact, rtol=2e-5, atol=0)
 
 
+def normals(weights: list[float], loc: list[float], scale: list[float], dtype: torch.dtype) -> Any:
+    w, a, b = (torch.tensor(values, dtype=dtype) for values in (weights, loc, scale))
+    return dist.MixtureSameFamily(dist.Categorical(w), dist.Normal(a, b, validate_args=False), validate_args=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_components_without_weight_do_not_count(dtype: torch.dtype) -> None:
+    u, one = U.to(dtype), dist.Normal(torch.zeros((), dtype=dtype), 1.0)
+    for loc in (1e30, np.inf, -np.inf, np.nan):
+        found = quantile("D", normals([1.0, 0.0], [0.0, loc], [1.0, 2.0], dtype), u)
+        torch.testing.assert_close(found, one.icdf(u))
+
+
+def test_what_is_unknown_stays_so_and_leaves_the_other_units_alone() -> None:
+    loc = torch.tensor([[0.0, 1.0], [0.0, torch.nan], [0.0, 1.0], [0.0, torch.inf], [0.0, torch.inf]])
+    mixture = dist.MixtureSameFamily(dist.Categorical(torch.ones(2)), dist.Normal(loc, 1.0, validate_args=False))
+    found = quantile("D", mixture, torch.tensor([0.5, 0.5, torch.nan, 0.25, 0.75]))
+    torch.testing.assert_close(found, torch.tensor([0.5, torch.nan, torch.nan, 0.0, torch.inf]), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_short_step_within_a_narrow_component_is_no_end(dtype: torch.dtype) -> None:
+    needle = normals([0.7, 0.001, 0.299], [0.0, 1.0, 2.0], [1.0, torch.finfo(dtype).eps / 1e3, 1.0], dtype)
+    found = float(quantile("D", needle, torch.tensor(0.5, dtype=dtype)))
+    np.testing.assert_allclose(0.7 * stats.norm.cdf(found) + 0.299 * stats.norm.cdf(found - 2.0), 0.5, atol=1e-6)
+
+
+def test_quantiles_many_orders_of_magnitude_apart() -> None:
+    concentration = torch.tensor([0.01, 5.0], dtype=torch.float64)
+    mixture = dist.MixtureSameFamily(dist.Categorical(torch.ones(2).double()), dist.Gamma(concentration, 1.0))
+    u = torch.tensor([0.01, 0.3, 0.5, 0.9, 0.99999], dtype=torch.float64)
+    x = quantile("D", mixture, u).numpy()[:, None]
+    np.testing.assert_allclose(stats.gamma(concentration.numpy()).cdf(x).mean(1), u.numpy(), rtol=1e-9)
+
+
+def test_a_plateau_ends_at_its_least_value() -> None:
+    parts = dist.Uniform(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]), validate_args=False)
+    mixture = dist.MixtureSameFamily(dist.Categorical(torch.tensor([0.5, 0.5])), parts, validate_args=False)
+    found = quantile("D", mixture, torch.tensor([0.5, 0.25, 0.75]))
+    torch.testing.assert_close(found, torch.tensor([1.0, 0.5, 2.5]), atol=1e-5, rtol=0)
+
+
+def test_components_of_different_supports() -> None:
+    """Outside its support, torch's distribution function of a component is NaN or leaves [0, 1]."""
+    scale, alpha = torch.tensor([1.0, 100.0]).double(), torch.tensor([3.0, 2.0]).double()
+    mixture = dist.MixtureSameFamily(
+        dist.Categorical(torch.ones(2).double()), dist.Pareto(scale, alpha, validate_args=False), validate_args=False
+    )
+    x = quantile("D", mixture, U.double()).numpy()[:, None]
+    below = stats.pareto(alpha.numpy(), scale=scale.numpy()).cdf(x).mean(1)
+    np.testing.assert_allclose(below, U.double().numpy(), rtol=1e-9)
+
+
 def test_a_mixture_for_each_unit() -> None:
     logits, loc = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), torch.arange(3.0)
     distribution = dist.MixtureSameFamily(dist.Categorical(logits=logits), dist.Normal(loc, 0.5))

@@ -251,7 +251,8 @@ def _at_thresholds(audit: Audit, own: Mapping[str, Reading]) -> str:
     model = max(ends, key=lambda name: max(ends[name].values()) - min(ends[name].values()))
     low, high = (end(ends[model], key=ends[model].__getitem__) for end in (min, max))
     if ends[model][low] == ends[model][high]:
-        return f"Another threshold: of those tried, none has a lower end above {percent(ends[model][high])}."
+        most = max(max(of.values()) for of in ends.values())
+        return f"Another threshold: of those tried, none has a lower end above {percent(most)}."
     return (
         f"Another threshold: the lower end of {shorten(model)} runs from {percent(ends[model][low])} (at {low:g}) to "
         f"{percent(ends[model][high])} (at {high:g}) over those tried. Each interval holds by itself, so the largest "
