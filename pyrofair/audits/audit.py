@@ -33,7 +33,13 @@ from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Re
 from pyrofair.audits.display import audit_fragment, audit_to_html, audit_to_json
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.large_tables import audit_batches
-from pyrofair.audits.models import AuditedModel, ScoresAre, disagreement_with_predict, judge_scores
+from pyrofair.audits.models import (
+    AuditedModel,
+    ScoresAre,
+    describe_reversal,
+    disagreement_with_predict,
+    judge_scores,
+)
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
@@ -435,6 +441,7 @@ def audit(
     warned += _warn(
         filter(None, (disagreement_with_predict(model, table, observed[model.name], threshold) for model in audited))
     )
+    warned += _warn(filter(None, (describe_reversal(model, observed[model.name], outcome) for model in audited)))
     outcomes = [name for name, each in types.items() if each.is_outcome]
     _check_outcomes(chosen, {name: types[name].why for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.

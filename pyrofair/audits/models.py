@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from pyrofair._validation import require_unmasked
 from pyrofair.effects import CounterfactualSample
@@ -19,7 +21,14 @@ from pyrofair.graph import CausalGraph
 from pyrofair.tables.reading import require_aligned
 from pyrofair.tables.row_identity import hash_rows
 
-__all__ = ["AuditedModel", "ScoreType", "ScoresAre", "disagreement_with_predict", "judge_scores"]
+__all__ = [
+    "AuditedModel",
+    "ScoreType",
+    "ScoresAre",
+    "describe_reversal",
+    "disagreement_with_predict",
+    "judge_scores",
+]
 
 ScoresAre = Literal["auto", "prediction", "outcome"]
 
@@ -34,6 +43,8 @@ DECIDED_AGAIN = 20_000
 HALF = 0.5
 MOST_CHANGED = 0.01
 """A model is no function of the features where the second score differs in more than this share of the rows."""
+REVERSED, FAR = 0.4, 5.0
+"""Scores run against the outcome from this area under the ROC curve down, this many deviations below one half."""
 ENOUGH = 300
 """The number of rows that must repeat another one and its score before given scores count as a function."""
 RULE_OF_THREE = 3.0
@@ -232,6 +243,27 @@ def _compare_repeats(features: pd.DataFrame, scores: NDArray[np.float64]) -> tup
     return compared, (
         f"{int(count[apart].sum()):,} of {len(scores):,} rows agree in {', '.join(features.columns)} with a row of "
         f"another score: rows {labels[0]!r} and {labels[1]!r} have {scores[one]:g} and {scores[other]:g}"
+    )
+
+
+def describe_reversal(model: AuditedModel, scores: NDArray[np.float64], outcome: NDArray[np.int8] | None) -> str:
+    """Return a warning where scores (n,) are clearly lower in rows of the favourable outcome (n,) than in others.
+
+    Such scores may be probabilities of the other label, and effects on them have the other sign.
+    """
+    if outcome is None or not 0 < (yes := int(outcome.sum())) < (n := len(outcome)):
+        return ""
+    ranks = rankdata(scores)
+    pairs = yes * (n - yes)
+    share = (float(ranks[outcome == 1].sum()) - yes * (yes + 1) / 2) / pairs  # the area under the ROC curve
+    deviation = math.sqrt((n + 1) / (12 * pairs))  # without any relation, and with no two scores alike
+    if share > REVERSED or share > 0.5 - FAR * deviation:
+        return ""
+    return (
+        f"The scores of {model.name!r} run against the outcome: of a row with {model.graph.outcome_column!r} = "
+        f"{model.graph.positive!r} and one without, the former has the higher score in {share:.0%} of pairs. If they "
+        "are for the other label, such as a risk, effects have the wrong sign and rates are those of no: take 1 minus "
+        f"them. If {model.graph.positive!r} is not the favourable label, name the other one."
     )
 
 

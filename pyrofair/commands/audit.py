@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from pyrofair.commands.models import MODEL_OPTIONS, load_models, model_files
 from pyrofair.commands.options import DONE, Command, Option, Settings, UsageError
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import computing, shows_progress
+from pyrofair.commands.running import as_options, computing, shows_progress
 from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def run(settings: Settings, lines: Any) -> int:
     if Path(settings["graph"]).is_file():
         read.append(settings["graph"])
     folder = ResultsFolder.claimed(settings, read, FILES)
-    with computing(settings, folder) as warned:
+    with computing(settings, folder, problem.warnings) as warned:
         models = scores | load_models(files, trusted=settings["trust-pickle"])
         report = _audit(settings, problem, models, source, subgroups)
     report = _with_notes(report, problem)
@@ -110,26 +110,27 @@ def run(settings: Settings, lines: Any) -> int:
     if files:
         head.append(f"On rows that it was trained on, the accuracy of {' or '.join(files)} is too good: hold rows out.")
     head += [f"Warning: {text}" for text in warned if text not in report.context["warnings"]]
-    text = _as_options("\n".join([*head, "", str(report), *(("", *found.lines) if found else ())]))
+    text = as_options("\n".join([*head, "", str(report), *(("", *found.lines) if found else ())]))
     _add_files(folder, report, problem, text)
     paths = folder.write()
     lines.folder = str(folder.folder)
     lines.write(text)
     lines.write(f"\nThe results are in {folder.folder}: {', '.join(path.name for path in paths)}")
     if found and found.code != DONE:
-        print(_as_options("\n".join(found.lines)), file=sys.stderr)
+        print(as_options("\n".join(found.lines)), file=sys.stderr)
     return found.code if found else DONE
-
-
-def _as_options(text: str) -> str:
-    """Return a text in which settings of the source are the options of the command."""
-    return re.sub(r"\b(propensity|regression)=\.\.\.", r"--\1", text)
 
 
 def _check(settings: Settings) -> None:
     """Refuse options that do not go together."""
     if not settings["score"] and not settings["model"]:
         raise UsageError("there is nothing to audit: name columns of scores, --score COLUMN, or models, --model FILE.")
+    if settings["score"] and settings["train"] and settings["source"] == "onestep":
+        raise UsageError(
+            "--train fits the source on other rows, and with --source onestep a column of scores, --score "
+            f"{shlex.quote(settings['score'][0])}, is assessed by the rows of DATA alone: leave out --train, for each "
+            "row is judged by models that did not see it; or pass the model itself, --model FILE; or use --source ipw."
+        )
     if settings["source"] == "onestep" and "replicates" in settings.given:
         raise UsageError(
             "--replicates belongs to --source ipw or gcomputation; onestep has intervals without replicates."
@@ -202,15 +203,18 @@ def _subgroup(text: str, problem: Problem, settings: Settings) -> Any:
     if not bands.isdecimal() or not 2 <= int(bands) <= MOST_LEVELS:
         raise UsageError(f"--subgroups {text}: the number of bands is one from 2 to {MOST_LEVELS}, such as {name}=4.")
 
-    def banded(table: pd.DataFrame) -> pd.Series[Any]:
-        return pd.qcut(table[name].astype(float), int(bands), duplicates="drop")
+    def band(table: pd.DataFrame) -> pd.Series[Any]:
+        values = table[name].astype(float)
+        cut = pd.qcut(values, int(bands), duplicates="drop").cat.remove_unused_categories()
+        ends = values.groupby(cut, observed=True).agg(["min", "max"])
+        return cut.cat.rename_categories([f"{low:.15g} to {high:.15g}" for low, high in ends.to_numpy()])
 
-    if banded(problem.frame).nunique() < 2:
+    if band(problem.frame).nunique() < 2:
         raise UsageError(
             f"--subgroups {text}: so many rows have the same {name!r} that all fall into one band. Name the column "
             f"itself, --subgroups {name}, if it has few values, or write bands into the table."
         )
-    return banded
+    return band
 
 
 def _audit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,13 +172,18 @@ def require_columns(path: str, known: Sequence[str], wanted: Mapping[str, str]) 
         node = _node_of(wanted[of_nodes[0]]) if of_nodes else absent[0]
         like = str(nearest(of_nodes[0], known) or "") if of_nodes else ""
         example = (f'"{like}"' if "," in like else like) or "first,second"
+        made = f"{node}={example}"
+        made = shlex.quote(made) if "'" in made else f"'{made}'"
+        cure = (
+            f" A node that stands for other columns is given them, --columns {made}"
+            f"{', a name with a comma in double quotes' * (',' in like)}; one never measured is declared, "
+            f"--latent {shlex.quote(node)}."
+        )
         raise UsageError(
             f"{path} has no column{'s' * several} {', '.join(map(repr, absent))} "
             f"({'; '.join(dict.fromkeys(wanted[name] for name in absent))}). It has: "
-            f"{', '.join(repr(name) if ',' in name else name for name in known)}.{near(absent[0], known)} A node that "
-            f"stands for other columns is given them, --columns '{node}={example}'"
-            f"{', a name with a comma in double quotes' * (',' in like)}; one never measured is declared, "
-            f"--latent {node}."
+            f"{', '.join(repr(name) if ',' in name else name for name in known)}.{near(absent[0], known)}"
+            f"{cure * bool(of_nodes)}"
         )
     twice = [name for name in wanted if list(known).count(name) > 1]
     if twice:
@@ -491,8 +497,6 @@ def _quoted(texts: Sequence[str]) -> str:
 
 
 def _shell(texts: Sequence[str]) -> str:
-    import shlex
-
     return " ".join(map(shlex.quote, texts[:3]))
 
 

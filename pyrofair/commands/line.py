@@ -126,7 +126,8 @@ def _run(command: Command, given: dict[str, object], lines: Lines) -> int:
     text, more = str(found), ""
     if isinstance(found, NotIdentifiedError) and found.way_out is not None:
         text, more = found.cause, f"\n{found.way_out.describe(options=True)}"
-    _complain(f"pyrofair {command.name}: {what}: {text}{_flags_of(text, command)}{more}")
+    notes = "".join(f"\n{note}" for note in getattr(found, "__notes__", ()))
+    _complain(f"pyrofair {command.name}: {what}: {text}{_flags_of(text, command)}{more}{notes}")
     return code
 
 

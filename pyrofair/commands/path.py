@@ -88,7 +88,7 @@ def run(settings: Settings, lines: Any) -> int:
     read = [settings["data"], *([settings["test"]] if settings["test"] else ())]
     read += [settings["graph"]] if Path(settings["graph"]).is_file() else []
     folder = ResultsFolder.claimed(settings, read, FILES)
-    with computing(settings, folder) as warned:
+    with computing(settings, folder, problem.warnings) as warned:
         path = _fit(settings, problem, classifier, strengths)
         chosen, choice, code = _choose(path, settings) if chooses else (None, [], DONE)
     both = bool(settings["weight"] and settings["test"])

@@ -197,8 +197,23 @@ def read_problem(
         {name: each.frame.get(weight) for name, (each, _) in more.items()},
         tuple(notes),
         tuple(f"{text[0].upper()}{text[1:]}." for text in left_out),
-        tuple(text for each in (table, *(other for other, _ in more.values())) for text in each.doubts),
+        tuple(
+            text
+            for each in (table, *(other for other, _ in more.values()))
+            for text in (*each.doubts, *_constant(each, plain))
+        ),
     )
+
+
+def _constant(table: Table, graph: CausalGraph) -> list[str]:
+    """Return in words which features have one value in all rows."""
+    features = [column for column in graph.input_columns if column != graph.sensitive_column and column in table.frame]
+    return [
+        f"The column {str(name)!r} of {table.path} holds {list_values(table.frame[name])} and no other value. If its "
+        "true values were lost, it holds nothing fixed, and effects that run through it show as others."
+        for name in features
+        if len(table.frame) > 1 and len(table.frame[name].unique()) == 1
+    ]
 
 
 def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> tuple[Table, list[str]]:
@@ -229,6 +244,11 @@ def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, A
         for role in ("baseline", "contrast")
         if settings[role] is not None
     }
+    if len(found) == 2 and found["baseline"] == found["contrast"]:
+        raise UsageError(
+            f"--baseline and --contrast are both {found['baseline']!r}; name two values of {sensitive.name!r}, which "
+            f"holds {list_values(sensitive)}."
+        )
     found |= _two_groups(found, sensitive, table.path)
     if graph.outcome_column in table.frame:
         outcome = table.frame[graph.outcome_column]

@@ -2,34 +2,61 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyrofair.commands.options import Settings
 from pyrofair.commands.results import ResultsFolder
+from pyrofair.exceptions import PyrofairError
 
-__all__ = ["computing", "shows_progress"]
+__all__ = ["as_options", "computing", "shows_progress"]
+
+AS_OPTIONS = (
+    (re.compile(r"\b(propensity|regression)=\.\.\."), r"--\1"),
+    (
+        re.compile(r"Keep one of each, df\.drop_duplicates\(\), with their number as sample_weight"),
+        "Keep one of each in the file, with their number in a column, --weight COLUMN",
+    ),
+)
+"""What messages of the package say in Python, and how it is said on the command line."""
+
+
+def as_options(text: str) -> str:
+    """Return a text in which what is said in Python is said by options of the command line."""
+    for python, option in AS_OPTIONS:
+        text = python.sub(option, text)
+    return text
 
 
 @contextmanager
-def computing(settings: Settings, folder: ResultsFolder) -> Iterator[list[str]]:
+def computing(settings: Settings, folder: ResultsFolder, known: Sequence[str] = ()) -> Iterator[list[str]]:
     """Run with the threads of the settings; the list is filled with the texts of warnings, each once.
 
-    After an error a folder that holds no results is deleted.
+    After an error a folder that holds no results is deleted. An error of the package is given the warnings as notes,
+    those ``known`` before among them, for no report will show them and they may name its cause.
     """
     from threadpoolctl import threadpool_limits
 
     texts: list[str] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught, threadpool_limits(settings["threads"]):
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as caught, threadpool_limits(settings["threads"]):
+        warnings.simplefilter("always")
+        try:
             yield texts
-            texts += dict.fromkeys(str(each.message) for each in caught if _concerns_users(each.category))
-    except BaseException:
-        folder.abandon()
-        raise
+        except BaseException as error:
+            folder.abandon()
+            if isinstance(error, PyrofairError):
+                for text in dict.fromkeys([*known, *_texts_of(caught)]):
+                    error.add_note(f"Warning: {as_options(text)}")
+            raise
+        texts += _texts_of(caught)
+
+
+def _texts_of(caught: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Return the texts of warnings that concern users, each once."""
+    return list(dict.fromkeys(str(each.message) for each in caught if _concerns_users(each.category)))
 
 
 def _concerns_users(category: type[Warning]) -> bool:

@@ -41,8 +41,8 @@ def source_options(names: tuple[str, ...], default: str) -> tuple[Option, ...]:
         "folds": Option("folds", "the folds of cross-fitting", type=int, least=1, group=GROUP, metavar="NUMBER"),
         "clip": Option("clip", "of onestep and ipw: bound propensities to [clip, 1 - clip]", type=float, above=0.0,
                        below=0.5, group=GROUP, metavar="NUMBER"),
-        "arm": Option("arm", "of ipw: which group carries the weights (default auto; with --score paper, the "
-                      "group of the paper, whose rows keep their scores)",
+        "arm": Option("arm", "of ipw: which group carries the weights (default auto; of columns of scores "
+                      "paper, the group whose rows keep their scores)",
                       choices=("auto", "paper", "0", "1", "pooled"), group=GROUP),
         "trim": Option("trim", "of ipw: leave out rows with a propensity outside [trim, 1 - trim]", type=float,
                        above=0.0, below=0.5, group=GROUP, metavar="NUMBER"),

@@ -55,7 +55,7 @@ def run(settings: Settings, lines: Any) -> int:
     read = [settings["data"], *([settings["graph"]] if Path(settings["graph"]).is_file() else ())]
     folder = ResultsFolder.claimed(settings, read, FILES)
     X, y = problem.frame.drop(columns=problem.graph.outcome_column), problem.frame[problem.graph.outcome_column]
-    with computing(settings, folder) as warned:
+    with computing(settings, folder, problem.warnings) as warned:
         classifier.fit(X, y, sample_weight=problem.weight)
         accuracy = float(classifier.score(X, y, problem.weight))
         weight = problem.weight

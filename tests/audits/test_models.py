@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from torch import nn
 
-from pyrofair.audits.models import AuditedModel
+from pyrofair.audits.models import AuditedModel, describe_reversal
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
@@ -214,3 +214,30 @@ def test_scores_alone_do_not_serve_changed_rows() -> None:
         audited(np.zeros(40)).world(world, np.zeros(40))
     whole = CounterfactualSample(TABLE.iloc[:2], np.ones(2) / 2, None, np.array([1, 0]))
     np.testing.assert_array_equal(audited(np.zeros(40)).world(whole, np.arange(40.0)), [1.0, 0.0])
+
+
+# --- scores that run against the outcome ------------------------------------------------------------------------------
+
+
+def test_scores_that_run_against_the_outcome() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random(400)
+    outcome = (rng.random(400) < scores).astype(np.int8)
+    text = describe_reversal(audited(1.0 - scores), 1.0 - scores, outcome)
+    # By hand: the share of pairs of a row of yes and one of no in which the former is higher.
+    share = np.mean((1.0 - scores)[outcome == 1][:, None] > (1.0 - scores)[outcome == 0][None, :])
+    assert f"'Y' = 1 and one without, the former has the higher score in {share:.0%} of pairs" in text
+
+
+@pytest.mark.parametrize("what", ["right", "none", "constant", "few", "one class", "no outcome"])
+def test_scores_that_do_not_clearly_run_against_the_outcome(what: str) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random(400)
+    outcome = (rng.random(400) < scores).astype(np.int8)
+    given = {
+        "none": rng.random(400),
+        "constant": np.full(400, 0.5),
+        "few": 1.0 - scores[:20],
+    }.get(what, scores)
+    known: Any = {"few": outcome[:20], "one class": np.ones(400, np.int8), "no outcome": None}.get(what, outcome)
+    assert describe_reversal(audited(given), given, known) == ""

@@ -187,14 +187,15 @@ def test_other_rows_fit_the_source(call: Call) -> None:
     table(800).to_csv("more.csv", index=False)
     code, _, err = call(*AUDIT, "--score", "p", "--train", "more.csv", "--scores", "outcome")
     assert code == 2
-    assert "is given as scores of the rows of df, but the source asks for scores of rows that are none of these" in err
+    assert "--train fits the source on other rows" in err
+    assert "leave out --train" in err
     Path("m.joblib").write_bytes(b"")
     joblib.dump(Rule(), "m.joblib")
     code, _, _ = call(*AUDIT, "--model", "rule=m.joblib", "--trust-pickle", "--train", "more.csv")
     assert code == 0
     assert estimate("audit-court", "rule", decisions="score") == pytest.approx(-0.25, abs=1e-9)
     table().assign(job=1.5).to_csv("more.csv", index=False)
-    code, _, err = call(*AUDIT, "--score", "p", "--train", "more.csv", "--output", "o")
+    code, _, err = call(*AUDIT, "--model", "rule=m.joblib", "--trust-pickle", "--train", "more.csv", "--output", "o")
     assert code == 2
     assert "'job' is text in court.csv and numbers in more.csv (--train); --text job" in err
 
@@ -321,7 +322,8 @@ def test_bands_of_numbers_are_subgroups(call: Call) -> None:
     assert (code, err) == (0, "")
     found = pd.read_csv("audit-court/subgroups.csv")
     bands = found[found["subgroup"] == "age=3"]["level"].unique().tolist()
-    assert bands == list(map(str, pd.qcut(df["age"], 3).cat.categories))
+    within = df["age"].groupby(pd.qcut(df["age"], 3), observed=True).agg(["min", "max"]).to_numpy()
+    assert bands == [f"{low} to {high}" for low, high in within]
     assert call("audit", "--config", "audit-court/settings.toml", "--overwrite")[0] == 0
     pd.testing.assert_frame_equal(pd.read_csv("audit-court/subgroups.csv"), found)
 
@@ -414,6 +416,10 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "w"), r"the scores 'w' hold \d+ value\(s\) outside \[0, 1\], such as 2"),
         (("--score", "p", "--positive", "Yes"), r"--positive 'Yes' is no value of the column 'hired'.*mean 'yes'"),
         (("--score", "p", "--contrast", "Female"), "--contrast 'Female' is no value.*Did you mean 'female'"),
+        (("--score", "p", "--contrast", "male"), "--baseline and --contrast are both 'male'; name two values of 'sex'"),
+        (("--score", "p", "--train", "court.csv"), "--train fits the source on other rows.*--score p, .*--model FILE"),
+        (("--score", "pp"), r"Did you mean 'p'\?$"),
+        (("--score", "p", "--columns", "sex=se'x"), "--columns 'sex=sex'; one never"),
         (("--score", "p", "--weight", "ww"), r"no column 'ww' \(--weight\)"),
         (("--score", "p", "--baslien", "x"), r"there is no option --baslien\. Did you mean '--baseline'"),
         (("--score", "p", "--source", "ipv"), "invalid choice: 'ipv'.*Did you mean 'ipw'"),
@@ -466,3 +472,28 @@ def test_a_table_without_the_outcome_has_no_accuracy(call: Call) -> None:
     code, out, err = call(*AUDIT, "--score", "p")
     assert (code, err) == (0, "")
     assert "court.csv has no column 'hired', the outcome: accuracy is not available." in out
+
+
+def test_scores_of_the_other_label_are_told(call: Call) -> None:
+    table().assign(p=lambda df: (1 - df["p"]).round(3)).to_csv("court.csv", index=False)
+    code, out, _ = call(*AUDIT, "--score", "p")
+    assert code == 0
+    assert "Warning: The scores of 'p' run against the outcome: of a row with 'hired' = 'yes'" in out
+    assert "run against the outcome" in Path("audit-court/report.html").read_text(encoding="utf-8")
+
+
+def test_a_column_of_one_value_is_told(call: Call) -> None:
+    table().assign(job="clerk").to_csv("court.csv", index=False)
+    code, out, _ = call(*AUDIT, "--score", "p", "--scores", "outcome")
+    assert code == 0
+    assert "Warning: The column 'job' of court.csv holds 'clerk' (600 rows) and no other value." in out
+
+
+def test_a_refusal_is_told_with_the_warnings_before_it(call: Call) -> None:
+    df = table(300).assign(sex=lambda df: np.where(df["job"] == "clerk", "male", "female"), age=np.arange(300) + 0.5)
+    pd.concat([df, df]).to_csv("court.csv", index=False)
+    graph = "{sex age} -> job; {sex job age} -> hired"
+    code, _, err = call("audit", "court.csv", *QUESTION, *FAST, "--graph", graph, "--score", "p")
+    assert code == 4
+    assert "\nWarning: 600 of 600 rows repeat another one in all columns, though 'age' has 300 different values" in err
+    assert "Keep one of each in the file, with their number in a column, --weight COLUMN." in err

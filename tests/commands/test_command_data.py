@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.commands.data import Reading, Table, list_values, match_value, read_data
+from pyrofair.commands.data import Reading, Table, list_values, match_value, read_data, require_columns
 from pyrofair.commands.options import UsageError
 
 
@@ -251,3 +252,10 @@ def test_separated_thousands_and_percentages_are_recognised(
 def test_rows_keep_the_numbers_that_they_have_in_the_file(tmp_path: Path) -> None:
     frame = read(tmp_path, "x,y\n1,1\n,1\n3,1\n", "x", "y", drop_missing=True).frame
     assert frame.index.tolist() == [1, 3]
+
+
+def test_a_cure_with_a_quote_in_it_can_be_pasted_into_a_shell() -> None:
+    with pytest.raises(UsageError) as found:
+        require_columns("t.csv", ["Applicant's sex", "y"], {"Applicants sex": "--graph: the node 'sex'"})
+    quoted = str(found.value).split("--columns ")[1].split("; one never")[0]
+    assert shlex.split(f"--columns {quoted}") == ["--columns", "sex=Applicant's sex"]
