@@ -277,7 +277,7 @@ class Audit:
         return audit_fragment(self)
 
     def __str__(self) -> str:
-        return describe_audit(self.table, self.groups, self.context)
+        return describe_audit(self.table, self.groups, self.context, self.thresholds, self.subgroups)
 
     def __repr__(self) -> str:
         models = ", ".join(map(str, self.table["model"].unique()))

@@ -12,7 +12,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator, Key
-from pyrofair.audits.readings import ROUNDING, Reading, accuracy_remark, rate_remark, read_audit
+from pyrofair.audits.readings import (
+    ROUNDING,
+    Reading,
+    accuracy_remark,
+    rate_remark,
+    read_audit,
+    read_levels,
+    read_thresholds,
+)
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.effects.potential_outcomes import SampleSplit, Views
@@ -221,7 +229,13 @@ Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
 
 
-def describe_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, Any]) -> str:
+def describe_audit(
+    table: pd.DataFrame,
+    groups: pd.DataFrame,
+    context: Mapping[str, Any],
+    thresholds: pd.DataFrame | None = None,
+    subgroups: pd.DataFrame | None = None,
+) -> str:
     """Return an audit as text, from its tables and its context (rows, replicates, level, assumptions and so on)."""
     lines = [*_setting(context, table["model"].nunique()), *_overlap(context["overlap"])]
     if context.get("form"):
@@ -231,6 +245,18 @@ def describe_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[s
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
         lines += ["", *_model(found, str(model), readings, context)]
+    if thresholds is not None and len(thresholds):
+        lines += ["", "Decisions at other thresholds, the interval of each by itself:"]
+        for (model, threshold), reading in read_thresholds(thresholds, context).items():
+            own = thresholds[(thresholds["model"] == model) & (thresholds["threshold"] == threshold)]
+            lines.append(f"  {model}, {threshold:g}: {_effect(own, reading)}")
+    if subgroups is not None and len(subgroups):
+        lines += ["", f"Decisions within subgroups, all intervals together {context['level']:.0%}:"]
+        levels: Any = subgroups.groupby(["subgroup", "level", "model"], sort=False)
+        judged = read_levels(subgroups, context)
+        for key, own in levels:
+            subgroup, level, model = key
+            lines.append(f"  {model}, {subgroup} {level}, {own['rows'].iloc[0]:,} rows: {_effect(own, judged[key])}")
     lines += ["", *_groups(groups, context["level"], by_influence="wald" in context), "These numbers rest on:"]
     lines += _numbered(context["assumptions"]) or ["  (the source states none)"]
     if context["outcome_assumptions"]:
@@ -347,6 +373,12 @@ def _model(
             f"    reading: {readings[model, decisions].text}",
         ]
     return lines
+
+
+def _effect(own: pd.DataFrame, reading: Reading) -> str:
+    """Return the mean effect of the rows of a model, and what is read of its decisions."""
+    effect = next(own[own["quantity"] == "mean_unfair_effect"].itertuples())
+    return f"mean unfair effect {_span(effect)}; {reading.text}"
 
 
 def _accuracy(accuracy: Any, majority: Any) -> str:

@@ -131,6 +131,11 @@ def _check(settings: Settings) -> None:
             f"{shlex.quote(settings['score'][0])}, is assessed by the rows of DATA alone: leave out --train, for each "
             "row is judged by models that did not see it; or pass the model itself, --model FILE; or use --source ipw."
         )
+    if settings["score"] and settings["source"] == "gcomputation":
+        raise UsageError(
+            "--source gcomputation draws rows of another world, for which a column has no scores: pass the model "
+            "itself, --model FILE; or use --source onestep or ipw."
+        )
     if settings["source"] == "onestep" and "replicates" in settings.given:
         raise UsageError(
             "--replicates belongs to --source ipw or gcomputation; onestep has intervals without replicates."

@@ -172,6 +172,20 @@ def test_the_tables_are_there_as_csv(report: pf.audits.Audit) -> None:
     assert links["thresholds-2.csv"].startswith("data:text/csv;charset=utf-8,model%2Cthreshold")
 
 
+def test_the_text_tells_of_thresholds_and_subgroups(report: pf.audits.Audit) -> None:
+    text = str(report)
+    at = report.thresholds.query("model == 'plain' and quantity == 'mean_unfair_effect'")
+    lines = [line for line in text.splitlines() if re.match(r"  plain, \d", line)]
+    assert [float(line.split(":")[0].split(", ")[1]) for line in lines] == at["threshold"].tolist()
+    assert all(f"mean unfair effect {x + 0.0:.3f} [" in line for x, line in zip(at["estimate"], lines, strict=True))
+    within = report.subgroups.query("model == 'plain' and quantity == 'mean_unfair_effect'")
+    for each in within.itertuples():
+        line = next(part for part in text.splitlines() if f"plain, {each.subgroup} {each.level}, " in part)
+        assert f"{each.rows:,} rows: mean unfair effect {each.estimate:.3f} [" in line
+    assert "all intervals together 95%:" in text
+    assert "all intervals together" not in str(audited())
+
+
 def test_a_page_about_scores_speaks_of_no_threshold_but_where_it_is_one(report: pf.audits.Audit) -> None:
     texts = " ".join("".join(Reader(report.to_html(decisions="score")).texts).split())
     first = texts[: texts.index("Technical report")]
