@@ -28,6 +28,7 @@ from pyrofair._random import set_seed
 from pyrofair._validation import listed, require_choice, shown
 from pyrofair.exceptions import DataError, PyrofairError
 from pyrofair.programs.distributions import OrderedCategorical
+from pyrofair.programs.mixtures import invert_mixture
 
 __all__ = [
     "COUPLINGS",
@@ -60,9 +61,6 @@ Coupling = Literal["monotone", "independent", "antithetic", "gumbel"]
 COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gumbel")
 NOMINAL = (distributions.Categorical, distributions.OneHotCategorical)
 ORDERED = (OrderedCategorical, dist.OrderedLogistic)
-STEPS = 300
-HALVINGS = 60
-"""After so many steps what is searched spans many orders of magnitude."""
 PRIVATE = ("_inv", "_cache_size", "_parameters", "_buffers", "_modules")
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
@@ -185,10 +183,7 @@ def _quantile_of_transformed(name: str, distribution: Any, u: Tensor) -> Tensor:
 
 
 def _quantile_of_mixture(name: str, distribution: Any, u: Tensor) -> Tensor:
-    """Solve cdf(x) = u between the least and the greatest quantile of the components that have weight.
-
-    It is NaN where the probability or a parameter is, as quantiles of other families are.
-    """
+    """Return the values of a mixture at probabilities u, found between the quantiles of its components."""
     component = distribution.component_distribution
     family = f"a mixture of {type(unwrap(component)).__name__}"
     if component.event_shape or component.support.is_discrete:
@@ -198,56 +193,10 @@ def _quantile_of_mixture(name: str, distribution: Any, u: Tensor) -> Tensor:
         distribution.cdf(ends[..., 0])
     except (NotImplementedError, CouplingError) as error:
         _refuse(name, family, error)
-    weights, noise = distribution.mixture_distribution.probs, torch.finfo(ends.dtype).eps
-    counts = ~(weights <= 0.0)
-    low, high = ends.where(counts, torch.inf).amin(-1), ends.where(counts, -torch.inf).amax(-1)
-    x, last = _between(low, high), high - low
-    settled = torch.zeros((), dtype=torch.bool)
-    for number in range(STEPS):
-        at = x.unsqueeze(-1)
-        below = component.cdf(at).clamp(0.0, 1.0)
-        # Beyond the support of a component, some distribution functions are NaN or leave [0, 1].
-        below = below.where(~below.isnan() | ends.isnan(), (at >= ends).to(below.dtype)).where(counts, 0.0)
-        gap = (below * weights).sum(-1) - u
-        low, high = torch.where(gap < 0, x, low), torch.where(gap < 0, high, x)
-        slope = (component.log_prob(at).exp() * weights).sum(-1)
-        step = gap / slope
-        step = step.abs().maximum(noise * x.abs()).copysign(gap)
-        # Newton's steps that do not halve crawl through a narrow component, or follow the rounding of a solution.
-        halves = step.abs() < last / 2
-        newton = (x - step > low) & (x - step < high) & halves
-        following = torch.where(newton, x - step, _between(low, high, by_order=number >= HALVINGS))
-        last = (following - x).abs()
-        # A plateau is followed to its least value, and a short step is no end: it may be that of a narrow component.
-        solved = (gap.abs() <= torch.where(halves, noise, 8 * noise)) & (slope > 0)
-        beside = following == x
-        settled = settled | solved | (high - low <= 2 * noise * x.abs()) | beside | gap.isnan()
-        x = torch.where(beside & (gap < 0), high, torch.where(settled, x, following))
-        x = torch.where(gap.isnan(), gap, x)
-        if bool(settled.all()):
-            return x
-    raise CouplingError(f"The site {name!r} is drawn from {family}, whose quantiles were not found in {STEPS} steps.")
-
-
-def _between(low: Tensor, high: Tensor, *, by_order: bool = False) -> Tensor:
-    """Return the middle of two numbers or, where they ask for it or it is infinite, of all floats between them.
-
-    The latter is found in so many halvings as a float has bits, however far apart the two are.
-    """
-    middle = (low + high) / 2
-    if not by_order and bool(middle.isfinite().all()):
-        return middle
-    integers = getattr(torch, f"int{torch.finfo(middle.dtype).bits}")
-    first, second = (_order(each.detach(), integers) for each in (low, high))
-    order = (first & second) + ((first ^ second) >> 1)
-    found = order.abs().view(middle.dtype).copysign(order)
-    return torch.where(middle.isfinite() & (not by_order) | low.isnan() | high.isnan() | (low == high), middle, found)
-
-
-def _order(x: Tensor, integers: torch.dtype) -> Tensor:
-    """Return integers in the order of floats, those of neighbours one apart."""
-    bits = x.contiguous().view(integers)
-    return torch.where(bits < 0, -(bits & torch.iinfo(integers).max), bits)
+    found = invert_mixture(component, distribution.mixture_distribution.probs, ends, u)
+    if found is None:
+        raise CouplingError(f"The site {name!r} is drawn from {family}, whose quantiles were not found.")
+    return found
 
 
 def log_probabilities(distribution: Any) -> Tensor:
