@@ -541,7 +541,8 @@ def effect_posterior(
     posterior
         What :func:`pyrofair.fit_posterior` returns, or for each parameter its draws, shape (draws, ...).
     n, random_state
-        The number of units, and the seed that draws them.
+        The number of units, and the seed that draws them. What so few units add to a mean, their spread over
+        ``sqrt(n)``, is the same in all draws, so that intervals do not hold it.
     draws
         The number of posterior draws to use, spread evenly; by default all.
     decisions, score_noise, threshold, coupling
