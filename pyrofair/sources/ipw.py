@@ -235,7 +235,14 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions behind its numbers, one sentence each."""
         check_is_fitted(self, "estimand_")
-        return self.estimand_.assumptions
+        if self.propensity == "saturated":
+            return self.estimand_.assumptions
+        name = self.propensity if isinstance(self.propensity, str) else type(self.propensity).__name__
+        right = (
+            f"The propensities ({name}) are right; intervals rest on fitting them again, not on whether their form is "
+            "right, and hold the error of chance alone."
+        )
+        return (*self.estimand_.assumptions, right)
 
     @property
     def n_fitted_(self) -> int:
