@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
 
 from pyrofair._validation import require_unmasked
 from pyrofair.effects import CounterfactualSample
@@ -253,10 +253,8 @@ def describe_reversal(model: AuditedModel, scores: NDArray[np.float64], outcome:
     """
     if outcome is None or not 0 < (yes := int(outcome.sum())) < (n := len(outcome)):
         return ""
-    ranks = rankdata(scores)
-    pairs = yes * (n - yes)
-    share = (float(ranks[outcome == 1].sum()) - yes * (yes + 1) / 2) / pairs  # the area under the ROC curve
-    deviation = math.sqrt((n + 1) / (12 * pairs))  # without any relation, and with no two scores alike
+    share = float(roc_auc_score(outcome, scores))
+    deviation = math.sqrt((n + 1) / (12 * yes * (n - yes)))  # without any relation, and with no two scores alike
     if share > REVERSED or share > 0.5 - FAR * deviation:
         return ""
     return (

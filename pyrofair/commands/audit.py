@@ -91,7 +91,7 @@ def run(settings: Settings, lines: Any) -> int:
     columns = dict.fromkeys(settings["score"], "--score")
     problem = read_problem(settings, extra=columns, others=["train"], outcome_required=False)
     scores = {name: _scores(name, problem, settings) for name in settings["score"]}
-    subgroups = {name: _subgroup(name, problem, settings) for name in settings["subgroups"]}
+    subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
     source = make_source(settings, problem.unfair, progress=shows_progress())
     read = [settings["data"], *([settings["train"]] if settings["train"] else ()), *files.values()]
     if Path(settings["graph"]).is_file():
@@ -185,7 +185,7 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
     return numbers
 
 
-def _subgroup(text: str, problem: Problem, settings: Settings) -> Any:
+def _subgroup(text: str, problem: Problem) -> Any:
     """Return a column by name, or a function that makes bands of one: COLUMN=K."""
     import pandas as pd
     from pandas.api.types import is_numeric_dtype
