@@ -24,17 +24,15 @@ from pyrofair.exceptions import (
 if TYPE_CHECKING:
     from pyrofair import (
         audits,
-        checks,
         classifiers,
         datasets,
         effects,
         graph,
         inference,
         mechanisms,
-        partial_identification,
         persistence,
         programs,
-        sensitivity,
+        robustness,
         simulate,
         sources,
         tables,
@@ -42,13 +40,9 @@ if TYPE_CHECKING:
     from pyrofair.audits import (
         Audit,
         ContrastAudit,
-        EdgeCosts,
-        GraphsAudit,
         PenaltyPath,
         audit,
         audit_contrasts,
-        audit_graphs,
-        edge_costs,
         penalty_path,
     )
     from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
@@ -68,25 +62,23 @@ if TYPE_CHECKING:
     from pyrofair.graph import CausalGraph, Estimand, Regime, UnfairPaths, identify
     from pyrofair.inference import Posterior, fit_posterior
     from pyrofair.mechanisms import LearnedMechanisms, learn_mechanisms
-    from pyrofair.partial_identification import SharpBounds, sharp_bounds
     from pyrofair.persistence import load, save
     from pyrofair.programs import CouplingError, InterventionError, do
-    from pyrofair.sources import (
-        IPW,
-        SEM,
-        Contrasts,
-        GComputation,
+    from pyrofair.robustness import (
+        EdgeCosts,
+        GraphsAudit,
         MilesBounds,
-        OneStep,
         Several,
+        SharpBounds,
         SwitchingBounds,
-        effect_posterior,
+        audit_graphs,
+        edge_costs,
+        sharp_bounds,
     )
+    from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
 
 _NAMES = {
-    "audits": "Audit ContrastAudit EdgeCosts GraphsAudit PenaltyPath audit audit_contrasts audit_graphs edge_costs "
-    "penalty_path",
-    "checks": "",
+    "audits": "Audit ContrastAudit PenaltyPath audit audit_contrasts penalty_path",
     "classifiers": "PSCF PenalizedClassifier remove",
     "datasets": "",
     "effects": "Crossed DecisionsOf ScoresOf cross disagreement effect_gap feasible_interval interval_disagreement "
@@ -94,14 +86,20 @@ _NAMES = {
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
-    "partial_identification": "SharpBounds sharp_bounds",
     "persistence": "load save",
     "programs": "CouplingError InterventionError do",
-    "sensitivity": "",
     "simulate": "",
-    "sources": "Contrasts GComputation IPW MilesBounds OneStep SEM Several SwitchingBounds effect_posterior",
+    "robustness": "EdgeCosts GraphsAudit MilesBounds Several SharpBounds SwitchingBounds audit_graphs edge_costs "
+    "sharp_bounds",
+    "sources": "Contrasts GComputation IPW OneStep SEM effect_posterior",
     "tables": "",
 }
+_MOVED = {
+    "checks": "robustness.independences",
+    "partial_identification": "robustness.partial_identification",
+    "sensitivity": "robustness.sensitivity",
+}
+"""Names of folders that are parts of ``robustness`` now; ``pf.sensitivity.confounding`` goes on working."""
 _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
@@ -145,7 +143,6 @@ __all__ = [
     "audit_contrasts",
     "audit_graphs",
     "audits",
-    "checks",
     "classifiers",
     "cross",
     "datasets",
@@ -164,15 +161,14 @@ __all__ = [
     "learn_mechanisms",
     "load",
     "mechanisms",
-    "partial_identification",
     "penalty_path",
     "persistence",
     "piu_bounds",
     "piu_upper",
     "programs",
     "remove",
+    "robustness",
     "save",
-    "sensitivity",
     "sharp_bounds",
     "simulate",
     "sources",
@@ -183,8 +179,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     import_module("pyrofair._progress")  # before Pyro, whose own import of tqdm warns in a notebook without widgets
-    if name in _NAMES:
-        return import_module(f"pyrofair.{name}")
+    if name in _NAMES or name in _MOVED:
+        return import_module(f"pyrofair.{_MOVED.get(name, name)}")
     if name not in _FOLDER_OF:
         raise AttributeError(f"module 'pyrofair' has no attribute {name!r}")
     globals()[name] = value = getattr(import_module(f"pyrofair.{_FOLDER_OF[name]}"), name)

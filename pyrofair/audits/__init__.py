@@ -7,8 +7,6 @@ classifier, a source and strengths give a :class:`PenaltyPath` over strengths an
 
 from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.contrasts import ContrastAudit, audit_contrasts
-from pyrofair.audits.edges import EdgeCosts, edge_costs
-from pyrofair.audits.graphs import GraphsAudit, audit_graphs
 from pyrofair.audits.individuals import flips
 from pyrofair.audits.penalty_path import PenaltyPath, penalty_path
 from pyrofair.audits.plots import plot_feasible_region
@@ -18,13 +16,9 @@ __all__ = [
     "Audit",
     "AuditScorer",
     "ContrastAudit",
-    "EdgeCosts",
-    "GraphsAudit",
     "PenaltyPath",
     "audit",
     "audit_contrasts",
-    "audit_graphs",
-    "edge_costs",
     "flips",
     "penalty_path",
     "plot_feasible_region",

@@ -32,7 +32,6 @@ from pyrofair._validation import (
 from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
 from pyrofair.audits.display import audit_fragment, audit_to_html, audit_to_json
 from pyrofair.audits.display.export import known_versions
-from pyrofair.audits.large_tables import audit_batches
 from pyrofair.audits.models import (
     AuditedModel,
     ScoresAre,
@@ -43,8 +42,6 @@ from pyrofair.audits.models import (
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
-    GIVEN_UNITS,
-    QUANTITIES,
     describe_audit,
     group_table,
     main_table,
@@ -68,7 +65,6 @@ from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     MEAN_WEIGHT,
     SMALLEST_SHARE,
-    Additive,
     CounterfactualSample,
     Diagnosed,
     PotentialOutcomes,
@@ -408,13 +404,6 @@ def audit(
         "thresholds": at,
         "random_state": random_state,
     }
-    if isinstance(df, Batches):
-        _check_batches(source, bootstrap, sample_weight)
-        _check_whole(at, subgroups)
-        warn_unused(
-            pd.DataFrame(columns=list(df.columns)), graph, () if sample_weight is None else (str(sample_weight),)
-        )
-        return _audit_batches(models, chosen, df, sample_weight, level, random_state, settings)
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
     levels = read_subgroups(subgroups, chosen, table)
@@ -547,104 +536,6 @@ def _of_decisions(draws: pd.DataFrame) -> pd.DataFrame:
     labels: list[Any] = draws.columns[kept].tolist()
     columns = pd.MultiIndex.from_tuples(labels, names=draws.columns.names)
     return draws.iloc[:, kept].set_axis(columns, axis="columns")
-
-
-def _check_whole(thresholds: tuple[float, ...], subgroups: object) -> None:
-    """Refuse what audits of batches do not sum."""
-    for name, given in (("thresholds", thresholds), ("subgroups", subgroups)):
-        if given:
-            raise DataError(
-                f"{name} needs all rows in memory; audit a DataFrame, such as a random part of the rows"
-                f"{', or audit the batches once for each threshold' if name == 'thresholds' else ''}."
-            )
-
-
-def _check_batches(source: Any, bootstrap: Bootstrap, sample_weight: object) -> None:
-    """Refuse what needs all rows in memory."""
-    if not isinstance(source, Additive):
-        name = "unfair paths alone" if isinstance(source, UnfairPaths) else type(source).__name__
-        raise DataError(
-            f"Rows in batches need a source whose terms add up over batches, and got {name}. Pass IPW(unfair), with "
-            "propensity='logistic' or 'saturated'; or audit a DataFrame."
-        )
-    if bootstrap != "bayesian":
-        raise DataError(
-            f"bootstrap={bootstrap!r} needs all rows at once; on batches it is 'bayesian', whose weights belong to the "
-            "number of each row."
-        )
-    if not isinstance(sample_weight, str | None):
-        raise DataError(f"sample_weight={shown(sample_weight)} must name the column of weights of the batches.")
-
-
-def _audit_batches(
-    models: Mapping[str, Any],
-    source: Any,
-    batches: Batches,
-    weight: Any,
-    level: float,
-    random_state: int | None,
-    settings: dict[str, Any],
-) -> Audit:
-    """Return the audit of rows in batches, of which everything is made from sums."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fitted, fresh = source, False
-        try:
-            check_is_fitted(source)
-        except NotFittedError:
-            fitted, fresh = clone(source).fit(batches, sample_weight=weight), True
-        own = {name: settings[name] for name in ("n_boot", "threshold", "scores")}
-        found = audit_batches(models, fitted, batches, weight=weight, random_state=random_state, **own)
-    for each in caught:
-        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    warned = [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
-    estimator, replicates = found.estimator, found.replicates
-    if AUDITED in found.worlds and not fresh:
-        pairs = zip(fitted.unfair.regimes, found.worlds[AUDITED][0], strict=True)
-        warned += _warn(_poor_worlds([(r.name, w, w.mean_weight) for r, w in pairs]), PositivityWarning, stacklevel=4)
-    warned += _warn(_doubtful_intervals(replicates, fitted, found.worlds, level), stacklevel=4)
-    draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
-    settings = settings | {"subgroups": {}}
-    groups = group_table(found.point, draws, level, found.worlds)
-    few = _find_small_groups(fitted, pd.DataFrame(), np.empty(0), found.worlds.get(AUDITED))
-    small = {model.name: few for model in estimator.models}
-    sizes = {model.name: dict.fromkeys((*QUANTITIES, GIVEN_UNITS), np.nan) | found.sizes for model in estimator.models}
-    intervals = percentile_intervals(draws, level, estimator)
-    index = np.arange(found.rows) if fresh or found.fresh_rows else np.array([-1])
-    shared = set(fitted.unfair.graph.columns_of(fitted.unfair.shared))
-    return Audit(
-        main_table(estimator, found.point, found.notes, intervals, found.failure, small, groups, sizes),
-        groups,
-        pd.DataFrame(draws[AUDITED]) if len(draws) else pd.DataFrame(),
-        {
-            "rows": found.rows,
-            "level": level,
-            "threshold": settings["threshold"],
-            "settings": settings,
-            "source": " ".join(str(fitted).split()),
-            "versions": known_versions(),
-            "paths": fitted.unfair,
-            "graph": fitted.unfair.graph,
-            "order": estimator.models[0].order,
-            "unnamed": [model.name for model in estimator.models if model.is_unnamed],
-            "untouched": {m.name: m.reads for m in estimator.models if m.reads and shared.issuperset(m.reads)},
-            "score_types": {},
-            "outcomes": [],
-            "replicates": replicates.tried,
-            "failed": len(replicates.failures),
-            "paired": False,
-            "unfair": str(fitted.unfair),
-            "swapped": fitted.unfair.swapped,
-            "overlap": fitted.overlap() if isinstance(fitted, Diagnosed) else pd.DataFrame(),
-            "assumptions": fitted.assumptions if isinstance(fitted, Diagnosed) else (),
-            "outcome_assumptions": (),
-            "small": small,
-            "threshold_doubts": {},
-            "resampling": _resampling(fitted, index, fresh=fresh or found.fresh_rows),
-            "warnings": warned,
-            "failure": found.failure,
-        },
-    )
 
 
 def _audit_by_influence(

@@ -38,7 +38,6 @@ from pyrofair._validation import (
 )
 from pyrofair.classifiers.batches import Ends, Problem, hold_out, stack_worlds
 from pyrofair.classifiers.binary import BinaryClassifier
-from pyrofair.classifiers.large_tables import fit_in_batches
 from pyrofair.classifiers.training import (
     Fit,
     Optimizer,
@@ -290,36 +289,6 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
             "source_.overlap(), and compare propensity='boosted'."
         )
-
-    def fit_batches(self, batches: Batches, outcome: str | None = None, sample_weight: str | None = None) -> Self:
-        """Fit on rows in batches (:func:`pyrofair.tables.as_batches`), one frame of rows in memory at a time.
-
-        The parts of the batches come in random order in each epoch, with their rows shuffled; write rows in random
-        order, for what lies together is learned together. The start is chosen on the first frame. Left open, epochs
-        are as many as read about 2 million rows. A table in one frame is trained on as by :meth:`fit`.
-
-        Parameters
-        ----------
-        batches
-            The rows, with the graph's columns and the outcome.
-        outcome
-            The column of the outcome, which without a source must be named.
-        sample_weight
-            The column of the weights of rows, if any.
-
-        Raises
-        ------
-        DataError
-            If a setting needs all rows in memory: a source but ``IPW`` with logistic or saturated propensities, an
-            encoder, or held-out rows; or if the rows or a setting are unfit.
-        NotIdentifiedError, PositivityError
-            If the source cannot estimate the two worlds.
-        """
-        require_instance("batches", batches, Batches, "rows in batches, made by pyrofair.tables.as_batches(...)")
-        self._check_settings()
-        fitted = fit_in_batches(copy.copy(self), batches, outcome, sample_weight, fresh_state(self.random_state))
-        self.__dict__ = fitted.__dict__
-        return self
 
     def _batch_columns(self, batches: Batches, graph: CausalGraph | None, others: set[str | None]) -> list[str]:
         """Learn the columns to read, in the order of the batches."""

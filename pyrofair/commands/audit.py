@@ -264,7 +264,7 @@ def _scores_are(settings: Settings, problem: Problem) -> Any:
     from pyrofair.exceptions import NotIdentifiedError
     from pyrofair.graph import identify
 
-    if settings["scores"] != "auto" or settings["source"] != "onestep" or settings["joint"] or not settings["score"]:
+    if settings["scores"] != "auto" or settings["source"] != "onestep" or not settings["score"]:
         return settings["scores"]
     try:
         identify(problem.unfair, "outcome")

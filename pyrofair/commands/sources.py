@@ -15,9 +15,9 @@ AUDIT_SOURCES = ("onestep", "ipw", "gcomputation")
 TRAIN_SOURCES = ("ipw", "gcomputation")
 GROUP = "the source of both worlds"
 SETTINGS = {
-    "onestep": ("propensity", "regression", "form", "joint", "folds", "clip"),
+    "onestep": ("propensity", "regression", "form", "folds", "clip"),
     "ipw": ("arm", "propensity", "folds", "clip", "trim", "max-unsupported"),
-    "gcomputation": ("draws", "joint", "propensity", "folds"),
+    "gcomputation": ("draws", "propensity", "folds"),
 }
 """The options that each source takes, by the names of its own settings."""
 DESCRIBED = {
@@ -36,8 +36,6 @@ def source_options(names: tuple[str, ...], default: str) -> tuple[Option, ...]:
                              choices=("boosted", "logistic", "saturated", "stacked"), group=GROUP),
         "form": Option("form", "of onestep: condition each stage on all features before it (prefix) or on its parents "
                        "(graph)", choices=("auto", "prefix", "graph"), group=GROUP),
-        "joint": Option("joint", "of onestep and gcomputation: 'consistent' assumes that independent errors couple the "
-                        "worlds, which tightens PIU", choices=("consistent",), group=GROUP),
         "folds": Option("folds", "the folds of cross-fitting", type=int, least=1, group=GROUP, metavar="NUMBER"),
         "clip": Option("clip", "of onestep and ipw: bound propensities to [clip, 1 - clip]", type=float, above=0.0,
                        below=0.5, group=GROUP, metavar="NUMBER"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from pyrofair.checks.independences import GraphCheck
+    from pyrofair.robustness.independences import GraphCheck
 
 __all__ = ["CausalGraph", "unused_name"]
 
@@ -488,9 +488,9 @@ class CausalGraph:
     ) -> GraphCheck:
         """Test the conditional independences that the graph implies on a table.
 
-        Parameters and result are those of :func:`pyrofair.checks.check_graph`.
+        Parameters and result are those of :func:`pyrofair.robustness.independences.check_graph`.
         """
-        from pyrofair.checks.independences import check_graph  # it fits regressions, which no other graph needs
+        from pyrofair.robustness.independences import check_graph  # it fits regressions, which no other graph needs
 
         return check_graph(self, df, level=level, regression=regression, folds=folds, random_state=random_state)
 

@@ -39,25 +39,27 @@ from pyrofair.inference.posterior import Posterior
 from pyrofair.mechanisms import families, fitting
 from pyrofair.mechanisms.conditional import ConditionalDistribution, LearnedProgram, Network
 from pyrofair.mechanisms.learn import LearnedMechanisms
+from pyrofair.nuisances import diagnostics, learners
+from pyrofair.nuisances import rows as nuisance_rows
+from pyrofair.nuisances.columns import Bins
+from pyrofair.nuisances.crossfit import CrossFit
 from pyrofair.persistence.codec import Code, Kind, Kinds, NotGiven
 from pyrofair.persistence.programs import compare_programs, fingerprint
 from pyrofair.persistence.trees import make_boosted, take_boosted
 from pyrofair.persistence.types import require_types
 from pyrofair.programs.covariates import ProgramWithCovariates
-from pyrofair.sources import gcomputation, ipw, miles, onestep, propensity, sem, switching
+from pyrofair.robustness import miles, switching
+from pyrofair.robustness.miles import MilesBounds
+from pyrofair.robustness.several import Several
+from pyrofair.robustness.switching import SwitchingBounds
+from pyrofair.sources import gcomputation, ipw, onestep, sem
 from pyrofair.sources.contrasts import Contrasts
 from pyrofair.sources.gcomputation import GComputation, SplitMechanisms
 from pyrofair.sources.gformula import MechanismGraph
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.ipw import IPW
-from pyrofair.sources.large_tables import BatchNuisances
-from pyrofair.sources.leaves import LeafValues, Leaves
-from pyrofair.sources.miles import MilesBounds
-from pyrofair.sources.models import Stack
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.sem import SEM
-from pyrofair.sources.several import Several
-from pyrofair.sources.switching import SwitchingBounds
 from pyrofair.tables.encoder import TableEncoder
 
 __all__ = ["KINDS", "TOP"]
@@ -198,12 +200,6 @@ def _take_unfair(unfair: UnfairPaths) -> State:
 # -- sources -----------------------------------------------------------------------------------------------------------
 
 
-def _take_boosted_propensity(value: propensity.Boosted) -> State:
-    """Leave out what a refit makes again of its rows; a refit itself needs the leaves that it moved."""
-    left_out = {"leaves_"} if value.moved_ is None else set()
-    return {name: each for name, each in vars(value).items() if name not in left_out}
-
-
 def _take_onestep(source: OneStep) -> State:
     state = {name: each for name, each in vars(source).items() if name != "_form"}
     if hasattr(source, "_form"):
@@ -303,26 +299,6 @@ def _same_rows(state: State) -> bool:
     n, position = len(state["table"]), state["position"]
     parts = [state[name] for name in ("a", "weight", "kept")] + ([] if position is None else [position])
     return all(each.shape == (n,) for each in parts) and bool(np.isfinite(state["weight"]).all())
-
-
-def _same_leaves(state: State) -> bool:
-    """Return whether each row is in a leaf that is there."""
-    codes, values, n = state["codes"], state["values"], len(state["raw"])
-    before, train = state["before"], state["train"]
-    return (
-        len(codes) == len(values)
-        and all(c.shape == (n,) and (not n or c.max() < len(v)) for c, v in zip(codes, values, strict=True))
-        and (not len(train) or bool(0 <= train.min() <= train.max() < n))
-        and (before is None or [each.shape for each in before.trees] == [each.shape for each in values])
-    )
-
-
-def _refuse_batches(_: Any) -> State:
-    raise DataError(
-        "a source that was fitted on rows in batches refers to their files and holds no rows. Save its "
-        "settings, sklearn.base.clone(source), and fit it on the batches again; a classifier that was trained with it "
-        "can be saved."
-    )
 
 
 def _take_covariates(program: ProgramWithCovariates) -> State:
@@ -558,7 +534,6 @@ def _after_encoder(encoder: TableEncoder) -> None:
 
 SOURCES = (IPW, OneStep, GComputation, SEM, MilesBounds, SwitchingBounds)
 _LOGISTIC = "classes_ coef_ intercept_ n_iter_ n_features_in_ feature_names_in_"
-_CLASSIFIER, _OF_CLASSIFIER = "levels_ models_ fitted", "classifier folds seed recodes"
 
 _ALL: list[Kind] = [
     Kind("CausalGraph", CausalGraph, _take_graph, _make_graph),
@@ -589,23 +564,14 @@ _ALL: list[Kind] = [
     _attributes(MilesBounds, "table_ weight_ witness_ mediator_", constraints=miles.CONSTRAINTS, after=_check_bounds),
     _attributes(SwitchingBounds, "source_", constraints=switching.CONSTRAINTS, after=_check_switching),
     Kind("ProgramWithCovariates", ProgramWithCovariates, _take_covariates, _make_covariates),
-    Kind("BatchNuisances", BatchNuisances, _refuse_batches, _refuse_batches),
-    _value(propensity.Nuisances, drop=("matches",)),
-    replace(_value(propensity.Rows, drop=("probability", "views"), check=_same_rows), name="propensity.Rows"),
-    _value(propensity.GroupOverlap),
-    _value(propensity.Cell),
+    _value(nuisance_rows.Nuisances, drop=("matches",)),
+    replace(_value(nuisance_rows.Rows, drop=("probability", "views"), check=_same_rows), name="propensity.Rows"),
+    _value(diagnostics.GroupOverlap),
+    _value(diagnostics.Cell),
     _value(GroupSize),
-    replace(_attributes(propensity.Saturated, "levels_ cells_ share_ fitted"), name="propensity.Saturated"),
-    replace(_attributes(propensity.Logistic, "encoder_ coef_ fitted", drop="cached_"), name="propensity.Logistic"),
-    _attributes(propensity.FromClassifier, _CLASSIFIER),
-    replace(
-        _attributes(propensity.Boosted, f"{_CLASSIFIER} moved_ weight_ leaves_", made_of=_OF_CLASSIFIER),
-        take=_take_boosted_propensity,
-    ),
-    _attributes(propensity.Stacked, _CLASSIFIER, made_of=_OF_CLASSIFIER),
-    _value(LeafValues),
-    _value(Leaves, check=_same_leaves),
-    _attributes(Stack, "share_ models_ classes_"),
+    _attributes(CrossFit, "learner fits fitted weight", drop="_design _parts"),
+    *(_value(getattr(learners, name)) for name in ("Saturated", "Logistic", "Estimator", "Boosted", "Stacked")),
+    _value(Bins),
     _attributes(TableEncoder, "categories_ numeric_ scaler_", drop="one_hot_", after=_after_encoder),
     _estimator(StandardScaler, "mean_ var_ scale_ n_samples_seen_ n_features_in_ feature_names_in_"),
     _estimator(LogisticRegression, _LOGISTIC),

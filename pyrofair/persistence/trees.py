@@ -135,9 +135,12 @@ def _table(columns: Any, categories: Mapping[int, NDArray[Any]]) -> tuple[Any, i
     n = max([2, *(len(known) for known in categories.values())])
     if not isinstance(columns, list):
         size = int(columns)
-        if not 0 < size <= 100_000 or categories:
+        if not 0 < size <= 100_000 or any(not 0 <= at < size for at in categories):
             raise ValueError(f"it has trees of {size} columns")
-        return np.zeros((n, size)), n
+        coded = np.zeros((n, size))
+        for at, known in categories.items():
+            coded[:, at] = np.asarray(known, dtype=np.float64)[np.arange(n) % max(len(known), 1)]
+        return coded, n
     held: dict[str, Any] = {name: np.zeros(n) for name in columns}
     for at, known in categories.items():
         codes = np.arange(n) % max(len(known), 1)

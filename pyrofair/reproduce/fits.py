@@ -22,7 +22,8 @@ from pyrofair.effects import Bounding, MarginalBounds, disagreement, effect_gap,
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.reproduce.kept import KeptModel
 from pyrofair.reproduce.problems import PROBLEMS, Sizes, Split, bayes_rates, paper_source, split
-from pyrofair.sources import IPW, SEM, GComputation, MilesBounds
+from pyrofair.robustness import MilesBounds
+from pyrofair.sources import IPW, SEM, GComputation
 
 __all__ = [
     "DELTA",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -17,15 +17,41 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import shown
+from pyrofair._validation import require_choice, require_real, shown
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, Worlds
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.sources.several import combine_penalties, require_over
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
 
-__all__ = ["Contrasts"]
+__all__ = ["Contrasts", "Over", "combine_penalties", "require_over"]
+
+SMOOTH = 0.02
+"""The temperature of the smooth maximum: a penalty that is so far below the largest counts 1/e as much."""
+
+Over = Literal["worst", "smooth"] | Mapping[Any, float]
+"""What is made of several penalties: the largest, a smooth maximum, or a weighted sum by name."""
+
+
+def require_over(over: object, what: str) -> None:
+    """Refuse what names no way to make one number of several penalties."""
+    if isinstance(over, Mapping):
+        for name, weight in over.items():
+            require_real(f"over[{name!r}]", weight, least=0.0)
+        if not any(over.values()):
+            raise DataError(f"over={shown(over)} gives no {what} a weight above 0.")
+    else:
+        require_choice("over", over, ("worst", "smooth"))
+
+
+def combine_penalties(over: Over, names: Iterable[Hashable], values: torch.Tensor) -> torch.Tensor:
+    """Return the worst of penalties (k,), a smooth maximum, or their weighted sum by name; ties share the slope."""
+    if isinstance(over, Mapping):
+        weight = values.new_tensor([float(over.get(name, 0.0)) for name in names])
+        return (weight * values).sum()
+    if over == "smooth":
+        return SMOOTH * (torch.logsumexp(values / SMOOTH, 0) - float(np.log(len(values))))
+    return values.amax()
 
 
 class Contrasts(BaseEstimator):  # type: ignore[misc]

@@ -18,8 +18,10 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.nuisances.columns import number_cells
+from pyrofair.nuisances.learners import Saturated
 from pyrofair.tables.encoder import TableEncoder
-from pyrofair.tables.labels import as_levels, encode_levels
+from pyrofair.tables.labels import as_levels
 
 __all__ = ["Block", "CellMechanisms", "Drawn", "LeafMechanisms", "Mechanisms", "Pool", "Regression"]
 
@@ -119,14 +121,8 @@ class Pool:
 
     def _code(self, node: str) -> NDArray[np.int64]:
         if node not in self.codes:
-            parts = []
-            for table in self._tables(node):
-                code = np.zeros(len(table), dtype=np.int64)
-                for column in table.columns:
-                    levels = self._levels(column)
-                    code = code * len(levels) + encode_levels(table[column], levels)
-                parts.append(code)
-            self.codes[node] = np.concatenate(parts)
+            levels = {column: self._levels(column) for column in self.graph.columns_of([node])}
+            self.codes[node] = np.concatenate([number_cells(table, levels) for table in self._tables(node)])
         return self.codes[node]
 
     def _levels(self, column: str) -> pd.Index[Any]:
@@ -369,18 +365,8 @@ class CellMechanisms:
         self, pool: Pool, nodes: Nodes, at: Positions, targets: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> Regression:
         """Average targets over cells; a cell outside of the world has the value 0."""
-        cells, index = np.unique(pool.cells(nodes, at, len(weight)), return_inverse=True)
-        total = np.bincount(index.ravel(), weight)
-        sums = np.column_stack([np.bincount(index.ravel(), weight * t) for t in targets.T])
-        with np.errstate(invalid="ignore"):
-            means = np.nan_to_num(sums / total[:, None])
-
-        def predict(where: Pool, rows: Positions) -> NDArray[np.float64]:
-            asked = where.cells(nodes, rows, len(rows[nodes[0]]))
-            found = np.searchsorted(cells, asked).clip(max=len(cells) - 1)
-            return np.where((cells[found] == asked)[:, None], means[found], 0.0)
-
-        return predict
+        fit = Saturated({}, "regression").fit(pool.cells(nodes, at, len(weight)), targets, weight)
+        return lambda where, rows: np.nan_to_num(fit.own(where.cells(nodes, rows, len(rows[nodes[0]]))))
 
 
 def _absent(pool: Pool, block: Block, world: Drawn, row: int) -> str:

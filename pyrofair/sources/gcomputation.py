@@ -37,9 +37,11 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
-from pyrofair.sources.coupled_ends import ASKED
+from pyrofair.nuisances.diagnostics import group_sizes
+from pyrofair.nuisances.folds import FOLDS
+from pyrofair.nuisances.learners import LearnerName, require_learner
+from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.gformula import GFormula, MechanismGraph, World, collect_units, sample_units
-from pyrofair.sources.propensity import FOLDS, Nuisances, PropensityName, Rows, group_sizes, require_propensity
 from pyrofair.tables.reading import read_weight, warn_unused
 
 __all__ = ["HALVES", "GComputation", "SplitMechanisms"]
@@ -57,7 +59,6 @@ CONSTRAINTS: dict[str, Constraint] = {
     "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
     "draws": require_integer,
     "shared": partial(require_choice, choices=("observed", "learned")),
-    "joint": partial(require_choice, choices=(None, "consistent")),
     "most_units": require_integer,
     "families": optional(
         partial(require_instance, types=Mapping, expected="a dictionary from columns to families, or None")
@@ -65,7 +66,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "parameters": _require_parameters,
     "hidden": require_layers,
     "components": require_integer,
-    "propensity": require_propensity,
+    "propensity": partial(require_learner, target="propensity"),
     "folds": require_integer,
     "progress": require_flag,
     "random_state": lambda name, value: require_seed(value, name),
@@ -180,10 +181,6 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     shared
         Where S comes from: ``"observed"`` rows, or ``"learned"``: what A does not cause is observed, and the rest of S
         is drawn from its learned distribution with A = baseline, so that no propensity is needed.
-    joint
-        What audits assume of the joint distribution of both worlds: None, nothing; ``"consistent"``, that where what
-        unfair edges switch has the same value in both worlds, all else is equal too. The ends of PIU are then linear
-        programs (:mod:`pyrofair.effects.bounds`), which need few values, and take longer.
     most_units
         The most units; more different values of S are thinned out at random, in proportion to their weights.
     families, parameters, hidden, components
@@ -228,13 +225,12 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         *,
         draws: int = 200,
         shared: Literal["observed", "learned"] = "observed",
-        joint: Literal["consistent"] | None = None,
         most_units: int = 5000,
         families: Mapping[str, Family] | None = None,
         parameters: Any = "network",
         hidden: tuple[int, ...] = (32, 32),
         components: int = 5,
-        propensity: PropensityName | ClassifierMixin = "logistic",
+        propensity: LearnerName | ClassifierMixin = "logistic",
         folds: int = FOLDS,
         progress: bool = True,
         random_state: int | np.random.Generator | None = None,
@@ -242,7 +238,6 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.unfair = unfair
         self.draws = draws
         self.shared = shared
-        self.joint = joint
         self.most_units = most_units
         self.families = families
         self.parameters = parameters
@@ -505,8 +500,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Their errors are independent given the units, as the ends of PIU given units require. Parameters as for
         :meth:`worlds`.
         """
-        asked = ASKED if self.joint == "consistent" and self.graph_.drawn else None
-        return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=asked) for which in HALVES)
+        return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=None) for which in HALVES)
 
     def paired(
         self,

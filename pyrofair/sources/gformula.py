@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from pandas.api.types import is_integer_dtype
 from torch import Tensor
 
+from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Estimand
 from pyrofair.mechanisms.families import decode, features, support
+from pyrofair.nuisances.rows import Rows
 from pyrofair.programs.couplings import quantile
-from pyrofair.sources.coupled_ends import ASKED, require_switched_first, too_many_values
-from pyrofair.sources.propensity import Rows
 from pyrofair.tables.labels import as_column, repeat_label, span_of
 
 if TYPE_CHECKING:
@@ -189,9 +189,7 @@ class GFormula:
                 worlds.append(World(rows, units.weight[unit] / draws, unit))
         return self._as_the_outcome_reads(*worlds)
 
-    def paired(
-        self, units: World, *, draws: int, exact: int, seed: int, asked: tuple[str, str] = ASKED
-    ) -> tuple[World, World]:
+    def paired(self, units: World, *, draws: int, exact: int, seed: int, asked: tuple[str, str]) -> tuple[World, World]:
         """Return both worlds with a cell for each value of what unfair edges switch, and one draw of all else for both.
 
         ``draws`` counts the draws of all else for each unit, over all cells; ``exact`` is the largest number of cells,
@@ -213,8 +211,16 @@ class GFormula:
         """Refuse switched nodes with more than so many values together, or that read another drawn node."""
         switched = self.graph.switched
         if self._combinations(switched) > exact:
-            raise too_many_values(self.graph.graph.columns_of(switched), exact, asked)
-        require_switched_first(switched, self.graph.given, self.graph.drawn, asked)
+            raise DataError(
+                f"{asked[0]} takes each value of {', '.join(self.graph.graph.columns_of(switched))} by itself, and they "
+                f"have more than {exact} together, or are no categories or integers. {asked[1]}"
+            )
+        for node in switched:
+            if {*self.graph.given[node]} & {*self.graph.drawn} - {*switched}:
+                raise DataError(
+                    f"{asked[0]} does not serve here: {node!r}, which unfair edges switch, reads a drawn node that they "
+                    f"do not. {asked[1]}"
+                )
 
     def caused(self, roots: World, most: int, seed: int) -> World:
         """Return about so many units: the roots with the shared nodes that A causes drawn too, at its baseline."""

@@ -21,6 +21,16 @@ from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, kish_size
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.graph.identification import Estimand
+from pyrofair.nuisances.diagnostics import (
+    Stage,
+    add_problems,
+    describe_lacking,
+    describe_scores,
+    join_stages,
+    stage_table,
+)
+from pyrofair.nuisances.folds import fold_of, split_folds
+from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.donors import (
     Block,
     CellMechanisms,
@@ -32,10 +42,7 @@ from pyrofair.sources.donors import (
     Regression,
 )
 from pyrofair.sources.gformula import MechanismGraph
-from pyrofair.sources.models import split_folds
 from pyrofair.sources.prefix_form import check_scores
-from pyrofair.sources.propensity import Nuisances, Rows
-from pyrofair.sources.stages import Stage, add_problems, describe_lacking, describe_scores, join_stages, stage_table
 from pyrofair.tables.labels import repeat_label
 
 __all__ = ["GraphForm"]
@@ -280,10 +287,11 @@ class GraphForm:
         if self.saturated:
             return [(self._judge(-1, known), np.arange(len(rows.a)))]
         folds = split_folds(own.a, own.weight, self.nuisances.folds, self.nuisances.seed)
-        fold = np.full(len(own.a), -1 if len(folds) < 2 else 0)
-        for number, (_, test) in enumerate(folds):
-            fold[test] = number if len(folds) > 1 else -1
-        label = fold if rows.position is None else np.where(rows.position >= 0, fold[rows.position], -1)
+        # With one fold all rows are judged as new ones are; those without weight by the first of several.
+        n = len(own.a)
+        label = np.full(len(rows.a), -1) if len(folds) < 2 else fold_of(folds, n, rows.position)
+        if len(folds) > 1:
+            label[own.weight <= 0.0 if rows.position is None else (rows.position >= 0) & (label < 0)] = 0
         trains = {-1: known, **{number: np.intersect1d(train, known) for number, (train, _) in enumerate(folds)}}
         return [(self._judge(int(one), trains[int(one)]), np.flatnonzero(label == one)) for one in np.unique(label)]
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._random import KeyedWeights, fresh_state
+from pyrofair._random import fresh_state
 from pyrofair._validation import (
     Constraint,
     check_settings,
@@ -33,16 +33,10 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import Regime, UnfairPaths
-from pyrofair.sources.large_tables import BatchNuisances, ReplicateWeights, fit_in_batches, fit_replicates
-from pyrofair.sources.propensity import (
-    FOLDS,
-    GroupOverlap,
-    Nuisances,
-    PropensityName,
-    Rows,
-    require_propensity,
-)
-from pyrofair.tables.batches import Batches, as_batches
+from pyrofair.nuisances.diagnostics import GroupOverlap, group_overlap
+from pyrofair.nuisances.folds import FOLDS
+from pyrofair.nuisances.learners import LearnerName, require_learner
+from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.tables.reading import read_weight, warn_unused
 
 __all__ = ["IPW"]
@@ -54,7 +48,7 @@ _below_half = optional(partial(require_real, above=0.0, below=0.5))
 CONSTRAINTS: dict[str, Constraint] = {
     "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
     "arm": partial(require_choice, choices=("auto", "paper", 0, 1, "pooled")),
-    "propensity": require_propensity,
+    "propensity": partial(require_learner, target="propensity"),
     "folds": require_integer,
     "normalize": require_flag,
     "clip": _below_half,
@@ -134,7 +128,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         unfair: UnfairPaths,
         *,
         arm: Arm = "auto",
-        propensity: PropensityName | ClassifierMixin = "logistic",
+        propensity: LearnerName | ClassifierMixin = "logistic",
         folds: int = FOLDS,
         normalize: bool = True,
         clip: float | None = None,
@@ -154,15 +148,14 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def fit(self, df: pd.DataFrame | Batches, sample_weight: npt.ArrayLike | str | None = None) -> Self:
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Fit the propensities on a table, which need not hold the outcome.
 
         Parameters
         ----------
         df, sample_weight
             n rows with the columns of all observed nodes but the outcome, and their weights (n,) in propensities and
-            in every estimate; or rows in batches (:func:`pyrofair.tables.as_batches`), for ``"logistic"`` and
-            ``"saturated"`` propensities, and the name of the column of weights. The rows are then not held.
+            in every estimate.
 
         Raises
         ------
@@ -175,10 +168,6 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         estimand = identify(self.unfair)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand
-        if isinstance(df, Batches):
-            fitted._fit_batches(df, sample_weight)
-            self.__dict__ = fitted.__dict__
-            return self
         rows = Rows.read(df, sample_weight, self.unfair.graph)
         warn_unused(df, self.unfair.graph)
         seed = int(fresh_state(self.random_state).randint(2**31 - 1))
@@ -190,26 +179,10 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         self.__dict__ = fitted.__dict__
         return self
 
-    def _fit_batches(self, batches: Batches, sample_weight: npt.ArrayLike | str | None) -> None:
-        """Fit on rows in batches, in passes over them."""
-        if self.trim is not None:
-            raise DataError(
-                f"trim={self.trim} drops rows before the fit, which batches do not hold; use clip, or drop them from "
-                "the files."
-            )
-        if not isinstance(sample_weight, str | None):
-            raise DataError(f"sample_weight={shown(sample_weight)} must name the column of weights of the batches.")
-        graph = self.unfair.graph
-        self.nuisances_ = fit_in_batches(graph, self.propensity, batches, sample_weight, self.clip)
-        self.trimmer_ = None
-        self._choose_groups()
-
     def _choose_groups(self) -> None:
         """Choose the weighted group of each world by the overlap of those considered, and warn of poor overlap."""
         self.candidates_: list[GroupOverlap] = []
         self.groups_: dict[str, int | None] = {}
-        wanted = [(part, group) for part in self._parts() for group in self._considered(part)]
-        self.nuisances_.find_overlaps(wanted)
         for part in self._parts():
             groups = self._considered(part)
             if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
@@ -220,7 +193,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                     f"that the outcome reads in the world {part.regime.symbol}, and what their outcome would be then "
                     "is not observed. Use arm='paper' or 'auto'."
                 )
-            found = [self.nuisances_.overlap(part, group) for group in groups]
+            found = [group_overlap(part, group, self.nuisances_) for group in groups]
             chosen = min(found, key=lambda each: each.rank(self.max_unsupported))
             chosen.check(self.max_unsupported, stacklevel=4)
             self.candidates_ += found
@@ -247,7 +220,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     @property
     def n_fitted_(self) -> int:
         """The number of rows it was fitted on."""
-        return self.nuisances_.n_rows
+        return len(self.nuisances_.rows.a)
 
     def fitted_rows(self, df: pd.DataFrame) -> NDArray[np.int64]:
         """Return the position of each row of a table among the fitted rows, shape (m,), -1 for others.
@@ -264,43 +237,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """
         other = copy.copy(self)
         rows = self.nuisances_.rows
-        if isinstance(self.nuisances_, BatchNuisances):
-            other.nuisances_ = self.nuisances_.refit(read_weight(sample_weight, self.n_fitted_))
-        else:
-            other.nuisances_ = self.nuisances_.refit(rows.weight * read_weight(sample_weight, rows.table))
+        other.nuisances_ = self.nuisances_.refit(rows.weight * read_weight(sample_weight, rows.table))
         return other
-
-    def replicate_weights(self, keys: KeyedWeights) -> ReplicateWeights:
-        """Return the weights of rows in both worlds, and by each single group, in the fit and in all replicates.
-
-        Replicates are refits on the fitted rows, weighted by the keyed weights of their numbers. It needs logistic or
-        saturated propensities and no trimming, whose terms add up over batches.
-        """
-        check_is_fitted(self, "groups_")
-        source = self if isinstance(self.nuisances_, BatchNuisances) else self._in_batches()
-        nuisances = source.nuisances_
-        assert isinstance(nuisances, BatchNuisances)
-        first, second = self._parts()
-        single = {name: each.groups_ for name, each in source.by_group().items()}
-        groups = {"audited": self.groups_, **single}
-        worlds = {
-            label: ((first, own[first.regime.name]), (second, own[second.regime.name])) for label, own in groups.items()
-        }
-        return fit_replicates(nuisances, worlds, keys, normalized=self.normalize)
-
-    def _in_batches(self) -> IPW:
-        """Return the same source, fitted on its rows as batches."""
-        rows = self.nuisances_.rows
-        name = "weight of the row"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fitted: IPW = clone(self).fit(as_batches(rows.table.assign(**{name: rows.weight})), sample_weight=name)
-        return fitted
-
-    def is_fitted_on(self, batches: Batches) -> bool:
-        """Whether the source was fitted on the rows of these batches, as far as can be seen without reading them."""
-        own = self.nuisances_.batches if isinstance(self.nuisances_, BatchNuisances) else None
-        return own is not None and own.is_same(batches)
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
         """Return for each world the observed groups that it rests on, with their fitted rows."""
@@ -337,7 +275,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             return found
         for group in (0, 1):
             name = f"group {group}"
-            overlaps = (self.nuisances_.overlap(part, group) for part in self._parts() if names is None)
+            overlaps = (group_overlap(part, group, self.nuisances_) for part in self._parts() if names is None)
             if name in names if names is not None else all(o.unsupported <= self.max_unsupported for o in overlaps):
                 found[name] = other = copy.copy(self)
                 other.groups_ = {part.regime.name: group for part in self._parts()}

@@ -28,23 +28,15 @@ from pyrofair._validation import (
 )
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
-from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
+from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
 from pyrofair.graph.paths import UnfairPaths
+from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells
+from pyrofair.nuisances.folds import FOLDS, split_folds
+from pyrofair.nuisances.learners import LearnerName, require_learner
+from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
-from pyrofair.sources.models import split_folds
 from pyrofair.sources.prefix_form import PrefixForm
-from pyrofair.sources.propensity import (
-    FOLDS,
-    Nuisances,
-    PropensityName,
-    Rows,
-    group_overlap,
-    group_sizes,
-    require_propensity,
-    unsupported_cells,
-)
-from pyrofair.sources.regression import RegressionName, require_regression
 from pyrofair.tables.reading import warn_unused
 
 __all__ = ["OneStep"]
@@ -57,10 +49,9 @@ MOST_UNSUPPORTED = 0.01
 
 CONSTRAINTS: dict[str, Constraint] = {
     "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
-    "propensity": require_propensity,
-    "regression": require_regression,
+    "propensity": partial(require_learner, target="propensity"),
+    "regression": partial(require_learner, target="regression"),
     "form": partial(require_choice, choices=("auto", "prefix", "graph")),
-    "joint": partial(require_choice, choices=(None, "consistent")),
     "folds": require_integer,
     "clip": optional(partial(require_real, above=0.0, below=0.5)),
     "random_state": lambda name, value: require_seed(value, name),
@@ -92,11 +83,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         overlap of parents alone, but it rests on the missing edges and on mechanisms drawn from the leaves of forests,
         whatever ``regression`` is but ``"saturated"``. ``"auto"`` takes the prefix form where its weights are usable,
         else the graph form where its are and edges are missing, and refuses otherwise.
-    joint
-        What the ends of PIU assume of a unit's features in the two worlds: None, nothing but what both worlds share; or
-        ``"consistent"``, that wherever what unfair edges switch agrees, all else does too, as with independent errors.
-        The ends are then tighter. It takes the prefix form, scores that are a known function, an A that causes no part
-        of what both worlds share, and switched nodes with at most 200 values together that read no other drawn node.
     folds
         The folds of cross-fitting: each row is judged by models that did not see it, but for logistic and saturated
         ones, which have few parameters. 1 fits on all rows.
@@ -136,10 +122,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         self,
         unfair: UnfairPaths,
         *,
-        propensity: PropensityName | ClassifierMixin = "boosted",
-        regression: RegressionName | RegressorMixin = "boosted",
+        propensity: LearnerName | ClassifierMixin = "boosted",
+        regression: LearnerName | RegressorMixin = "boosted",
         form: Literal["auto", "prefix", "graph"] = "auto",
-        joint: Literal["consistent"] | None = None,
         folds: int = FOLDS,
         clip: float | None = None,
         random_state: int | np.random.Generator | None = None,
@@ -148,7 +133,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         self.propensity = propensity
         self.regression = regression
         self.form = form
-        self.joint = joint
         self.folds = folds
         self.clip = clip
         self.random_state = random_state
@@ -171,8 +155,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If ``form="auto"`` finds no form whose weights are usable.
         """
         check_settings(self, CONSTRAINTS)
-        if self.joint and self.form == "graph":
-            raise DataError("joint='consistent' takes the prefix form, not form='graph'. Use one or the other.")
         estimand = identify(self.unfair)
         rows = Rows.read(df, sample_weight, self.unfair.graph)
         warn_unused(df, self.unfair.graph)
@@ -209,12 +191,12 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def _considered(self) -> tuple[str, ...]:
         """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
-        if self.estimand_.target == "outcome" or self.joint:
+        if self.estimand_.target == "outcome":
             return ("prefix",)
         return ("prefix", "graph") if self.form == "auto" else (self.form,)
 
     def _make_form(self, name: str) -> PrefixForm | GraphForm:
-        make = partial(PrefixForm, joint=self.joint) if name == "prefix" else GraphForm
+        make = PrefixForm if name == "prefix" else GraphForm
         return make(self.estimand_, self.nuisances_, seed=self.nuisances_.seed, regression=self.regression)
 
     def _unsupported(self) -> list[str]:
@@ -247,7 +229,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "estimand_")
         part = self.estimand_.baseline
-        return () if self.joint else self._form.conditioned_on(part.order[: part.roots])
+        return self._form.conditioned_on(part.order[: part.roots])
 
     def for_outcome(self) -> OneStep:
         """Return the source for an observed outcome, or for scores that are no function of the features.
@@ -256,11 +238,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         the data do not identify that effect.
         """
         check_is_fitted(self, "estimand_")
-        if self.joint:
-            raise DataError(
-                "joint='consistent' compares the scores of both worlds for the same features; of an outcome only one "
-                "is observed. Use joint=None."
-            )
         other = copy.copy(self)
         other.estimand_ = identify(self.unfair, "outcome")
         other._choose_form()

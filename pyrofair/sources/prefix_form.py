@@ -7,11 +7,9 @@ residual of each stage, weighted to the world, corrects for what the regression 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -22,12 +20,19 @@ from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import Estimand, RegimeEstimand
-from pyrofair.sources.coupled_ends import CoupledEnds, Switch, switched_nodes
-from pyrofair.sources.models import Folds, split_folds
-from pyrofair.sources.propensity import Nuisances, Rows
-from pyrofair.sources.regression import Design, Regression, RegressionName, make_regression, take
-from pyrofair.sources.stages import Stage, StageValues, add_problems, describe_lacking, describe_stages, stage_table
-from pyrofair.tables.labels import repeat_label
+from pyrofair.nuisances.columns import Design, take
+from pyrofair.nuisances.diagnostics import (
+    MOST_LACKING,
+    Stage,
+    StageValues,
+    add_problems,
+    describe_lacking,
+    describe_stages,
+    stage_table,
+)
+from pyrofair.nuisances.folds import fold_of, split_folds
+from pyrofair.nuisances.learners import Learner, LearnerName, make_learner
+from pyrofair.nuisances.rows import Nuisances, Rows
 
 __all__ = ["Average", "PrefixForm", "Walk", "World", "check_scores", "make_scores"]
 
@@ -63,35 +68,23 @@ class PrefixForm:
         self,
         estimand: Estimand,
         nuisances: Nuisances,
-        regression: RegressionName | RegressorMixin,
+        regression: LearnerName | RegressorMixin,
         seed: int,
-        joint: Literal["consistent"] | None = None,
     ) -> None:
         self.estimand, self.nuisances, self.regression, self.seed = estimand, nuisances, regression, seed
-        switched = switched_nodes(estimand) if joint == "consistent" else ()
-        parts = (estimand.baseline, estimand.switched)
-        self.worlds = tuple(_arrange(part, estimand, switched) for part in parts)
-        self.switch = _switch(self.worlds, switched) if switched else None
-        if self.switch:
-            self.switch.check(nuisances.rows.table)
+        self.worlds = tuple(_arrange(part, estimand) for part in (estimand.baseline, estimand.switched))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the form rests on besides, a sentence each."""
         stages = dict.fromkeys(", ".join(stage.nodes) for world in self.worlds for stage in world.stages)
         sensitive = self.estimand.unfair.graph.sensitive
-        switched = ", ".join(self.switch.switched) if self.switch else ""
-        agree = (
-            f"Wherever both worlds agree in {switched}, they agree in all that follows from it (independent errors); "
-            "the ends of PIU rest on this.",
-        )
         return (
             f"Prefix form: at each stage ({'; '.join(stages) or 'none'}) the propensities or the regression given all "
             "features before it converge to the truth, and the product of their errors vanishes faster than 1/sqrt(n). "
             "Where both are wrong, so is the estimate, and its interval does not cover that.",
             f"Each stage's features occur in the group that is weighted there (positivity of P({sensitive} | features "
             "before it)).",
-            *(agree if self.switch else ()),
         )
 
     @property
@@ -111,8 +104,26 @@ class PrefixForm:
     def stages(self, rows: Rows) -> pd.DataFrame:
         """Return the diagnostics of the weights of all stages, no classifier involved."""
         found = [(world, stage) for world in self.worlds for stage in world.stages]
-        table = stage_table([(stage, self.weights(rows, world, stage)) for world, stage in found], rows)
+        weights = [self.weights(rows, world, stage) for world, stage in found]
+        table = stage_table([(stage, weight) for (_, stage), weight in zip(found, weights, strict=True)], rows)
+        both = zip(found, weights, strict=True)
+        table = add_problems(table, [self._alone(rows, stage, weight) for (_, stage), weight in both])
         return add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
+
+    def _alone(self, rows: Rows, stage: Stage, weight: Array) -> str:
+        """Return how much of a stage's weight is on rows that are alone in their cell, whose error nothing shows."""
+        if not (isinstance(self.regression, str) and self.regression == "saturated" and stage.given):
+            return ""
+        fitted, columns = self.nuisances.rows, self.nuisances.graph.columns_of(stage.given)
+        learner = make_learner("saturated", fitted.table[columns], self.seed, "regression")
+        at = np.flatnonzero(fitted.member(stage.arm) & (fitted.weight > 0.0))
+        cells = learner.design(fitted.table[columns].iloc[at])
+        alone = learner.fit(cells, np.zeros((len(at), 1)), fitted.weight[at]).leverage(
+            learner.design(rows.table[columns])
+        )
+        carried = rows.weight * weight
+        share = float(carried[alone > 1.0 - ROUNDING].sum() / max(carried.sum(), 1e-300))
+        return f"{share:.1%} of its weight is on rows that are alone in their cell" if share > MOST_LACKING else ""
 
     def _lacking(self, rows: Rows, world: World, stage: Stage) -> str:
         """Return how much of a world hardly has a counterpart in a stage's arm, if it is too much."""
@@ -123,47 +134,20 @@ class PrefixForm:
         """Return the influence values of rows for the columns of scores."""
         fitted = self.nuisances.rows
         scores = [make_scores(score, world.part, rows, fitted, self.estimand) for world in self.worlds]
-        walk = Walk(self, rows, scores)
-        if self.switch:
-            walk.couple(self.switch, partial(self._score_table, score))
-        return walk.values()
-
-    def _score_table(self, score: Scorer, which: int, table: pd.DataFrame) -> Array:
-        """Return the scores (m, Q) of rows that are no observed ones, in a world."""
-        graph = self.estimand.unfair.graph
-        if (name := graph.sensitive_column) in graph.input_columns:
-            label = graph.label(self.worlds[which].part.paper_group)
-            table = table.assign(**{name: repeat_label(self.nuisances.rows.table[name], label, table.index)})
-        return _scored(score, table[graph.input_columns], np.full(len(table), -1))
+        return Walk(self, rows, scores).values()
 
 
-def _arrange(part: RegimeEstimand, estimand: Estimand, switched: Sequence[str]) -> World:
-    """Put what both worlds share first, then the nodes to couple, and gather runs of nodes that read one arm."""
+def _arrange(part: RegimeEstimand, estimand: Estimand) -> World:
+    """Put what both worlds share first, and gather runs of nodes that read one arm."""
     shared = set(estimand.unfair.shared)
     roots, rest = part.order[: part.roots], part.order[part.roots :]
     caused = tuple(node for node in rest if node in shared)
-    others = (node for node in rest if node not in shared and node not in switched)
-    part = part.ordered((*roots, *caused, *switched, *others))
+    part = part.ordered((*roots, *caused, *(node for node in rest if node not in shared)))
     nodes = [(node, factor.arm) for node, factor in zip(part.order, part.factors, strict=True)]
     if estimand.target == "outcome":
         nodes.append((estimand.unfair.graph.outcome, part.outcome_arm))
     boundary = part.roots + len(caused)
     return World(part, _runs(part, nodes, part.roots, boundary), _runs(part, nodes, boundary, len(nodes)))
-
-
-def _switch(worlds: Sequence[World], switched: Sequence[str]) -> Switch:
-    """Return the stages of the nodes to couple, and those after, of worlds that have these nodes first."""
-    parts = [world.part for world in worlds]
-    start = parts[0].roots
-    boundary = start + len(switched)
-    one, other = (
-        Stage(part.regime.name, part.order[start:boundary], part.factors[start].arm, part.order[:start], start)
-        for part in parts
-    )
-    nodes = [(factor.node, factor.arm) for factor in parts[1].factors]
-    columns_of = parts[0].regime.unfair.graph.columns_of
-    rest = _runs(parts[1], nodes, boundary, len(nodes))
-    return Switch(columns_of(parts[0].order[:start]), columns_of(switched), (one, other), rest)
 
 
 def _runs(part: RegimeEstimand, nodes: Sequence[tuple[str, int | None]], first: int, last: int) -> tuple[Stage, ...]:
@@ -229,21 +213,7 @@ class Walk:
         for world in form.worlds:
             own = [(stage, form.weights(rows, world, stage)) for stage in world.stages]
             self.found.append([StageValues.empty(stage, weight, self.columns) for stage, weight in own])
-        self.regressions: dict[tuple[str, ...], tuple[Regression, Design, Design]] = {}
-        self.coupled: CoupledEnds | None = None
-
-    def couple(self, switch: Switch, score: Callable[[int, pd.DataFrame], Array]) -> None:
-        """Take the ends of PIU over couplings of what unfair edges switch."""
-        form, rows = self.form, self.rows
-        self.coupled = CoupledEnds(
-            switch,
-            rows,
-            self.fitted,
-            self.scores,
-            weigh=lambda which, stage: form.weights(rows, form.worlds[which], stage),
-            learn=self.learn,
-            score=score,
-        )
+        self.regressions: dict[tuple[str, ...], tuple[Learner, Design, Design]] = {}
 
     def values(self) -> InfluenceValues:
         """Return the influence values and the diagnostics of the stages."""
@@ -261,29 +231,25 @@ class Walk:
         A fitted row is judged by the fold that did not learn from it, any other one by the mean of all folds. There is
         one fold of all rows where no regression asks for more, unless all are to be ``crossed``.
         """
-        n, fitted = len(self.rows.a), self.fitted
-        position = np.arange(n) if self.rows.position is None else self.rows.position
-        kept = np.flatnonzero(fitted.weight > 0.0)
-        folds: Folds = [(kept, kept)]
+        fitted = self.fitted
         stages = [stage for world in self.form.worlds for stage in world.stages]
-        if crossed or any(self._regression(stage)[0].crossed for stage in stages):
-            folds = split_folds(fitted.a, fitted.weight, self.form.nuisances.folds, self.form.nuisances.seed)
-        fold = np.full(len(fitted.a), -1)
-        for i, (_, test) in enumerate(folds):
-            fold[test] = i
-        own = np.where(position >= 0, fold[position], -1)
+        crossed = crossed or any(self._regression(stage)[0].crossed for stage in stages)
+        nuisances = self.form.nuisances
+        folds = split_folds(fitted.a, fitted.weight, nuisances.folds if crossed else 1, nuisances.seed)
+        own = fold_of(folds, len(fitted.a), self.rows.position)
         found = []
         for i, (train, _) in enumerate(folds):
             judged = np.flatnonzero((own == i) | (own < 0))
             found.append((train, judged, np.where(own[judged] == i, 1.0, 1.0 / len(folds))[:, None]))
         return found
 
-    def _regression(self, stage: Stage) -> tuple[Regression, Design, Design]:
+    def _regression(self, stage: Stage) -> tuple[Learner, Design, Design]:
         """Return the regression on what comes before a stage, with the designs of the rows and of the fitted ones."""
         if stage.given not in self.regressions:
             columns = self.form.nuisances.graph.columns_of(stage.given)
             known = self.fitted.table[columns]
-            regression = make_regression(self.form.regression, known, self.form.seed)
+            smallest = int(np.bincount(self.fitted.a[self.fitted.weight > 0.0], minlength=2).min())
+            regression = make_learner(self.form.regression, known, self.form.seed, "regression", smallest)
             fitted = regression.design(known)
             own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
             self.regressions[stage.given] = regression, own, fitted
@@ -302,12 +268,8 @@ class Walk:
         y0, ypi, lower, rest, disagreement = found
         self._add("y0", judged, share, y0 + t0)
         self._add("ypi", judged, share, ypi + t1)
-        if self.coupled:
-            lower, rest = self.coupled.fold(train, judged)
-        else:
-            lower, rest = lower + np.sign(b - a) * (t1 - t0), rest - np.sign(1.0 - a - b) * (t0 + t1)
-        self._add("lower", judged, share, lower)
-        self._add("rest", judged, share, rest)
+        self._add("lower", judged, share, lower + np.sign(b - a) * (t1 - t0))
+        self._add("rest", judged, share, rest - np.sign(1.0 - a - b) * (t0 + t1))
         self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
 
     def averages(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> tuple[Average, Average]:
@@ -348,7 +310,8 @@ class Walk:
             predict = regression.fit(*fitted)
             start = predict(take(design, judged))
             weight = of[0].weight[judged, None]
-            correction = np.where(weight > 0.0, weight * (own - start), 0.0)
+            rest = (own - start) / (1.0 - self._leverage(predict, take(design, judged), judged, stage))[:, None]
+            correction = np.where(weight > 0.0, weight * rest, 0.0)
             for j, values in enumerate(of):
                 part = slice(j * self.columns, (j + 1) * self.columns)
                 values.correction[judged] += share * correction[:, part]
@@ -384,10 +347,21 @@ class Walk:
         found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None)
         return list(np.hsplit(found.total + found.end, len(given)))
 
+    def _leverage(self, fit: Learner, design: Design, judged: NDArray[np.int64], stage: Stage) -> Array:
+        """Return by what share rows draw their own regression to themselves, which makes residuals too small, (m,).
+
+        A cell's only row has no residual: it is left as it is, and counted by :meth:`PrefixForm.stages`.
+        """
+        seen = self.rows.member(stage.arm)[judged] & (self.rows.weight[judged] > 0.0)
+        if fit.crossed or self.rows.position is not None:
+            return np.zeros(len(judged))
+        found = np.where(seen, fit.leverage(design), 0.0)
+        return np.where(found < 1.0 - ROUNDING, found, 0.0)
+
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)
 
-    def learn(self, stage: Stage, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], Regression, Design, Design]:
+    def learn(self, stage: Stage, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], Learner, Design, Design]:
         """Return which rows of ``train`` a stage is learned from, and its regression with the designs."""
         at = np.flatnonzero(self.fitted.member(stage.arm)[train])
         if not len(at):

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from pyrofair.sources.propensity import Nuisances, Rows
 from scipy.special import expit
 from scipy.stats import norm, truncnorm
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -24,7 +25,6 @@ from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.effects.scoring import positive_scores
 from pyrofair.sources.graph_form import GraphForm
-from pyrofair.sources.propensity import Nuisances, Rows
 
 Array = NDArray[np.float64]
 Z = 1.96

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pyrofair.classifiers.large_tables import RunningMean
 
 import pyrofair as pf
 from pyrofair.classifiers.batches import Share, World
-from pyrofair.classifiers.large_tables import RunningMean
 from pyrofair.exceptions import DataError
 from pyrofair.tables import TableEncoder, as_batches
 

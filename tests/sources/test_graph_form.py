@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from pyrofair.sources.propensity import Nuisances, Rows
 from scipy.special import expit
 
 import pyrofair as pf
@@ -20,7 +21,6 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.donors import Block, LeafMechanisms, Pool
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm
-from pyrofair.sources.propensity import Nuisances, Rows
 from tests.test_oracles import Sem, random_graph, random_latent, random_model, random_unfair
 
 Array = NDArray[np.float64]

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pyrofair.sources.propensity import Cell, GroupOverlap
 
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.ipw import IPW
-from pyrofair.sources.propensity import Cell, GroupOverlap
 
 ONE = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
 HIRING = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pyrofair.sources.designs import CodedDesign
+from pyrofair.sources.models import newton_logistic
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
 from pyrofair._random import EXPONENTIALS, KeyedWeights, keyed_exponentials
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
-from pyrofair.sources.designs import CodedDesign
-from pyrofair.sources.models import newton_logistic
 from pyrofair.tables import TableEncoder, as_batches
 
 GRAPH = pf.CausalGraph("{Q R} -> A; {A Q R} -> D; {A Q R D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
+from pyrofair.sources.models import split_folds
+from pyrofair.sources.propensity import Boosted, FromClassifier, Logistic, Propensity, Saturated, make_propensity
 from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
@@ -24,8 +26,6 @@ from sklearn.tree import DecisionTreeClassifier
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.sources.ipw import IPW
-from pyrofair.sources.models import split_folds
-from pyrofair.sources.propensity import Boosted, FromClassifier, Logistic, Propensity, Saturated, make_propensity
 
 ONES = np.ones(400)
 

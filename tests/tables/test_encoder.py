@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from pyrofair.sources.propensity import Logistic
 from scipy.special import expit
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.learn import learn_mechanisms
 from pyrofair.sources import gcomputation, gformula, models
-from pyrofair.sources.propensity import Logistic
 from pyrofair.tables import encoder
 from pyrofair.tables.encoder import TableEncoder
 

@@ -1,0 +1,88 @@
+"""A learner fitted in folds: each row judged by the fit that did not see it, and all refitted for a replicate."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.nuisances.columns import Design, take
+from pyrofair.nuisances.folds import FOLDS, split_folds
+from pyrofair.nuisances.learners import Learner, LearnerName, make_learner
+from pyrofair.tables.reading import read_weight
+
+__all__ = ["CrossFit"]
+
+Array = NDArray[np.float64]
+Parts = list[tuple[NDArray[np.int64], NDArray[np.int64], Design, Design]]
+"""Of each fold the rows that it is fitted on and those that it judges, and both as the learner reads them."""
+
+
+class CrossFit:
+    """An estimate of P(A = 1 | some columns) by a learner, cross-fitted if it must be, in folds with both groups.
+
+    ``fitted`` is that of the fitted rows, out of fold, and ``fits`` are those of the folds; a new row is judged by
+    their average. A learner that sees the row it judges takes chance for overlap, the more so the more flexible it is.
+    ``folds=1`` fits all rows, which serves learners of few parameters.
+    """
+
+    fits: list[Learner]
+    fitted: Array
+    weight: Array
+
+    def __init__(self, spec: LearnerName | Any, seed: int = 0, folds: int = FOLDS, groups: NDArray[Any] | None = None):
+        self.spec, self.seed, self.folds, self.groups = spec, seed, folds, groups
+
+    def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: Array) -> Self:
+        """Fit on a table of n rows, their groups (n,) in 0 and 1, and their weights (n,)."""
+        smallest = int(np.bincount(a[weight > 0.0], minlength=2).min())
+        self.learner = make_learner(self.spec, X, self.seed, "propensity", smallest)
+        self.weight = weight = read_weight(weight, len(X)) if self.learner.crossed else weight
+        self._design, self._parts = self._read(X, a)
+        self.fits = [self.learner.fit(own, a[train, None], weight[train]) for train, _, own, _ in self._parts]
+        self.fitted = self._judge()
+        return self
+
+    def predict(self, X: pd.DataFrame) -> Array:
+        """Return P(A = 1) of the rows of a table with the same columns, shape (m,), the average of all fits."""
+        design = self.learner.design(X)
+        return np.asarray(np.mean([fit(design)[:, 0] for fit in self.fits], axis=0))
+
+    def refit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: Array) -> CrossFit:
+        """Return the estimate on the same rows with other weights; a fold that has lost a group is a DataError."""
+        if not self.learner.warm:
+            return copy.copy(self).fit(X, a, weight)
+        if "_design" not in self.__dict__:
+            self._design, self._parts = self._read(X, a)
+        other = copy.copy(self)
+        other._design, other._parts = self._design, self._parts
+        other.fits = [
+            fit.refit(own, a[train, None], weight[train], self.weight[train])
+            for fit, (train, _, own, _) in zip(self.fits, self._parts, strict=True)
+        ]
+        other.fitted = other._judge()
+        return other
+
+    def _read(self, X: pd.DataFrame, a: NDArray[np.int8]) -> tuple[Design, Parts]:
+        """Return the rows as the learner reads them, and those that each fold is fitted on and judges."""
+        design, all_rows = self.learner.design(X), np.arange(len(a))
+        if not self.learner.crossed:
+            return design, [(all_rows, all_rows, design, design)]
+        folds = split_folds(a, self.weight, self.folds, self.seed, self.groups)
+        return design, [(train, test, take(design, train), take(design, test)) for train, test in folds]
+
+    def _judge(self) -> Array:
+        """Return the probabilities of the fitted rows, of those without weight by the average of all fits."""
+        found, absent = np.full(len(self.weight), np.nan), np.flatnonzero(self.weight <= 0.0)
+        for fit, (_, test, _, asked) in zip(self.fits, self._parts, strict=True):
+            found[test] = fit.own(asked)[:, 0]
+        if len(absent) and self.learner.crossed:
+            rows = take(self._design, absent)
+            found[absent] = np.mean([fit(rows)[:, 0] for fit in self.fits], axis=0)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_design", "_parts")}

@@ -1,0 +1,447 @@
+"""The diagnostics of weights: overlap of a group in a world, cells without support, and the stages of an estimate."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
+from pyrofair.exceptions import PositivityError, PositivityWarning
+from pyrofair.graph.identification import RegimeEstimand
+from pyrofair.nuisances.rows import Nuisances, Rows
+from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
+
+__all__ = [
+    "COLUMNS",
+    "Cell",
+    "GroupOverlap",
+    "Stage",
+    "StageValues",
+    "add_problems",
+    "describe_lacking",
+    "describe_scores",
+    "describe_stages",
+    "group_overlap",
+    "group_sizes",
+    "join_stages",
+    "mean_and_z",
+    "stage_table",
+    "unsupported_cells",
+]
+
+Array = NDArray[np.float64]
+AT_BOUND = 1e-6
+SEPARATED = 1e-3
+"""A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
+NEGLIGIBLE = 1e-9
+COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "max_weight", "problem")
+OFF, SURE = 0.1, 3.0
+"""A mean weight farther from 1 than this, by more than so many standard errors, shows that overlap fails."""
+FEW = 100.0
+"""The smallest effective size of a stage, in rows, unless most of its arm's rows are left."""
+MOST_KEPT = 0.3
+"""A stage whose effective size is this share of its arm's rows lacks rows, not overlap."""
+LARGEST = 0.1
+"""The largest weight, as a share of all rows."""
+HARDLY = 0.03
+"""Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
+MOST_LACKING = 0.01
+"""The most of a world that may hardly have a counterpart."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A level of a column, or a cell of several if saturated, that the target has and a needed group lacks."""
+
+    name: str
+    value: int
+    mass: float
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.mass:.2g} of the target, no row of group {self.value})"
+
+
+@dataclass(frozen=True)
+class GroupOverlap:
+    """How well a group (0, 1, or None for both pooled) supports a world among the fitted rows.
+
+    ``n`` rows carry weight. ``mean_weight`` is over all rows, 1 in expectation; ``max_weight`` leaves sample weights
+    out; ``effective_size`` is Kish's, in rows. Rows ``at_bounds`` have a propensity at 0 or 1, and ``infinite`` ones
+    no finite weight. ``cells`` lack support, with the mass ``unsupported``. ``estimated`` propensities given features
+    make up the weights. ``needed`` are the groups weighted, and the arms of the world's conditional distributions;
+    ``sizes`` those of both groups. ``separated`` is the reason why no row has a counterpart, if so. ``propensity``
+    names the model in messages.
+    """
+
+    regime: str
+    group: int | None
+    n: int
+    mean_weight: float
+    max_weight: float
+    effective_size: float
+    at_bounds: int
+    clipped: int
+    cells: tuple[Cell, ...]
+    unsupported: float
+    estimated: int = 0
+    sizes: tuple[GroupSize, ...] = ()
+    needed: tuple[int, ...] = ()
+    separated: str = ""
+    infinite: int = 0
+    propensity: str = "fitted"
+
+    @property
+    def group_name(self) -> str:
+        """The group as text: ``"0"``, ``"1"`` or ``"pooled"``."""
+        return "pooled" if self.group is None else str(self.group)
+
+    def rank(self, max_unsupported: float) -> tuple[bool, bool, int, float]:
+        """Return the key of the automatic choice, the least first; the mean weight has no part in it.
+
+        The score equation of a fitted propensity can make the mean weight 1, however wrong the fit.
+        """
+        lacking = self.unsupported > max_unsupported
+        return bool(self.separated or self.infinite), lacking, self.estimated, -self.effective_size
+
+    def problems(self) -> list[str]:
+        """Return what is wrong, one phrase each."""
+        found = []
+        low, high = MEAN_WEIGHT
+        if not low <= self.mean_weight <= high:
+            found.append(f"the mean weight is {self.mean_weight:.3g}, outside [{low}, {high}]")
+        if self.effective_size < SMALLEST_SHARE * self.n:
+            found.append(f"the effective size {self.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {self.n} rows")
+        elif self.effective_size < FEWEST_ROWS:
+            found.append(f"the effective size {self.effective_size:.1f} is below {FEWEST_ROWS} rows")
+        small = [size for size in self.sizes if size.group in self.needed and size.is_small]
+        found += [f"{size}, fewer than {FEWEST_ROWS}" for size in small]
+        if self.at_bounds:
+            found.append(f"{self.at_bounds} row(s) have a propensity at 0 or 1")
+        if self.cells:
+            found.append(f"unsupported: {self._first_cells()}" + (" ..." if len(self.cells) > 5 else ""))
+        return found
+
+    def _first_cells(self) -> str:
+        return "; ".join(map(str, self.cells[:5]))
+
+    def check(self, max_unsupported: float, *, stacklevel: int) -> None:
+        """Warn of what is wrong, or raise PositivityError where support is lacking or weights are infinite."""
+        where = f"world {self.regime!r}, group {self.group_name}"
+        if self.separated:
+            raise PositivityError(
+                f"There is no overlap in {where}: {self.separated} Weight the group whose rows need no such ratio "
+                "(arm='auto' looks for it), or draw the features instead of weighting rows: GComputation(unfair)."
+            )
+        if self.unsupported > max_unsupported:
+            raise PositivityError(
+                f"{self.unsupported:.3g} of the target population has no counterpart in {where}, more than "
+                f"max_unsupported={max_unsupported:g}: {self._first_cells()}. Merge these levels, weight another group "
+                "(arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported and read the "
+                "result with care."
+            )
+        bounds = "clip=0.01 bounds propensities, for a small bias; trim=0.01 drops rows, and changes the estimand"
+        if self.infinite:
+            raise PositivityError(
+                f"In {where}, {self.infinite} of {self.n} row(s) have no finite weight, for the propensity "
+                f"{self.propensity} is exactly 0 or 1 there. {bounds}; or take a propensity that is never certain, "
+                "such as 'logistic'."
+            )
+        if problems := self.problems():
+            extreme = self.at_bounds or self.effective_size < SMALLEST_SHARE * self.n
+            warnings.warn(
+                f"Poor overlap in {where}: {'; '.join(problems)}."
+                + (f" {bounds}." if extreme and not self.clipped else ""),
+                PositivityWarning,
+                stacklevel=stacklevel,
+            )
+
+    def as_row(self, trimmed: int, used: bool) -> dict[str, object]:
+        """Return a row of the overlap table."""
+        return {
+            "regime": self.regime,
+            "group": self.group_name,
+            "used": used,
+            "n": self.n,
+            "mean_weight": self.mean_weight,
+            "max_weight": self.max_weight,
+            "ess": self.effective_size,
+            "at_bounds": self.at_bounds,
+            "clipped": self.clipped,
+            "trimmed": trimmed,
+            "unsupported_cells": "; ".join(cell.name for cell in self.cells),
+            "unsupported_mass": self.unsupported,
+            **{f"rows_{size.group}": size.rows for size in self.sizes},
+            **{f"ess_{size.group}": size.effective_size for size in self.sizes},
+        }
+
+
+def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances) -> GroupOverlap:
+    """Return how well a group, or both pooled (None), supports a world among the fitted rows."""
+    rows = nuisances.rows
+    w = nuisances.weights(rows, part, group)
+    # Saturated weights that are zero times infinity lie in unsupported cells, and are counted there.
+    saturated = nuisances.propensity == "saturated"
+    endless = np.isinf(w) if saturated else ~np.isfinite(nuisances.raw_weights(rows, part, group))
+    s = rows.weight * rows.kept
+    member = rows.member(group) & (s > 0)
+    prefixes = [prefix for prefix in part.weight(group).prefixes if prefix]
+
+    def beyond(limit: float | None) -> int:
+        return 0 if limit is None else int((member & ~nuisances.inside(rows, prefixes, limit)).sum())
+
+    with np.errstate(over="ignore"):
+        carried = s * w
+        mean = carried.sum() / s.sum()
+    cells, mass = unsupported_cells(part, group, nuisances)
+    return GroupOverlap(
+        regime=part.regime.name,
+        group=group,
+        n=int(member.sum()),
+        mean_weight=float(mean),
+        max_weight=float(w[member].max(initial=0.0)),
+        effective_size=kish_size(carried),
+        at_bounds=beyond(AT_BOUND),
+        clipped=beyond(nuisances.clip),
+        cells=cells,
+        unsupported=mass,
+        estimated=len(prefixes),
+        sizes=group_sizes(part, nuisances),
+        needed=part.needed_groups(group),
+        separated=_separated(part, group, nuisances, member),
+        infinite=int((endless & member).sum()),
+        propensity=nuisances.propensity_name,
+    )
+
+
+def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances, member: NDArray[np.bool_]) -> str:
+    """Return a sentence on the columns that separate the groups, if no row to be weighted has a counterpart."""
+    rows, powers = nuisances.rows, part.weight(group).powers
+    share = float(np.average(rows.a[rows.kept], weights=rows.weight[rows.kept]))
+    chances = {}
+    for (value, prefix), _ in powers:
+        p = nuisances.probability(rows, prefix, clip=False)[member]
+        chances[value, prefix] = (p, SEPARATED * share) if value else (1.0 - p, SEPARATED * (1.0 - share))
+    # A row has no weight where a numerator is 0, and its ratio is undefined where a denominator is.
+    without = np.any([chance < least for chance, least in chances.values()], axis=0) if chances else np.zeros(1, bool)
+    if not member.any() or not without.all():
+        return ""
+    value, prefix = max(chances, key=lambda key: (chances[key][0] < chances[key][1]).sum())
+    graph = part.regime.unfair.graph
+    whose = "all" if group is None else f"group {group}'s"
+    return (
+        f"given {', '.join(graph.columns_of(prefix)) or 'nothing'}, the probability of "
+        f"{graph.sensitive_column}={graph.label(value)!r} is at most {chances[value, prefix][0].max():.1g} in "
+        f"{whose} {int(member.sum())} rows, so the two groups have no such features in common."
+    )
+
+
+def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, GroupSize]:
+    """Return the fitted rows of both groups, with their effective sizes in the population of the roots."""
+    rows, one = nuisances.rows, nuisances.probability(nuisances.rows, part.order[: part.roots])
+    found = []
+    for group, p in ((0, 1.0 - one), (1, one)):
+        s = rows.weight * (rows.member(group) & (p > 0.0))
+        with np.errstate(over="ignore"):
+            w = np.divide(s, p, out=np.zeros(len(p)), where=s > 0.0)
+        found.append(GroupSize(group, int((rows.member(group) & (rows.weight > 0.0)).sum()), kish_size(w)))
+    return found[0], found[1]
+
+
+def unsupported_cells(
+    part: RegimeEstimand,
+    group: int | None,
+    nuisances: Nuisances,
+) -> tuple[tuple[Cell, ...], float]:
+    """Return the cells with target mass and no row of a group that is needed there, and their mass together.
+
+    A node must occur with the weighted group (None: both) and with the arm of every distribution that is conditioned on
+    it. A cell is one level of one categorical column; under saturated propensities every column is categorical, and
+    cells of several columns count too.
+    """
+    rows = nuisances.rows
+    saturated, graph = nuisances.propensity == "saturated", part.regime.unfair.graph
+    table, a, weight = rows.table[rows.kept], rows.a[rows.kept], rows.weight[rows.kept]
+    cells: list[Cell] = []
+    total = 0.0
+    lost = np.zeros(len(a), dtype=bool)
+    for index, node in enumerate(part.order):
+        coded: list[tuple[NDArray[np.int64], list[str], NDArray[np.float64]]] = []
+        for column in graph.columns_of([node]):
+            if saturated or is_categorical(table[column]):
+                levels = as_levels(table[column])
+                codes = encode_levels(table[column], levels)
+                names = [f"{column}={level}" for level in levels]
+                coded.append((codes, names, _by_group(codes, a, weight, len(levels))))
+        columns = graph.columns_of(part.order[: index + 1])
+        if saturated and len(columns) > 1:
+            joint = table[columns].drop_duplicates()
+            cell = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table[columns]))
+            values = joint.itertuples(index=False)
+            names = [", ".join(f"{c}={v}" for c, v in zip(columns, row, strict=True)) for row in values]
+            coded.append((cell.astype(np.int64), names, _by_group(cell.astype(np.int64), a, weight, len(names))))
+        fresh = np.zeros(len(a), dtype=bool)
+        mass: NDArray[np.float64] | None = None
+        for codes, names, held in coded:
+            for value in sorted(part.needed_values(index, group)):
+                absent = (held.sum(axis=1) > 0) & ~(held[:, value] > 0)
+                if not absent.any():
+                    continue
+                if mass is None:
+                    with np.errstate(invalid="ignore"):
+                        target = nuisances.raw_weights(rows, part, None, index + 1)[rows.kept]
+                        mass = np.nan_to_num(weight * target, posinf=0.0) / weight.sum()
+                left = absent[codes] & ~lost & ~fresh
+                share = np.bincount(codes[left], weights=mass[left], minlength=len(names))
+                found = share > NEGLIGIBLE
+                cells += [Cell(names[level], value, float(share[level])) for level in np.flatnonzero(found)]
+                fresh |= left & found[codes]
+                total += float(share[found].sum())
+        lost |= fresh
+    return tuple(cells), total
+
+
+def _by_group(
+    codes: NDArray[np.int64], a: NDArray[np.int8], weight: NDArray[np.float64], size: int
+) -> NDArray[np.float64]:
+    """Return the weight of either group in each of some cells, shape (size, 2)."""
+    sums = [np.bincount(codes, weights=weight * (a == value), minlength=size) for value in (0, 1)]
+    return np.column_stack(sums)
+
+
+# -- stages of an estimate ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of nodes that read one ``arm`` of the sensitive attribute (or None), after ``start`` nodes, ``given``."""
+
+    regime: str
+    nodes: tuple[str, ...]
+    arm: int | None
+    given: tuple[str, ...]
+    start: int
+
+
+@dataclass(frozen=True)
+class StageValues:
+    """The weight of each row at a stage (n,), its regression given what comes before, and its correction (n, Q)."""
+
+    stage: Stage
+    weight: Array
+    start: Array
+    correction: Array
+
+    @classmethod
+    def empty(cls, stage: Stage, weight: Array, columns: int) -> StageValues:
+        """Return values to be added to."""
+        return cls(stage, weight, np.zeros((len(weight), columns)), np.zeros((len(weight), columns)))
+
+
+def stage_table(stages: Sequence[tuple[Stage, Array]], rows: Rows) -> pd.DataFrame:
+    """Return the diagnostics of the weights (n,) of stages, a row each: see ``InfluenceBased.stages``."""
+    return pd.DataFrame([_describe(stage, weight, rows) for stage, weight in stages], columns=list(COLUMNS))
+
+
+def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
+    counted = np.isfinite(weight)
+    mean, z = mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight)
+    carried = rows.weight * weight
+    size = kish_size(carried)
+    found = {
+        "regime": stage.regime,
+        "nodes": ", ".join(stage.nodes),
+        "arm": stage.arm,
+        "given": ", ".join(stage.given),
+        "mean_weight": float(mean[0] + 1.0) if counted.all() else np.inf,
+        "mean_weight_z": float(z[0]),
+        "ess": size,
+        "max_weight": float(carried.max(initial=0.0)),
+    }
+    return found | {"problem": _problem(found, rows, stage)}
+
+
+def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
+    """Return what makes a stage's weights unusable, or an empty string."""
+    n = float((rows.weight > 0.0).sum())
+    group = kish_size(rows.weight * rows.member(stage.arm))
+    what = []
+    if not np.isfinite(found["max_weight"]):
+        what.append("a propensity of exactly 0 or 1 leaves rows without a finite weight")
+    elif abs(found["mean_weight"] - 1.0) > OFF and abs(found["mean_weight_z"]) > SURE:
+        what.append(f"the mean weight is {found['mean_weight']:.2f}, not 1 (z {found['mean_weight_z']:.1f})")
+    if found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
+        what.append(f"the effective size is {found['ess']:.0f} of {group:.0f} rows")
+    if np.isfinite(found["max_weight"]) and found["max_weight"] > LARGEST * n:
+        what.append(f"one row weighs {found['max_weight']:.0f} of {n:.0f}")
+    return "; ".join(what)
+
+
+def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: tuple[str, ...], weight: Array) -> str:
+    """Return how much of a world hardly occurs in a group with what is given, if that is too much.
+
+    ``weight`` (n,) carries the rows of both groups to what is given in that world. A mean weight near 1 does not show
+    this, where the group is nearly certain to be the other one for a small part of the world only.
+    """
+    if arm is None or not given:
+        return ""
+    one = nuisances.probability(rows, given)
+    least = HARDLY * float(np.average(rows.member(arm), weights=rows.weight))
+    carried = rows.weight * np.where(np.isfinite(weight), weight, 0.0)
+    mass = float(carried[(one if arm else 1.0 - one) < least].sum() / carried.sum())
+    if mass <= MOST_LACKING:
+        return ""
+    columns = ", ".join(nuisances.graph.columns_of(given))
+    return f"{mass:.1%} of that world hardly occurs in the group: its chance given {columns} is below {least:.2g}"
+
+
+def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:
+    """Return the diagnostics of stages for each column of scores: see ``InfluenceValues.stages``.
+
+    ``balance`` is the weighted mean of a stage's regression less the estimate of its target by the stages before: not 0
+    where the weights are wrong. ``correction`` is the weighted mean of its residuals: not 0 where the regression is.
+    """
+    tables = []
+    for regime in dict.fromkeys(each.stage.regime for each in values):
+        own = sorted((each for each in values if each.stage.regime == regime), key=lambda each: each.stage.start)
+        base = own[0].start.copy()
+        for each in own:
+            balance = each.weight[:, None] * each.start - base
+            base += each.correction
+            described = pd.DataFrame([_describe(each.stage, each.weight, rows)])
+            tables.append(describe_scores(described, balance, each.correction, rows.weight))
+    return join_stages(tables)
+
+
+def describe_scores(described: pd.DataFrame, balance: Array, correction: Array, weight: Array) -> pd.DataFrame:
+    """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q)."""
+    table = pd.concat([described] * balance.shape[1], ignore_index=True)
+    table.insert(0, "column", np.arange(len(table)))
+    for name, part in (("balance", balance), ("correction", correction)):
+        table[name], table[f"{name}_z"] = mean_and_z(part, weight)
+    return table
+
+
+def join_stages(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the tables of stages as one; without any, one without rows."""
+    names = ["column", *COLUMNS, "balance", "balance_z", "correction", "correction_z"]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=names)
+
+
+def add_problems(table: pd.DataFrame, problems: Sequence[str]) -> pd.DataFrame:
+    """Return diagnostics of stages with further problems, one text a row, empty where there is none."""
+    both = zip(table["problem"], problems, strict=True)
+    return table.assign(problem=["; ".join(filter(None, texts)) for texts in both])
+
+
+def mean_and_z(values: Array, weight: Array) -> tuple[Array, Array]:
+    """Return the weighted means of columns (n, Q), and each over its standard error (0 where both are 0)."""
+    total = weight.sum()
+    mean = weight @ values / total
+    error = np.sqrt((weight**2) @ (values - mean) ** 2) / total
+    return mean, np.divide(mean, error, out=np.zeros_like(mean), where=error > 1e-15)

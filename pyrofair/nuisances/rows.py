@@ -1,0 +1,198 @@
+"""Rows with their groups and weights, the propensities of A given prefixes of an order, and the weights they make."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+
+from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.identification import RegimeEstimand
+from pyrofair.nuisances.crossfit import CrossFit
+from pyrofair.nuisances.folds import FOLDS
+from pyrofair.nuisances.learners import LearnerName
+from pyrofair.tables.labels import read_sensitive, repeat_label
+from pyrofair.tables.reading import feature_columns, read_table, read_weight
+from pyrofair.tables.row_identity import match_rows
+
+__all__ = ["Nuisances", "Prefix", "Rows"]
+
+MOST_KEPT = 100_000
+"""Worlds of so many rows are kept for replicates; more would take memory, and little of the time."""
+Prefix = tuple[str, ...]
+
+
+@dataclass
+class Rows:
+    """A table of n rows with groups, sample weights, and whether each is kept or trimmed, all (n,).
+
+    ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
+    """
+
+    table: pd.DataFrame
+    a: NDArray[np.int8]
+    weight: NDArray[np.float64]
+    kept: NDArray[np.bool_]
+    probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
+    position: NDArray[np.int64] | None = None
+    views: dict[tuple[int | None, int | None], tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, df: object, sample_weight: object, graph: CausalGraph) -> Rows:
+        """Return the rows of a table to fit on, which need not hold the outcome."""
+        table = read_table(df, feature_columns(graph))
+        weight = read_weight(sample_weight, table)
+        a = read_sensitive(table, graph, weight=weight)
+        return cls(table, a, weight, np.ones(len(a), dtype=bool))
+
+    def member(self, group: int | None) -> NDArray[np.bool_]:
+        """Return which rows are kept and of a group (None: of either), shape (n,)."""
+        return self.kept if group is None else self.kept & (self.a == group)
+
+    def weighted(
+        self, group: int | None, arm: int | None, graph: CausalGraph, like: Rows
+    ) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+        """Return the kept rows of a group as read (:meth:`as_read`).
+
+        Replicates ask for the same rows again and again: those of small tables are kept, and handed out as copies.
+        """
+        if len(self.a) > MOST_KEPT or not self.kept.all():
+            return self.as_read(np.flatnonzero(self.member(group)), arm, graph, like)
+        if (group, arm) not in self.views:
+            self.views[group, arm] = self.as_read(np.flatnonzero(self.member(group)), arm, graph, like)
+        features, origin = self.views[group, arm]
+        return features.copy(), origin.copy()
+
+    def as_read(
+        self, index: NDArray[np.int64], arm: int | None, graph: CausalGraph, like: Rows
+    ) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+        """Return some rows as the classifier reads them in a world where the outcome reads an arm, if it reads one.
+
+        Beside them is the position of each, or -1 where its sensitive attribute was changed, to the label that it has
+        among these rows or else those of ``like``.
+        """
+        features = self.table[graph.input_columns].iloc[index]
+        changed = self.a[index] != arm if arm is not None else np.zeros(len(index), bool)
+        if changed.any():
+            name = graph.sensitive_column
+            source = self if (self.a == arm).any() else like
+            label = repeat_label(source.table[name], graph.label(int(arm == 1)), features.index)
+            features = features.assign(**{name: label.astype(self.table[name].dtype)})
+        return features, np.where(changed, -1, index).astype(np.int64)
+
+
+@dataclass
+class Nuisances:
+    """The propensities P(A = 1 | prefix), fitted on the kept rows; weights are made of those in [clip, 1 - clip]."""
+
+    graph: CausalGraph
+    propensity: LearnerName | ClassifierMixin
+    rows: Rows
+    seed: int
+    clip: float | None
+    folds: int = FOLDS
+    models: dict[Prefix, CrossFit] = field(default_factory=dict)
+    matches: list[tuple[weakref.ref[pd.DataFrame], Rows]] = field(default_factory=list)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"matches": []}
+
+    @property
+    def propensity_name(self) -> str:
+        """The model of the propensity in messages."""
+        return repr(self.propensity) if isinstance(self.propensity, str) else type(self.propensity).__name__
+
+    def model(self, prefix: Prefix) -> CrossFit:
+        """Return the propensity of a prefix, fitting it at the first call."""
+        if prefix not in self.models:
+            self.models[prefix] = CrossFit(self.propensity, self.seed, self.folds).fit(*self._data(self.rows, prefix))
+        return self.models[prefix]
+
+    def refit(self, weight: NDArray[np.float64]) -> Nuisances:
+        """Return the same propensities on the same rows with other weights (n,)."""
+        rows = replace(self.rows, weight=weight, probability={})
+        models = {prefix: model.refit(*self._data(rows, prefix)) for prefix, model in self.models.items()}
+        return replace(self, rows=rows, models=models)
+
+    def positions(self, df: object) -> NDArray[np.int64]:
+        """Return the position of each row of a table among the fitted rows, shape (m,), -1 for others.
+
+        Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
+        """
+        return match_rows(read_table(df, feature_columns(self.graph)), self.rows.table)
+
+    def _read(self, df: object) -> Rows:
+        """Return the rows of a table; replicates ask for one again and again, and it is read once."""
+        columns = feature_columns(self.graph)
+        for given, known in self.matches:
+            if df is not given() or not isinstance(df, pd.DataFrame) or not {*columns} <= {*df.columns}:
+                continue
+            if df[columns].equals(known.table):  # it may have been changed since
+                return known
+        table = read_table(df, columns)
+        a = read_sensitive(table, self.graph, both=False)
+        rows = Rows(table, a, np.ones(len(a)), np.ones(len(a), dtype=bool), position=match_rows(table, self.rows.table))
+        if isinstance(df, pd.DataFrame):
+            self.matches[:] = [(weakref.ref(df), rows)]
+        return rows
+
+    def rows_of(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
+        """Return a table (None: the fitted one) with weights as rows, each fitted row with its position."""
+        own = self.rows
+        if df is None and sample_weight is None:
+            return own
+        read = self._read(own.table if df is None else df)
+        weight = read_weight(sample_weight, read.table)
+        assert read.position is not None
+        if np.array_equal(read.position, np.arange(len(own.a))) and read.table.equals(own.table):
+            return own if (weight == own.weight).all() else replace(own, weight=weight)
+        return replace(read, weight=weight, probability={})
+
+    def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
+        """Return P(A = 1 | prefix) of each row, shape (n,): of fitted rows as fitted, of trimmed rows 0.5."""
+        if prefix not in rows.probability:
+            model = self.model(prefix)
+            p = np.full(len(rows.a), 0.5)
+            if rows.position is None:
+                p[rows.kept] = model.fitted
+            else:
+                known = rows.position >= 0
+                p[known] = self.probability(self.rows, prefix, clip=False)[rows.position[known]]
+                if (new := rows.kept & ~known).any():
+                    p[new] = model.predict(rows.table.loc[new, self.graph.columns_of(prefix)])
+            rows.probability[prefix] = p
+        p = rows.probability[prefix]
+        return np.clip(p, self.clip, 1.0 - self.clip) if clip and self.clip is not None else p
+
+    def raw_weights(
+        self, rows: Rows, part: RegimeEstimand, group: int | None, upto: int | None = None
+    ) -> NDArray[np.float64]:
+        """Return the formula's weight of every row (n,), of the group or not; NaN where it is undefined."""
+        w = part.weight(group, upto).evaluate(lambda prefix: self.probability(rows, prefix))
+        return np.broadcast_to(w, rows.a.shape)
+
+    def weights(self, rows: Rows, part: RegimeEstimand, group: int | None) -> NDArray[np.float64]:
+        """Return the weight of each row in a world, shape (n,), 0 outside the weighted group."""
+        w = np.where(rows.member(group), self.raw_weights(rows, part, group), 0.0)
+        # NaN is zero times infinity, where the distribution of a later node is undefined: overlap reports it.
+        # Infinity without sample weight is a row of a cell whose group lost all its weight, as in a bootstrap.
+        return np.where(np.isnan(w) | (np.isinf(w) & (rows.weight == 0.0)), 0.0, w)
+
+    def inside(self, rows: Rows, prefixes: Sequence[Prefix], trim: float) -> NDArray[np.bool_]:
+        """Return which rows have all propensities of some prefixes within [trim, 1 - trim], shape (n,)."""
+        p = np.array([self.probability(rows, prefix, clip=False) for prefix in prefixes]).reshape(-1, len(rows.a))
+        return np.asarray(((trim <= p) & (p <= 1.0 - trim)).all(axis=0))
+
+    def _data(self, rows: Rows, prefix: Prefix) -> tuple[pd.DataFrame, NDArray[np.int8], NDArray[np.float64]]:
+        """Return what a propensity is fitted on: the columns, groups and weights of the kept rows."""
+        table = rows.table[self.graph.columns_of(prefix)]
+        if rows.kept.all():
+            return table, rows.a, rows.weight
+        return table[rows.kept], rows.a[rows.kept], rows.weight[rows.kept]

@@ -1,0 +1,353 @@
+"""Audits over several candidate graphs: effects or, where these are not identified, bounds, and the range over all."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pyrofair._random import seed_from
+from pyrofair._validation import require_flag, require_integer, require_seed, shown
+from pyrofair.audits.audit import Audit, audit, require_audit_settings
+from pyrofair.audits.display import table_fragment
+from pyrofair.audits.models import AuditedModel
+from pyrofair.effects.scoring import Decisions
+from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
+from pyrofair.graph import UnfairPaths
+from pyrofair.robustness.partial_identification import SharpBounds, sharp_bounds
+from pyrofair.tables.reading import as_pandas
+
+__all__ = ["GraphsAudit", "audit_graphs"]
+
+OF_GRAPHS = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
+"""The quantities that depend on the graph."""
+KEY = ["model", "decisions", "quantity"]
+COLUMNS = ["graph", *KEY, "estimate", "low", "high", "lower", "upper", "by", "ess", "note"]
+ESTIMATE, SHARP, VALID, CLOSED = "estimate", "sharp bounds", "valid bounds", "closed-form bounds"
+"""What a number is: an estimate of what is identified, or which bounds."""
+BOUNDED = {"p_y0": "y0", "p_ypi": "ypi", "mean_unfair_effect": "effect"}
+"""Quantities that bounds have, by their name there; the ends of PIU are those of its bounds."""
+POINT = 1e-6
+"""Ends that are nearer to each other are one value."""
+N_BOOT = 200
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphsAudit:
+    """The result of :func:`audit_graphs`; print it for a reading in plain text.
+
+    Attributes
+    ----------
+    table : DataFrame
+        For each graph, model, decisions and quantity that depends on the graph: estimate; low and high, the ends of
+        what it can be, which are the estimate where the effect is identified; lower and upper, which hold them; ``by``:
+        "estimate", or "sharp bounds", "valid bounds" (too wide, perhaps) or "closed-form bounds" where the effect is
+        not identified; ess and note. A graph without an answer has NaN and the reason in note.
+    union : DataFrame
+        For each model, decisions and quantity over all graphs: smallest, the least of ``low``, and largest, that of
+        ``high``; lower and upper, the union of the intervals; and the graphs that have the two extremes. NaN where a
+        graph has no answer, for then no range covers it; ``without`` counts these.
+    audits : dict
+        The audit in each graph whose effect is identified.
+    bounds : dict
+        For each other graph that has them the bounds by model and decisions: :class:`~pyrofair.SharpBounds`, or the
+        table of ends of :class:`~pyrofair.MilesBounds`.
+    failures : dict
+        Why a graph could not be audited, an error; ``.way_out`` of one that is not identified is what can be done.
+    """
+
+    table: pd.DataFrame
+    union: pd.DataFrame
+    audits: Mapping[str, Audit]
+    failures: Mapping[str, Exception]
+    bounds: Mapping[str, Mapping[tuple[str, str], Any]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        without = [name for name in self.failures if name not in self.bounds]
+        lines = [f"{len(self.audits) + len(self.failures)} candidate graphs, {len(without)} without an answer."]
+        for name, error in self.failures.items():
+            bounded = " Bounds are given." if name in self.bounds else ""
+            lines.append(f"  {name}: {getattr(error, 'cause', error)}{bounded}")
+        shown_table = self.table.drop(columns=["ess", "note"])
+        lines += [shown_table.round(4).to_string(index=False), "Over all graphs:"]
+        lines += [self.union.round(4).to_string(index=False)]
+        lines.append(
+            "If the right graph is among the candidates, the union of the intervals covers as each interval does."
+        )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Audit in {len(self.audits) + len(self.failures)} graphs; print it for a reading>"
+
+    def _repr_html_(self) -> str:
+        return table_fragment("Over all candidate graphs", self.union)
+
+
+def audit_graphs(
+    models: Mapping[str, Any],
+    candidates: Mapping[str, UnfairPaths],
+    df: pd.DataFrame,
+    *,
+    bounds: bool = True,
+    random_state: int | np.random.Generator | None = None,
+    **settings: Any,
+) -> GraphsAudit:
+    """Audit models in each of several candidate graphs, and return the range over all of them.
+
+    Each is :func:`pyrofair.audit` with one-step estimates, with one seed for all; or, where the effect is not
+    identified, bounds. *Assumes* that the right graph is one of the candidates; then the union of the intervals, each
+    at its level, covers the right value at least so often, without a correction for their number.
+
+    Parameters
+    ----------
+    models
+        As for :func:`pyrofair.audit`.
+    candidates
+        For the name of each graph its unfair paths, such as ``{name: graph.unfair(direct=True) for name, graph in
+        CausalGraph.expand(...).items()}``.
+    df
+        n rows with the columns of all graphs.
+    bounds
+        Whether to bound what is not identified: by :func:`pyrofair.sharp_bounds` where the table has few levels, else
+        by :class:`pyrofair.MilesBounds` where the graph is of its form. Neither takes scores that are an outcome. Of a
+        model that gives decisions alone, these have bounds.
+    random_state
+        Seed of all audits and bounds.
+    **settings
+        As for :func:`pyrofair.audit`: ``level``, ``threshold``, ``sample_weight``, ``scores``, ``subgroups``, whose
+        table is in each of ``audits``, ...; ``n_boot``
+        replicates (200) also make the intervals of sharp bounds, about a tenth of a second each, or none (0).
+
+    Returns
+    -------
+    GraphsAudit
+
+    Raises
+    ------
+    DataError
+        If candidates is no dictionary of unfair paths; if their graphs have other sensitive attributes, outcomes or
+        labels; if no graph has an answer, the error of the first.
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> graphs = CausalGraph.expand("A -> {M L}; M - L; {M L} -> Y", sensitive="A", outcome="Y")
+    >>> rng = np.random.default_rng(0)
+    >>> A = rng.integers(2, size=400)
+    >>> M = (rng.random(400) < 0.3 + 0.4 * A).astype(int)
+    >>> df = pd.DataFrame({"A": A, "M": M, "L": rng.random(400) < 0.3 + 0.4 * M})
+    >>> class Model:
+    ...     def predict_proba(self, X):
+    ...         p = 0.2 + 0.3 * X["M"] + 0.3 * X["L"]
+    ...         return np.column_stack([1 - p, p])
+    >>> paths = {name: graph.unfair(through="M") for name, graph in graphs.items()}
+    >>> found = audit_graphs({"model": Model()}, paths, df, n_boot=0, random_state=0)
+    >>> sorted(found.failures)
+    ['L -> M']
+    >>> high = found.table.query("decisions == 'score' and quantity == 'piu_upper'").set_index("graph")
+    >>> high[["high", "by"]].round(1).to_dict("index")
+    {'M -> L': {'high': 1.0, 'by': 'estimate'}, 'L -> M': {'high': 0.7, 'by': 'sharp bounds'}}
+    """
+    require_seed(random_state)
+    require_flag("bounds", bounds)
+    require_audit_settings(settings, "audit_graphs")
+    require_integer("n_boot", settings.get("n_boot", N_BOOT), least=0)
+    seed = None if random_state is None else seed_from(random_state)
+    if not isinstance(candidates, Mapping) or not candidates:
+        raise DataError(f"candidates={shown(candidates)} must be a dictionary of unfair paths by the names of graphs.")
+    for name, unfair in candidates.items():
+        if not isinstance(unfair, UnfairPaths):
+            raise DataError(f"candidates[{name!r}]={shown(unfair)} must be unfair paths, made by graph.unfair(...).")
+    _refuse_other_questions(candidates)
+    audits: dict[str, Audit] = {}
+    failures: dict[str, Exception] = {}
+    found: dict[str, dict[tuple[str, str], Any]] = {}
+    reasons: dict[str, str] = {}
+    for name, unfair in candidates.items():
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    audits[name] = audit(models, unfair, df, random_state=seed, **settings)
+                except NotIdentifiedError as error:
+                    failures[name] = error
+                    if bounds:
+                        found[name], reasons[name] = _bound(models, unfair, df, seed, settings)
+        except (PositivityError, DataError) as error:
+            failures[name] = error
+        for each in caught:
+            warnings.warn(f"{name}: {each.message}", each.category, stacklevel=2)
+    found = {name: each for name, each in found.items() if each}
+    if not audits and not found:
+        raise next(iter(failures.values()))
+    return _joined(list(candidates), audits, failures, found, reasons)
+
+
+def _refuse_other_questions(candidates: Mapping[str, UnfairPaths]) -> None:
+    """Refuse graphs that compare other groups or decisions, for no range covers answers to different questions."""
+
+    def asked(unfair: UnfairPaths) -> dict[str, Any]:
+        graph, values = unfair.graph, (unfair.graph.baseline, unfair.graph.contrast)
+        return {
+            "sensitive attribute": graph.sensitive_column,
+            "baseline and contrast": values[::-1] if unfair.swapped else values,
+            "outcome": graph.outcome_column,
+            "positive outcome": graph.positive,
+        }
+
+    first = next(iter(candidates))
+    for name, unfair in candidates.items():
+        pairs = zip(asked(unfair).items(), asked(candidates[first]).values(), strict=True)
+        for (what, one), other in pairs:
+            if one != other:
+                raise DataError(
+                    f"The {what} of {name!r} and of {first!r} differ: {shown(one)} and {shown(other)}. The candidates "
+                    "answer one question in several graphs, which must agree on it; audit other questions apart."
+                )
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def _bound(
+    models: Mapping[str, Any], unfair: UnfairPaths, df: pd.DataFrame, seed: int | None, settings: Mapping[str, Any]
+) -> tuple[dict[tuple[str, str], Any], str]:
+    """Return the bounds of each model and decisions in a graph, and why one has none."""
+    found: dict[tuple[str, str], Any] = {}
+    reasons: dict[str, None] = {}
+    if settings.get("scores") == "outcome":
+        return found, "an outcome has no bounds here; pf.sharp_bounds(unfair, df) has those of the outcome column"
+    df = as_pandas(df)
+    for name, model in models.items():
+        for decisions in AuditedModel(name, model, unfair.graph, ()).decisions:
+            for bound in (_sharp, _closed_form):
+                try:
+                    found[name, decisions] = bound(model, unfair, df, decisions, seed, settings)
+                    break
+                except (DataError, NotIdentifiedError, PositivityError) as error:
+                    reasons[f"no bounds: {error}"] = None
+                except GraphError:  # the closed form is for one graph, which is no news
+                    continue
+    return found, "; ".join(reasons)
+
+
+def _sharp(
+    model: Any, unfair: UnfairPaths, df: pd.DataFrame, decisions: Decisions, seed: int | None, settings: Any
+) -> SharpBounds:
+    names = ("sample_weight", "threshold", "level")
+    own = {name: settings[name] for name in names if name in settings}
+    return sharp_bounds(
+        unfair, df, model, decisions=decisions, n_boot=settings.get("n_boot", N_BOOT), random_state=seed, **own
+    )
+
+
+def _closed_form(
+    model: Any, unfair: UnfairPaths, df: pd.DataFrame, decisions: Decisions, seed: int | None, settings: Any
+) -> pd.DataFrame:
+    from pyrofair.robustness.miles import MilesBounds  # audits know no source but where none is given
+
+    source = MilesBounds(unfair).fit(df, sample_weight=settings.get("sample_weight"))
+    own = {"decisions": decisions, "threshold": settings.get("threshold", 0.5)}
+    ends = source.bounds(model, **own)
+    wide = source.bounds(model, level=settings.get("level", 0.95), random_state=seed, **own)
+    names = {"lower": "low", "upper": "high"}
+    return ends.rename(columns=names).join(wide)
+
+
+def _rows_of_bounds(bounds: Mapping[tuple[str, str], Any]) -> pd.DataFrame:
+    """Return the rows of a graph's bounds: the ends of each quantity, and what holds these."""
+    rows = []
+    for (model, decisions), each in bounds.items():
+        key = {"model": model, "decisions": decisions}
+        rows += [key | {"quantity": quantity} | row for quantity, row in _quantities(each).items()]
+    return pd.DataFrame(rows)
+
+
+def _quantities(bounds: SharpBounds | pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Return by quantity the columns of the table."""
+    sharp = isinstance(bounds, SharpBounds)
+    by, why = CLOSED, ""
+    if isinstance(bounds, SharpBounds):
+        by, why = SHARP if bounds.sharp else VALID, " ".join(bounds.why_not_sharp)
+    note = "; ".join(filter(None, ["not identified", why]))
+    found: dict[str, dict[str, Any]] = {}
+    for quantity, name in BOUNDED.items():
+        low, high, lower, upper = _ends(bounds, name if sharp else quantity)[:4]
+        point = low if high - low <= POINT else np.nan
+        found[quantity] = {"estimate": point, "low": low, "high": high, "lower": lower, "upper": upper}
+    low, high, lower, upper, lower_to, upper_from = _ends(bounds, "piu")
+    found["piu_lower"] = {"estimate": low, "low": low, "high": low, "lower": lower, "upper": lower_to}
+    found["piu_upper"] = {"estimate": high, "low": high, "high": high, "lower": upper_from, "upper": upper}
+    found["piu_paper_bound"] = dict.fromkeys(("estimate", "low", "high", "lower", "upper"), np.nan)
+    for quantity, row in found.items():
+        known = quantity in BOUNDED and np.isfinite(row["estimate"])
+        row |= {"by": by, "ess": np.nan, "note": "" if known else note}
+    found["piu_paper_bound"] |= {"by": "", "note": "it is made of marginals, which are not identified"}
+    return found
+
+
+def _ends(bounds: SharpBounds | pd.DataFrame, name: str) -> tuple[float, float, float, float, float, float]:
+    """Return both ends of a quantity, the limits outside of them, and those inside, NaN where there are none."""
+    if isinstance(bounds, SharpBounds):
+        table: Any = bounds.table.loc[name]
+        limits = ("low_from", "high_to", "low_to", "high_from")
+        outer = tuple(float(table.get(each, np.nan)) for each in limits)
+        low, high = getattr(bounds, name)
+        return (low, high, *outer)
+    row: Any = bounds.loc[name]
+    low, high, lower, upper = (float(row[each]) for each in ("low", "high", "lower", "upper"))
+    return low, high, lower, upper, np.nan, np.nan
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _joined(
+    names: list[str],
+    audits: dict[str, Audit],
+    failures: dict[str, Exception],
+    bounds: dict[str, dict[tuple[str, str], Any]],
+    reasons: Mapping[str, str],
+) -> GraphsAudit:
+    parts: dict[str, pd.DataFrame] = {}
+    for name, each in audits.items():
+        part = each.table[each.table["quantity"].isin(OF_GRAPHS)]
+        parts[name] = part.assign(low=part["estimate"], high=part["estimate"], by=ESTIMATE)
+    parts |= {name: _rows_of_bounds(each) for name, each in bounds.items()}
+    asked = pd.concat([each[KEY] for each in parts.values()]).drop_duplicates()
+    absent = dict.fromkeys(("estimate", "low", "high", "lower", "upper", "ess"), np.nan)
+    whole = []
+    for name in names:
+        if name in parts:
+            part = asked.merge(parts[name], on=KEY, how="left")
+            rest = reasons.get(name) or "not reported"
+            part = part.assign(note=part["note"].fillna(rest), by=part["by"].fillna(""))
+        else:
+            reason = str(getattr(failures[name], "cause", failures[name]))
+            note = "; ".join(filter(None, [reason, reasons.get(name, "")]))
+            part = asked.assign(**absent, by="", note=note)
+        whole.append(part.assign(graph=name))
+    table = pd.concat(whole, ignore_index=True)[COLUMNS]
+    rows = []
+    for key, own in table.groupby(KEY, sort=False):
+        row: dict[str, Any] = dict(zip(KEY, key, strict=True))
+        without = int(own["low"].isna().sum())
+        if without:
+            row |= dict.fromkeys(("smallest", "largest", "lower", "upper"), np.nan)
+            row |= {"smallest_in": "", "largest_in": ""}
+        else:
+            low, high = (own[end].to_numpy(dtype=np.float64) for end in ("low", "high"))
+            row |= {
+                "smallest": float(low.min()),
+                "largest": float(high.max()),
+                "lower": own["lower"].min(skipna=False),
+                "upper": own["upper"].max(skipna=False),
+                "smallest_in": own["graph"].iloc[int(low.argmin())],
+                "largest_in": own["graph"].iloc[int(high.argmax())],
+            }
+        rows.append(row | {"without": without})
+    return GraphsAudit(table, pd.DataFrame(rows), audits, failures, bounds)

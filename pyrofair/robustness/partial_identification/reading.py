@@ -1,0 +1,204 @@
+"""Tables of few levels as codes of nodes, and a known classifier as a table of what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair._validation import require_unmasked
+from pyrofair.effects.scoring import Adapter, Decisions, decide, no_probabilities, positive_scores
+from pyrofair.exceptions import DataError
+from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
+from pyrofair.robustness.partial_identification.response_types import flat_index
+from pyrofair.tables.labels import read_outcome, read_sensitive, show_labels
+from pyrofair.tables.reading import read_table, read_weight, require_aligned
+
+__all__ = ["CodedTable", "is_model", "read_cells", "read_score"]
+
+Codes = NDArray[np.int64]
+Vector = NDArray[np.float64]
+
+MOST_LEVELS = 20
+"""The most different numbers that a column may hold."""
+MOST_SCORED = 200_000
+"""The most cells of what a classifier reads."""
+TOLERANCE = 1e-5
+"""Scores that differ by less are equal: single precision differs with the number of rows scored at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class CodedTable:
+    """The rows of a table as codes (n, k) of the nodes of an observed graph, with their weights (n,).
+
+    ``first`` holds for each node the first row of each of its levels.
+    """
+
+    table: pd.DataFrame
+    codes: Codes
+    first: Mapping[str, Codes]
+    weight: Vector
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of levels of each node."""
+        return {node: len(rows) for node, rows in self.first.items()}
+
+
+def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph) -> CodedTable:
+    """Return a table as codes; a DataError if a column is unfit, or holds more than 20 different numbers."""
+    graph = observed.graph
+    nodes = observed.nodes
+    read = (*nodes, *(node for node in graph.inputs if node not in nodes))
+    table = read_table(df, graph.columns_of(read))
+    weight = read_weight(sample_weight, table)
+    codes, first = np.empty((len(table), len(nodes)), dtype=np.int64), {}
+    for i, node in enumerate(nodes):
+        columns = graph.columns_of([node])
+        for column in columns if node != graph.outcome else ():
+            _refuse_numbers(table[column])
+        if node == graph.sensitive:
+            own = read_sensitive(table, graph, weight=weight).astype(np.int64)
+        elif node == graph.outcome:
+            _refuse_scores(table[columns[0]])
+            own = read_outcome(table[columns[0]], graph.positive)[0].astype(np.int64)
+        else:
+            parts = [pd.factorize(table[column], sort=False)[0] for column in columns]
+            own = np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+        codes[:, i] = own
+        first[node] = np.unique(own, return_index=True)[1].astype(np.int64)
+    return CodedTable(table, codes, first, weight)
+
+
+def _refuse_numbers(values: pd.Series[Any]) -> None:
+    """Refuse a column of many different numbers."""
+    if values.dtype.kind in "iuf" and (count := values.nunique()) > MOST_LEVELS:
+        raise DataError(
+            f"The column {values.name!r} holds {count:,} different numbers, from {values.min()} to {values.max()}; "
+            f"sharp bounds take columns of few levels (numbers: {MOST_LEVELS} at most). Bin it: "
+            f"df[{values.name!r}] = pd.qcut(df[{values.name!r}], 4, labels=False, duplicates='drop')."
+        )
+
+
+def _refuse_scores(values: pd.Series[Any]) -> None:
+    """Refuse an outcome of more than two numbers."""
+    if values.dtype.kind in "iuf" and (count := values.nunique()) > 2:
+        raise DataError(
+            f"The outcome {values.name!r} must be binary, but holds {count:,} different numbers, from {values.min()} "
+            f"to {values.max()}. Scores of a classifier are passed as score=; of another number, bound a decision that "
+            f"is made from it, such as df[{values.name!r}] = (df[{values.name!r}] > limit).astype(int)."
+        )
+
+
+def is_model(score: object) -> bool:
+    """Whether a score is given as a model rather than as numbers."""
+    return hasattr(score, "predict_proba") or isinstance(score, Adapter)
+
+
+def read_score(
+    score: Any, coded: CodedTable, observed: ObservedGraph, decisions: Decisions, threshold: float
+) -> tuple[Vector, bool]:
+    """Return the probability of a positive decision for each value of what a classifier reads, flat; and if none lack.
+
+    The order is that of the graph's inputs, the last one fastest. NaN stands for cells of which no score is given. A
+    DataError if the scores are no function of these inputs.
+    """
+    graph = observed.graph
+    inputs, sizes = graph.inputs, coded.sizes
+    shape = [sizes[node] for node in inputs]
+    if prod(shape) > MOST_SCORED:
+        raise DataError(
+            f"The classifier reads {', '.join(inputs)} with {prod(shape):,} combinations of levels, more than "
+            f"{MOST_SCORED:,}. Join levels."
+        )
+    own = flat_index([coded.codes[:, observed.nodes.index(node)] for node in inputs], shape)
+    own = np.broadcast_to(own, (len(coded.table),))
+    if is_model(score):
+        scores = _of_model(score, coded, observed, shape, own)
+    else:
+        scores = _of_rows(score, coded.table, prod(shape), own, graph.columns_of(inputs))
+    known = ~np.isnan(scores)
+    scores[known] = decide(scores[known], decisions, threshold)
+    return scores, bool(known.all())
+
+
+NO_FUNCTION = (
+    "Scores that follow more than the graph's parents of the outcome, or chance, are an outcome: put the decisions in "
+    "the outcome column and pass score=None, or complete the graph."
+)
+
+
+def _of_model(model: Any, coded: CodedTable, observed: ObservedGraph, shape: Sequence[int], own: Codes) -> Vector:
+    """Return the scores of a model for all cells, asked twice and compared with those of observed rows."""
+    graph, table = observed.graph, coded.table
+    indices = np.unravel_index(np.arange(prod(shape)), shape) if shape else ()
+    parts = []
+    for node, index in zip(graph.inputs, indices, strict=True):
+        parts.append(table[graph.columns_of([node])].iloc[coded.first[node][index]].reset_index(drop=True))
+    if not parts:
+        raise DataError(
+            f"{graph.outcome!r} has no observed parents in the graph, so a classifier reads nothing. Add the edges."
+        )
+    order = [column for column in table.columns if column in graph.input_columns]
+    cells = pd.concat(parts, axis=1)[order]
+
+    def ask(rows: pd.DataFrame) -> Vector:
+        return np.array(positive_scores("score", model, rows, graph, order), dtype=np.float64)
+
+    scores = ask(cells)
+    seen, first = np.unique(own, return_index=True)
+    for again, expected in (
+        (ask(cells.iloc[::-1])[::-1], scores),
+        (ask(table[order].iloc[first].reset_index(drop=True)), scores[seen]),
+    ):
+        differs = int((np.abs(again - expected) > TOLERANCE).sum())
+        if differs:
+            raise DataError(
+                f"score: the model gives {differs} of {len(again)} cells of {', '.join(order)} another score when it "
+                f"is asked again, so it draws at random, or reads other rows. {NO_FUNCTION}"
+            )
+    return scores
+
+
+def _of_rows(given: Any, table: pd.DataFrame, cells: int, own: Codes, columns: Sequence[str]) -> Vector:
+    """Return the scores of observed rows by cell; NaN where no row is in a cell."""
+    if not isinstance(given, np.ndarray | pd.Series | list | tuple):
+        raise DataError(
+            f"{no_probabilities('score', given)} Or pass scores, one for each row, as an array or a Series."
+        )
+    if isinstance(given, pd.Series):
+        require_aligned(table, given, "score", table="df")
+    require_unmasked("score", given)
+    try:
+        if getattr(getattr(given, "dtype", None), "kind", "") == "c":
+            raise TypeError("complex numbers")
+        scores = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"score holds no numbers: {error}. Pass a number in [0, 1] for each row.") from error
+    if scores.shape != (len(table),):
+        raise DataError(f"score has the shape {scores.shape}; expected {(len(table),)}, one number for each row.")
+    wrong = ~((scores >= 0.0) & (scores <= 1.0))
+    if wrong.any():
+        raise DataError(
+            f"score holds {int(wrong.sum())} value(s) outside [0, 1], such as {scores[wrong][0]}. Scores are "
+            "probabilities of the positive outcome, or decisions 0 and 1."
+        )
+    order = np.lexsort((scores, own))
+    lowest, highest = np.full(cells, np.nan), np.full(cells, np.nan)
+    lowest[own[order[::-1]]] = scores[order[::-1]]
+    highest[own[order]] = scores[order]
+    spread = np.nan_to_num(highest - lowest)
+    if (spread > TOLERANCE).any():
+        worst = int(np.argmax(spread))
+        rows = np.flatnonzero(own == worst)
+        one, other = rows[np.argmin(scores[rows])], rows[np.argmax(scores[rows])]
+        raise DataError(
+            f"score is no function of {', '.join(columns)}: the rows {show_labels(table.index[[one, other]])} agree in "
+            f"these and have {scores[one]:g} and {scores[other]:g}. {NO_FUNCTION}"
+        )
+    return np.where(np.isnan(lowest), np.nan, (lowest + highest) / 2.0)

@@ -1,0 +1,84 @@
+"""What observed columns add to the odds of the sensitive attribute, to compare hidden causes with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair._validation import require_names, shown
+from pyrofair.exceptions import DataError
+from pyrofair.graph.identification import Estimand
+from pyrofair.nuisances.crossfit import CrossFit
+from pyrofair.nuisances.rows import Nuisances
+from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause
+from pyrofair.sources.prefix_form import PrefixForm
+
+__all__ = ["read_shared_columns", "strengths_of_columns"]
+
+QUANTILES = {"q50": 0.5, "q90": 0.9, "q99": 0.99, "max": 1.0}
+NONE = "(none)"
+
+
+def read_shared_columns(form: PrefixForm, columns: object) -> tuple[list[str], list[str]]:
+    """Return the columns that the sensitive attribute does not cause, and those asked for, all unless any are named."""
+    part = form.worlds[1].part
+    known = list(form.nuisances.graph.columns_of(part.order[: part.roots]))
+    asked = known if columns is None else list(dict.fromkeys(require_names("columns", columns, "columns", one=True)))
+    if not known or not {*asked} <= {*known}:
+        raise DataError(
+            f"columns={shown(columns)}: a benchmark takes columns that the sensitive attribute does not cause, which "
+            f"are {', '.join(known) or 'none'}."
+        )
+    return known, asked
+
+
+def strengths_of_columns(
+    nuisances: Nuisances, causes: Sequence[HiddenCause], estimand: Estimand, columns: object = None
+) -> pd.DataFrame:
+    """Return quantiles of the odds ratios of A without and with each column: see ``Confounding.benchmark``."""
+    graph, roots = nuisances.graph, estimand.baseline.order[: estimand.baseline.roots]
+    named: dict[tuple[str, ...], dict[str, None]] = {}
+    for cause in causes:
+        for blocks in cause.blocks:
+            for block in blocks:
+                if block.kind:
+                    given = roots if block.kind == "group" else block.stage.given
+                    named.setdefault(given, {})[cause.name] = None
+    known = list(dict.fromkeys(column for given in named for column in graph.columns_of(given)))
+    asked = known if columns is None else list(require_names("columns", columns, "columns", one=True))
+    if unknown := [name for name in asked if name not in known]:
+        raise DataError(
+            f"columns={unknown!r} enter none of the propensities that hidden causes move; these are given "
+            f"{', '.join(known) or 'nothing, since the sensitive attribute causes all features'}."
+        )
+    lines = []
+    for given, names in named.items():
+        own = graph.columns_of(given)
+        for name in [*(each for each in asked if each in own), *([NONE] if own else [])]:
+            ratio = _ratios(nuisances, given, [each for each in own if each != name], other_folds=name == NONE)
+            weight = nuisances.rows.weight[nuisances.rows.kept]
+            lines.append((", ".join(names), ", ".join(own), name, *_quantiles(ratio, weight)))
+    return pd.DataFrame(lines, columns=["hidden_causes", "of", "column", *QUANTILES])
+
+
+def _ratios(
+    nuisances: Nuisances, given: tuple[str, ...], columns: list[str], *, other_folds: bool
+) -> NDArray[np.float64]:
+    """Return by what factor the odds of each fitted row change with a propensity of other columns."""
+    rows = nuisances.rows
+    kept = rows.kept
+    model = CrossFit(nuisances.propensity, nuisances.seed + int(other_folds), nuisances.folds)
+    model.fit(rows.table.loc[kept, columns], rows.a[kept], rows.weight[kept])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        with_all, without = (np.log(p) - np.log1p(-p) for p in (nuisances.probability(rows, given)[kept], model.fitted))
+        return np.asarray(np.exp(np.abs(np.where(with_all == without, 0.0, with_all - without))))
+
+
+def _quantiles(values: NDArray[np.float64], weight: NDArray[np.float64]) -> list[float]:
+    order = np.argsort(values)
+    share = np.cumsum(weight[order]) / weight.sum()
+    at = np.searchsorted(share, np.array(list(QUANTILES.values())) - 1e-12).clip(max=len(order) - 1)
+    return [float(each) for each in values[order][at]]

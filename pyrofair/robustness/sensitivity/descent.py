@@ -1,0 +1,314 @@
+"""Influence values of how far a hidden cause moves the means of both worlds, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyrofair.nuisances.columns import take
+from pyrofair.nuisances.diagnostics import Stage
+from pyrofair.nuisances.rows import Rows
+from pyrofair.robustness.sensitivity.hidden_causes import Block, HiddenCause
+from pyrofair.robustness.sensitivity.tilting import Target, excess_ratios, find_cuts
+from pyrofair.sources.prefix_form import PrefixForm, Walk
+
+__all__ = ["Moves", "move_means"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+FEW = 3
+"""So many columns are learned as they are."""
+KEPT = 0.99
+"""The share of the variance of more columns that the parts have which are learned in their place."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """What is added to the influence values of n rows, (n, T) for T targets; at gamma = 1 it is 0.
+
+    Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum.
+    """
+
+    y0: Array
+    ypi: Array
+    effect: Array
+    total: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Functions of the features before a stage, for judged rows (J, C) and those learned from (L, C).
+
+    ``total`` (J, C) is the sum of the corrections of the stages averaged over.
+    """
+
+    own: Array
+    known: Array
+    total: Array
+
+    def __add__(self, other: Level) -> Level:
+        return Level(self.own + other.own, self.known + other.known, self.total + other.total)
+
+    def beside(self, other: Level) -> Level:
+        """Return the columns of both."""
+        return Level(*(np.hstack(each) for each in zip(self._parts, other._parts, strict=True)))
+
+    def columns(self, start: int, end: int) -> Level:
+        """Return some of the columns."""
+        return Level(*(each[:, start:end] for each in self._parts))
+
+    @property
+    def _parts(self) -> tuple[Array, Array, Array]:
+        return self.own, self.known, self.total
+
+
+def move_means(
+    form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], cause: HiddenCause, gammas: Sequence[float]
+) -> Moves:
+    """Return how far a hidden cause moves the means, for each gamma the upper end and then the lower one.
+
+    Parameters
+    ----------
+    form, rows
+        A fitted prefix form, and the n rows that are judged.
+    scores
+        For each world the scores (n, 1) of the rows, and those of the fitted rows, NaN where no stage starts from them.
+    cause, gammas
+        The hidden cause, and G limits of the odds ratio: T = 2 G.
+    """
+    targets = tuple(Target(gamma, sign) for gamma in gammas for sign in (1, -1))
+    found = {name: np.zeros((len(rows.a), len(targets))) for name in ("y0", "ypi", "effect", "total")}
+    walk = Walk(form, rows, scores)
+    weights = _Weights(form, rows)
+    # Cuts and ratios chosen by the rows that they are judged on would err inward, those of saturated models too.
+    for train, judged, share in walk.folds(crossed=True):
+        fold = _Fold(walk, weights, train, judged)
+        one, other = (fold.world(which, cause.blocks[which], targets) for which in (0, 1))
+        swapped = np.arange(len(targets)).reshape(-1, 2)[:, ::-1].ravel()
+        effect, total = fold.contrasts(cause.blocks, targets) if cause.joint else (other - one[:, swapped], one + other)
+        for name, values in (("y0", one), ("ypi", other), ("effect", effect), ("total", total)):
+            found[name][judged] += share * values
+    return Moves(**found)
+
+
+class _Weights:
+    """The weights of rows at stages, each made once."""
+
+    def __init__(self, form: PrefixForm, rows: Rows) -> None:
+        self.form, self.rows = form, rows
+        self.made: dict[tuple[int, int | None, int], Array] = {}
+
+    def at(self, which: int, stage: Stage) -> Array:
+        """Return the weight of each row at a stage of a world, (n,), 0 outside its arm."""
+        key = which, stage.arm, stage.start
+        if key not in self.made:
+            self.made[key] = self.form.weights(self.rows, self.form.worlds[which], stage)
+        return self.made[key]
+
+    def ratio(self, rows: Rows, stage: Stage) -> Array:
+        """Return the density of the features before a stage in the switched world over that in the baseline, (m,)."""
+        parts = [world.part for world in self.form.worlds]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            one, other = (self.form.nuisances.raw_weights(rows, part, stage.arm, stage.start) for part in parts)
+            return np.nan_to_num(other / one, nan=1.0, posinf=1e6)
+
+    def group(self, rows: Rows, arm: int | None) -> tuple[Array, Array]:
+        """Return the chance of an arm given what A does not cause, and whether each row has it, (m, 1) each."""
+        part = self.form.worlds[0].part
+        one = self.form.nuisances.probability(rows, part.order[: part.roots])
+        return (one if arm else 1.0 - one)[:, None], (rows.a == arm).astype(np.float64)[:, None]
+
+
+class _Fold:
+    """What one fold learns of the rows that it judges."""
+
+    def __init__(self, walk: Walk, weights: _Weights, train: Index, judged: Index) -> None:
+        self.walk, self.weights, self.train, self.judged = walk, weights, train, judged
+
+    def world(self, which: int, blocks: Sequence[Block], targets: tuple[Target, ...]) -> Array:
+        """Return the moves of the mean of one world, (J, T)."""
+        marked = [i for i, block in enumerate(blocks) if block.kind]
+        if not marked:
+            return np.zeros((len(self.judged), len(targets)))
+        mean: Level | None = self._scores(which)
+        moved: Level | None = None
+        group: Level | None = None
+        for i, block in reversed(list(enumerate(blocks))):
+            value = mean if moved is None or mean is None else _wide(mean, len(targets)) + moved
+            mean, moved, group = self._average(which, block.stage, mean if i > marked[0] else None, moved, group)
+            if block.kind:
+                assert value is not None
+                tilted = self._tilt(which, block.stage, value, targets)
+                if block.kind == "world":
+                    moved = tilted if moved is None else moved + tilted
+                else:
+                    group = tilted
+        found = np.zeros((len(self.judged), len(targets)))
+        if moved is not None:
+            found += moved.own + moved.total
+        if group is not None:
+            found += self._to_group(group, blocks[marked[0]].stage)
+        return found
+
+    def contrasts(self, blocks: Sequence[Sequence[Block]], targets: tuple[Target, ...]) -> tuple[Array, Array]:
+        """Return the moves of the difference and of the sum of both means, (J, T) each, by one ratio in both worlds."""
+        at = next(i for i, block in enumerate(blocks[0]) if block.kind)
+        stage = blocks[0][at].stage
+        one, other = (self._above(which, blocks[which], stage.start) for which in (0, 1))
+        own, known = (self.weights.ratio(rows, stage)[index, None] for rows, index in self._both())
+        values = Level(
+            np.hstack([own * other.own - one.own, own * other.own + one.own]),
+            np.hstack([known * other.known - one.known, known * other.known + one.known]),
+            one.total,
+        )
+        both = (*targets, *targets)
+        size = len(targets)
+        of = (*[0] * size, *[1] * size)
+        cuts = [cut for cut, _ in self._cuts(stage, values, of, both)]
+        centre = self._learn(stage, other.known)
+        moved: list[list[Level]] = [[], []]
+        # Of the cut of the difference, or sum, each world takes a part that leaves it with little variance.
+        sides = zip((values.own, values.known), cuts, centre, (own, known), strict=True)
+        excess, shares = [], []
+        for value, cut, middle, ratio in sides:
+            excess.append(excess_ratios(value[:, list(of)], cut, both))
+            sign = np.array([-1.0] * size + [1.0] * size)
+            shares.append((sign * (cut - ratio * middle), middle))
+        for which, level in enumerate((one, other)):
+            moved[which].append(
+                Level(
+                    excess[0] * (level.own - shares[0][which]),
+                    excess[1] * (level.known - shares[1][which]),
+                    excess[0] * level.total,
+                )
+            )
+        found = []
+        for which in (0, 1):
+            group: Level | None = moved[which][0]
+            for block in reversed(blocks[which]):
+                if block.stage.start <= stage.start:
+                    group = self._average(which, block.stage, None, None, group)[2]
+            assert group is not None
+            found.append(self._to_group(group, stage))
+        return found[1][:, :size] - found[0][:, :size], found[1][:, size:] + found[0][:, size:]
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _scores(self, which: int) -> Level:
+        own, known = self.walk.scores[which]
+        return Level(own[self.judged], known[self.train], np.zeros((len(self.judged), own.shape[1])))
+
+    def _above(self, which: int, blocks: Sequence[Block], start: int) -> Level:
+        """Return the score averaged over all that follows a stage."""
+        mean = self._scores(which)
+        for block in reversed(blocks):
+            if block.stage.start > start:
+                found, _, _ = self._average(which, block.stage, mean, None, None)
+                assert found is not None
+                mean = found
+        return mean
+
+    def _average(
+        self, which: int, stage: Stage, *levels: Level | None
+    ) -> tuple[Level | None, Level | None, Level | None]:
+        """Average functions over a stage of a world, by one regression."""
+        present = [level for level in levels if level is not None]
+        if not present:
+            return None, None, None
+        joined = present[0]
+        for level in present[1:]:
+            joined = joined.beside(level)
+        start, known = self._learn(stage, joined.known)
+        weight = self.weights.at(which, stage)[self.judged, None]
+        correction = np.where(weight > 0.0, weight * (joined.own - start), 0.0)
+        after = Level(start, known, joined.total + correction)
+        found: list[Level | None] = []
+        at = 0
+        for each in levels:
+            width = 0 if each is None else each.own.shape[1]
+            found.append(None if each is None else after.columns(at, at + width))
+            at += width
+        return found[0], found[1], found[2]
+
+    def _learn(self, stage: Stage, known: Array) -> list[Array]:
+        """Return the means of columns given what is before a stage, of judged rows and of those learned from."""
+        at, regression, design, learned = self.walk.learn(stage, self.train)
+        weight = self.walk.fitted.weight[self.train[at]]
+        part = _Parts.of(known[at], weight, share=KEPT if regression.crossed else 1.0)
+        predict = regression.fit(take(learned, self.train[at]), part.values, weight)
+        return [part.whole(predict(rows)) for rows in (take(design, self.judged), take(learned, self.train))]
+
+    def _tilt(self, which: int, stage: Stage, value: Level, targets: tuple[Target, ...]) -> Level:
+        """Return what the worst ratio of a stage adds, (., T), averaged over that stage of a world."""
+        wide = value.own.shape[1] > 1
+        of = tuple(range(len(targets))) if wide else (0,) * len(targets)
+        (cut, start), (_, known) = self._cuts(stage, value, of, targets)
+        excess = excess_ratios(value.own[:, list(of)], cut, targets)
+        weight = self.weights.at(which, stage)[self.judged, None]
+        correction = np.where(weight > 0.0, weight * (excess * (value.own - cut) - start), 0.0)
+        return Level(start, known, excess * value.total + correction)
+
+    def _cuts(
+        self, stage: Stage, value: Level, of: tuple[int, ...], targets: tuple[Target, ...]
+    ) -> list[tuple[Array, Array]]:
+        """Return where the worst ratios of a stage are cut, and what they add on average, for both sets of rows."""
+        at = np.flatnonzero(self.walk.fitted.member(stage.arm)[self.train])
+        weight = self.walk.fitted.weight[self.train[at]]
+
+        def learn(columns: Array) -> list[Array]:
+            known = np.full((len(self.train), columns.shape[1]), np.nan)
+            known[at] = columns
+            return self._learn(stage, known)
+
+        return find_cuts(value.known[at], of, weight, targets, learn)
+
+    def _to_group(self, level: Level, stage: Stage) -> Array:
+        """Return the moves (J, T) of what differs between the groups: it is missing in the other group alone."""
+        chance, member = (each[self.judged] for each in self.weights.group(self.walk.rows, stage.arm))
+        return (1.0 - chance) * (level.own + level.total) + (chance - member) * level.own
+
+    def _both(self) -> tuple[tuple[Rows, Index], tuple[Rows, Index]]:
+        return (self.walk.rows, self.judged), (self.walk.fitted, self.train)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Columns (m, c) as ``mean`` (c,) plus ``values`` (m, k), of size at most 1, times ``loadings`` (k, c).
+
+    The columns of several gammas are nearly multiples of a few: these are learned in their place, which leaves out of
+    the regressions a share of the variance that the corrections make up for.
+    """
+
+    mean: Array
+    values: Array
+    loadings: Array
+
+    @classmethod
+    def of(cls, columns: Array, weight: Array, share: float) -> _Parts:
+        """Return as few parts as have a share of the variance of the columns; of all of it, the columns themselves."""
+        size = np.abs(columns).max(axis=0)
+        size[size == 0.0] = 1.0
+        scaled = columns / size
+        if share >= 1.0 or columns.shape[1] <= FEW:
+            return cls(np.zeros(len(size)), scaled, np.diag(size))
+        mean = weight @ scaled / weight.sum()
+        centred = scaled - mean
+        variance, vectors = np.linalg.eigh((weight[:, None] * centred).T @ centred)
+        held = np.cumsum(variance[::-1]) / max(variance.sum(), np.finfo(float).tiny)
+        vectors = vectors[:, ::-1][:, : int(np.searchsorted(held, share)) + 1]
+        values = centred @ vectors
+        most = np.abs(values).max(axis=0)
+        most[most == 0.0] = 1.0
+        return cls(mean * size, values / most, (most * vectors).T * size)
+
+    def whole(self, predicted: Array) -> Array:
+        """Return the columns of predicted parts."""
+        return np.asarray(self.mean + predicted @ self.loadings)
+
+
+def _wide(level: Level, columns: int) -> Level:
+    """Return a level of one column with that column repeated."""
+    return Level(*(np.repeat(each, columns, axis=1) for each in (level.own, level.known, level.total)))

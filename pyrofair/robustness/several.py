@@ -1,0 +1,176 @@
+"""Several sources as one to train with, one for each candidate graph or set of paths, by one of their penalties."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from pyrofair._validation import require_choice, require_real, shown
+from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds
+from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.sources.contrasts import Over, combine_penalties, require_over
+from pyrofair.tables.labels import read_sensitive
+from pyrofair.tables.reading import feature_columns, read_table, read_weight
+
+__all__ = ["Several"]
+
+
+class Several(BaseEstimator):  # type: ignore[misc]
+    """Several sources as one to train with: one for each candidate graph, or for each set of unfair paths.
+
+    Each is cloned and fitted on all rows. A :class:`PenalizedClassifier` penalises ``over`` them: the worst case is the
+    largest penalty of any graph, so that a small one is small whichever of the candidates is right.
+
+    Parameters
+    ----------
+    sources
+        Unfitted sources of potential outcomes by name: ``{"M -> L": IPW(unfair), ...}``, or of bounds on them where
+        the effect is not identified, :class:`MilesBounds`; the penalty is then ``interval_disagreement``, which at two
+        points is the disagreement. Their graphs have one sensitive attribute, outcome and labels, the same columns, and
+        the same inputs of the classifier.
+    over
+        What is made of the penalty's values: ``"worst"``, the largest; ``"smooth"``, a smooth maximum, the log of the
+        mean of exp(value / 0.02), times 0.02; or a weight for each name, whose weighted sum is taken.
+
+    Attributes
+    ----------
+    sources_ : dict
+        The fitted sources.
+
+    Examples
+    --------
+    >>> from pyrofair import IPW, CausalGraph, PenalizedClassifier, effect_gap
+    >>> graphs = CausalGraph.expand("A -> {M L}; M - L; {A M L} -> Y", sensitive="A", outcome="Y")
+    >>> source = Several({name: IPW(graph.unfair(direct=True)) for name, graph in graphs.items()})
+    >>> rng = np.random.default_rng(0)
+    >>> df = pd.DataFrame({name: rng.integers(2, size=300) for name in "AMLY"})
+    >>> model = PenalizedClassifier("logistic", source=source, penalty=effect_gap, epochs=5, random_state=0)
+    >>> list(model.fit(df[["A", "M", "L"]], df["Y"]).source_.sources_)
+    ['M -> L', 'L -> M']
+    """
+
+    sources_: dict[str, Any]
+
+    def __init__(self, sources: Mapping[str, Any], *, over: Over = "worst") -> None:
+        self.sources = sources
+        self.over = over
+
+    @property
+    def unfair(self) -> UnfairPaths:
+        """The unfair paths of the first source, whose graph has the columns and labels of all."""
+        if not isinstance(self.sources, Mapping) or not self.sources:
+            raise DataError(f"sources={shown(self.sources)} must be a dictionary of sources by name.")
+        for name, source in self.sources.items():
+            if not isinstance(getattr(source, "unfair", None), UnfairPaths):
+                raise DataError(f"sources[{name!r}]={shown(source)} must be a source, such as IPW(unfair).")
+        first: UnfairPaths = next(iter(self.sources.values())).unfair
+        return first
+
+    def _check_settings(self) -> None:
+        graph = self.unfair.graph
+        for name, source in self.sources.items():
+            if not (isinstance(source, PotentialOutcomes | Bounding) and isinstance(source, BaseEstimator)):
+                raise DataError(
+                    f"sources[{name!r}]={shown(source)} must be a source of potential outcomes that can be fitted, "
+                    "such as IPW(unfair)."
+                )
+            try:
+                check_is_fitted(source)
+            except NotFittedError:
+                pass
+            else:
+                raise DataError(
+                    f"sources[{name!r}]={shown(source)} is fitted or needs no fit. Pass an unfitted one, such as "
+                    "IPW(unfair), which is cloned."
+                )
+            own = source.unfair.graph
+            for what, one, other in (
+                ("sensitive attribute", own.sensitive_column, graph.sensitive_column),
+                ("outcome", own.outcome_column, graph.outcome_column),
+                (
+                    "labels",
+                    (own.baseline, own.contrast, own.positive),
+                    (graph.baseline, graph.contrast, graph.positive),
+                ),
+                ("inputs of the classifier", {*own.input_columns}, {*graph.input_columns}),
+                ("columns", {*feature_columns(own)}, {*feature_columns(graph)}),
+            ):
+                if one != other:
+                    first = next(iter(self.sources))
+                    raise DataError(
+                        f"The {what} of {name!r} and of {first!r} differ: {shown(one)} and {shown(other)}. One "
+                        "classifier is trained on all graphs, which must agree on them."
+                    )
+        require_over(self.over, "source")
+        if isinstance(self.over, Mapping) and (strange := [each for each in self.over if each not in self.sources]):
+            names = ", ".join(map(repr, self.sources))
+            raise DataError(f"over names {shown(strange[0])}, which is no source; they are {names}.")
+
+    def levels(self, df: pd.DataFrame) -> list[Any]:
+        """Return the names of the sources, if the settings and the table allow to fit them."""
+        self._check_settings()
+        read_sensitive(df, self.unfair.graph)
+        return list(self.sources)
+
+    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Fit a clone of each source on all rows; its error has the name of the source.
+
+        Raises
+        ------
+        DataError, GraphError, NotIdentifiedError, PositivityError
+            If a setting or the table is unfit; if bounds do not apply to a graph, or the effect is not identified in
+            it; if groups do not overlap.
+        """
+        self._check_settings()
+        table = read_table(df, feature_columns(self.unfair.graph))
+        found = {}
+        for name, source in self.sources.items():
+            try:
+                found[name] = clone(source).fit(table, sample_weight=sample_weight)
+            except NotIdentifiedError as error:
+                raise type(error)(f"In {name!r}: {error.cause}", error.way_out) from error
+            except (DataError, GraphError, PositivityError) as error:
+                raise type(error)(f"In {name!r}: {error}") from error
+        self.sources_ = found
+        return self
+
+    def strata(self, df: pd.DataFrame) -> NDArray[np.int64]:
+        """Return the group of each row, 0 or 1, shape (n,)."""
+        return read_sensitive(df, self.unfair.graph, both=False).astype(np.int64)
+
+    def pairs(
+        self,
+        *,
+        df: pd.DataFrame,
+        sample_weight: npt.NDArray[np.float64] | None = None,
+        random_state: int | None = None,
+    ) -> dict[str, Worlds]:
+        """Return both worlds of each source, or what its bounds need; ``origin`` is a position in ``df``."""
+        check_is_fitted(self, "sources_")
+        weight = read_weight(sample_weight, df)
+        return {
+            name: source.samples(df=df, sample_weight=weight)
+            if isinstance(source, Bounding)
+            else source.worlds(df=df, sample_weight=weight, random_state=random_state)
+            for name, source in self.sources_.items()
+        }
+
+    def by_contrast(self) -> dict[str, Any]:
+        """Return the fitted source of each name."""
+        check_is_fitted(self, "sources_")
+        return copy.copy(self.sources_)
+
+    def combine(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the worst of a penalty's values (k,), or what else ``over`` makes of them; ties share the slope."""
+        return combine_penalties(self.over, self.sources_, values)

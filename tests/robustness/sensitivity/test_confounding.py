@@ -1,0 +1,547 @@
+"""Hidden common causes of limited strength: against enumerated models with such causes, and on samples."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import linprog
+
+import pyrofair as pf
+from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.robustness.sensitivity import Confounding, confounding
+
+GRAPH = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+UNFAIR = {
+    "through D": GRAPH.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y"),
+    "through M": GRAPH.unfair("A -> Y", "A -> M -> Y"),
+    "direct": GRAPH.unfair("A -> Y"),
+    "all": GRAPH.unfair(direct=True, through=["D", "M"]),
+}
+SATURATED: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "form": "prefix", "random_state": 0}
+LEVELS = {"q": 2, "u": 3, "a": 2, "d": 3, "m": 2}
+COPIES = 25
+CELLS = list(product(*(range(each) for each in LEVELS.values())))
+
+
+class Table:
+    """A known classifier: a table of scores by (a, q, d, m)."""
+
+    def __init__(self, scores: np.ndarray) -> None:
+        self.scores = scores
+
+    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+        p = self.scores[tuple(X[name].to_numpy() for name in ("A", "Q", "D", "M"))]
+        return np.column_stack([1 - p, p])
+
+
+class Model:
+    """A discrete model with a hidden cause U, by its conditional distributions: last axis the variable itself."""
+
+    def __init__(self, rng: np.random.Generator, u_causes: str, strength: float = 1.0) -> None:
+        def law(*shape: int, reads_u: bool) -> np.ndarray:
+            """Log-probabilities with a part that depends on U, which is the second axis, if it is read."""
+            raw = rng.normal(0.0, 0.7, shape)
+            if not reads_u:
+                raw = raw.mean(axis=1, keepdims=True) + 0.0 * raw
+            else:
+                raw = raw.mean(axis=1, keepdims=True) + strength * (raw - raw.mean(axis=1, keepdims=True))
+            return np.exp(raw) / np.exp(raw).sum(axis=-1, keepdims=True)
+
+        self.q = rng.dirichlet([5, 5])
+        self.u = rng.dirichlet([3, 3, 3], 2)
+        self.a = law(2, 3, 2, reads_u="A" in u_causes)  # q u a
+        self.d = law(2, 3, 2, 3, reads_u="D" in u_causes)  # q u a d
+        self.m = law(2, 3, 2, 3, 2, reads_u="M" in u_causes)  # q u a d m
+
+    def observed(self) -> np.ndarray:
+        """The distribution of (q, u, a, d, m)."""
+        found = np.zeros(tuple(LEVELS.values()))
+        for q, u, a, d, m in CELLS:
+            found[q, u, a, d, m] = (
+                self.q[q] * self.u[q, u] * self.a[q, u, a] * self.d[q, u, a, d] * self.m[q, u, a, d, m]
+            )
+        return found
+
+    def mean(self, scores: np.ndarray, arms: dict[str, int]) -> float:
+        """P(Y = 1) in a world in which D, M and Y read these values of A."""
+        total = 0.0
+        for q, u, d, m in product(range(2), range(3), range(3), range(2)):
+            mass = self.q[q] * self.u[q, u] * self.d[q, u, arms["D"], d] * self.m[q, u, arms["M"], d, m]
+            total += mass * scores[arms["Y"], q, d, m]
+        return total
+
+    def table(self) -> tuple[pd.DataFrame, np.ndarray]:
+        """All observed cells, with their probabilities as weights."""
+        p = self.observed().sum(axis=1)
+        cells = list(product(range(2), range(2), range(3), range(2)))
+        return repeated(cells, np.array([p[cell] for cell in cells]))
+
+
+def repeated(cells: list[tuple[int, ...]], p: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+    """Cells of (Q, A, D, M) with probabilities as weighted rows, each so often that no stage has few of them."""
+    return pd.DataFrame(cells * COPIES, columns=["Q", "A", "D", "M"]), np.tile(p * 5000.0, COPIES)
+
+
+def odds_ratio(joint: np.ndarray, axes: tuple[int, ...]) -> float:
+    """The largest factor by which U moves the odds of A, given the variables on some axes of (q, u, a, d, m)."""
+    rest = tuple(i for i in range(5) if i not in (*axes, 1, 2))
+    p = joint.sum(axis=rest, keepdims=True)
+    with_u = p[:, :, 1:2] / p[:, :, 0:1]
+    without = p.sum(axis=1, keepdims=True)
+    ratio = with_u / (without[:, :, 1:2] / without[:, :, 0:1])
+    return float(np.exp(np.abs(np.log(ratio)).max()))
+
+
+def arms_of(unfair: pf.UnfairPaths) -> list[dict[str, int]]:
+    return [{"D": 0, "M": 0, "Y": 0} | dict(regime.arms) for regime in unfair.regimes]
+
+
+def examine(
+    unfair: pf.UnfairPaths, table: tuple[pd.DataFrame, np.ndarray], scores: np.ndarray, gamma: float, cause: str
+) -> pd.DataFrame:
+    source = pf.OneStep(unfair, **SATURATED, folds=1)  # the rows are the population
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PositivityWarning)  # a row stands for a cell, and there are few
+        found = confounding(
+            Table(scores), source, table[0], gammas=[gamma], hidden_causes=cause, decisions="score", above=0.999,
+            sample_weight=table[1],
+        )  # fmt: skip
+    own = found.table[found.table["gamma"] == found.table["gamma"].max()]
+    return own.set_index("quantity")
+
+
+def truth(model: Model, unfair: pf.UnfairPaths, scores: np.ndarray) -> dict[str, float]:
+    y0, ypi = (model.mean(scores, arms) for arms in arms_of(unfair))
+    return {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0}
+
+
+CASES = [("A <-> D", "AD"), ("A <-> M", "AM"), ("D <-> M", "DM")]
+
+
+@pytest.mark.parametrize("which", UNFAIR)
+@pytest.mark.parametrize(("cause", "read"), CASES)
+def test_the_truth_of_a_model_with_a_hidden_cause_lies_inside(cause: str, read: str, which: str) -> None:
+    unfair = UNFAIR[which]
+    if cause == "D <-> M" and which not in ("through D", "through M"):
+        pytest.skip("all mediators read one value")
+    rng = np.random.default_rng(5)
+    for _ in range(1 + (which == "through D")):
+        model, scores = Model(rng, read, 2.0), rng.random((2, 2, 3, 2))
+        gamma = odds_ratio(model.observed(), (0,) if read[0] == "A" else (0, 3))
+        found, true = examine(unfair, model.table(), scores, gamma, cause), truth(model, unfair, scores)
+        for quantity, value in true.items():
+            assert found.loc[quantity, "low"] - 1e-9 <= value <= found.loc[quantity, "high"] + 1e-9
+        assert found.loc["piu", "low"] - 1e-9 <= abs(true["mean_unfair_effect"])
+
+
+@pytest.mark.parametrize("which", UNFAIR)
+def test_the_truth_lies_inside_where_a_hidden_cause_causes_all(which: str) -> None:
+    unfair = UNFAIR[which]
+    rng = np.random.default_rng(6)
+    for _ in range(2):
+        model, scores = Model(rng, "ADM", 1.5), rng.random((2, 2, 3, 2))
+        gamma = odds_ratio(model.observed(), (0,))
+        if which not in ("direct", "all"):
+            gamma = max(gamma, later_ratio(model, arms_of(unfair)[1]))
+        found, true = examine(unfair, model.table(), scores, gamma, "A <-> all"), truth(model, unfair, scores)
+        assert found.loc["p_y0", "sharp"]
+        assert found.loc["p_ypi", "sharp"] == (which in ("direct", "all"))
+        for quantity, value in true.items():
+            assert found.loc[quantity, "low"] - 1e-9 <= value <= found.loc[quantity, "high"] + 1e-9
+
+
+def later_ratio(model: Model, arms: dict[str, int]) -> float:
+    """The largest ratio of M's distribution in the world, given (q, d) there and a group, to that which is observed."""
+    joint = model.observed()
+    largest = 1.0
+    for q, d, group in product(range(2), range(3), range(2)):
+        mass = model.u[q] * model.a[q, :, group] * model.d[q, :, arms["D"], d]
+        world = (mass[:, None] * model.m[q, :, arms["M"], d]).sum(axis=0) / mass.sum()
+        seen = joint[q, :, arms["M"], d].sum(axis=0)
+        largest = max(largest, float(np.exp(np.abs(np.log(world / (seen / seen.sum()))).max())))
+    return largest
+
+
+def worst_model(base: Model, unfair: pf.UnfairPaths, scores: np.ndarray, node: str, gamma: float, sign: int) -> Model:
+    """A model with the observed distribution of one without a hidden cause, whose effect is the most extreme.
+
+    U is binary: 1 where the odds of A are gamma times those without U, 0 where they are 1 / gamma times. In the group
+    with the value that the node reads, U splits the node's distribution at a tail, found by a linear program.
+    """
+    p = base.observed().sum(axis=1)  # q a d m
+    law_d = p.sum(axis=3) / p.sum(axis=(2, 3))[:, :, None]  # q a d
+    law_m = p / p.sum(axis=3, keepdims=True)  # q a d m
+    one, other = arms_of(unfair)
+    found = Model(np.random.default_rng(0), "")
+    found.q = p.sum(axis=(1, 2, 3))
+    e = p.sum(axis=(2, 3)) / found.q[:, None]  # q a
+    high = np.array([1 / (1 + gamma), gamma / (1 + gamma)])  # P(U = 1 | A)
+    u = np.stack([1 - e @ high, e @ high, np.zeros(2)], axis=1)
+    found.u = u
+    found.a = np.zeros((2, 3, 2))
+    for a in (0, 1):
+        found.a[:, 1, a] = e[:, a] * high[a] / u[:, 1]
+        found.a[:, 0, a] = e[:, a] * (1 - high[a]) / u[:, 0]
+    found.a[:, 2] = 0.5
+    found.d = np.repeat(law_d[:, None], 3, axis=1)
+    found.m = np.repeat(law_m[:, None], 3, axis=1)
+
+    def split(law: np.ndarray, value: np.ndarray, arm: int) -> np.ndarray:
+        """The distributions given U = 0, 1, 2 in a group, so that the mean of a value over all units is greatest."""
+        # Mass x of U = rare (probability 1 / (1 + gamma) in the group) of each level; its density ratio is gamma.
+        rare = 1 / (1 + gamma)
+        done = linprog(-value, A_eq=np.ones((1, len(law))), b_eq=[rare], bounds=list(zip(0 * law, law, strict=True)))
+        x = done.x
+        of_rare, of_common = x / rare, (law - x) / (1 - rare)
+        return np.stack([of_rare, of_common, law] if arm else [of_common, of_rare, law])
+
+    after = {"D": [(arms, (law_m[:, arms["M"]] * scores[arms["Y"]]).sum(axis=2)) for arms in (one, other)],
+             "M": [(arms, scores[arms["Y"]]) for arms in (one, other)]}  # fmt: skip
+    same = one[node] == other[node]
+    for arm in {one[node], other[node]}:
+        if node == "D":
+            value = sum((1 if arms is other else -1) * mean for arms, mean in after["D"] if same or arms[node] == arm)
+            for q in range(2):
+                found.d[q, :, arm] = split(law_d[q, arm], sign * np.asarray(value)[q], arm)
+        else:
+            for q, d in product(range(2), range(3)):
+                value = sum(
+                    (1 if arms is other else -1) * law_d[q, arms["D"], d] * mean[q, d]
+                    for arms, mean in after["M"]
+                    if same or arms[node] == arm
+                )
+                found.m[q, :, arm, d] = split(law_m[q, arm, d], sign * np.asarray(value), arm)
+    return found
+
+
+@pytest.mark.parametrize("which", UNFAIR)
+@pytest.mark.parametrize("node", ["D", "M"])
+def test_the_ends_are_attained_by_a_hidden_cause_of_that_strength(node: str, which: str) -> None:
+    unfair = UNFAIR[which]
+    rng = np.random.default_rng(7)
+    for gamma in (1.3, 3.0)[: 1 + (which == "through D")]:
+        base, scores = Model(rng, ""), rng.random((2, 2, 3, 2))
+        found = examine(unfair, base.table(), scores, gamma, f"A <-> {node}")
+        for sign, end in ((1, "high"), (-1, "low")):
+            worst = worst_model(base, unfair, scores, node, gamma, sign)
+            joint = worst.observed()
+            np.testing.assert_allclose(joint.sum(axis=1), base.observed().sum(axis=1), atol=1e-12)
+            assert odds_ratio(joint[:, :2], (0,)) == pytest.approx(gamma)
+            effect = truth(worst, unfair, scores)["mean_unfair_effect"]
+            assert effect == pytest.approx(found.loc["mean_unfair_effect", end], abs=1e-9)
+            assert found.loc["mean_unfair_effect", "sharp"]
+
+
+def test_a_single_stage_is_the_known_closed_form() -> None:
+    """Tan's model for a binary decision: the mean in the group that lacks it is min(gamma p, 1 - (1 - p) / gamma)."""
+    df = pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
+    graph = pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
+    source = pf.OneStep(graph.unfair("A -> M -> Y"), propensity="saturated", regression="saturated", folds=1)
+
+    class Copy:
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+            return np.column_stack([1 - X["M"], X["M"]]).astype(float)
+
+    found = confounding(Copy(), source, df, gammas=[2.0], hidden_causes="A <-> M")
+    own = found.table[found.table["gamma"] == 2.0].set_index("quantity")
+    y0 = (0.4 * 0.25 + 0.6 * 0.125, 0.4 * 0.25 + 0.6 * 0.5)
+    ypi = (0.6 * 0.75 + 0.4 * 0.5, 0.6 * 0.75 + 0.4 * 0.875)
+    assert own.loc["p_y0", ["low", "high"]].tolist() == pytest.approx(y0)
+    assert own.loc["p_ypi", ["low", "high"]].tolist() == pytest.approx(ypi)
+    assert own.loc["mean_unfair_effect", ["low", "high"]].tolist() == pytest.approx((ypi[0] - y0[1], ypi[1] - y0[0]))
+    assert own.loc["piu", ["low", "high"]].tolist() == pytest.approx((ypi[0] - y0[1], 1.0))
+
+
+# -- samples ----------------------------------------------------------------------------------------------------------
+
+
+def sample(n: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    q = rng.integers(0, 2, n)
+    a = (rng.random(n) < 0.35 + 0.3 * q).astype(int)
+    d = rng.binomial(2, 0.2 + 0.3 * a + 0.2 * q)
+    m = (rng.random(n) < 0.15 + 0.25 * a + 0.1 * d + 0.1 * q).astype(int)
+    return pd.DataFrame({"Q": q, "A": a, "D": d, "M": m})
+
+
+SCORES = np.fromfunction(lambda a, q, d, m: 0.1 + 0.15 * a + 0.05 * q + 0.15 * d + 0.3 * m, (2, 2, 3, 2))
+
+
+def exact() -> np.ndarray:
+    """The distribution (2, 2, 3, 2) of what :func:`sample` draws from, by (Q, A, D, M)."""
+    q, a, d, m = np.indices((2, 2, 3, 2))
+    p_a, p_d, p_m = 0.35 + 0.3 * q, 0.2 + 0.3 * a + 0.2 * q, 0.15 + 0.25 * a + 0.1 * d + 0.1 * q
+    of_d = np.choose(d, [(1 - p_d) ** 2, 2 * p_d * (1 - p_d), p_d**2])
+    return np.asarray(0.5 * np.where(a == 1, p_a, 1 - p_a) * of_d * np.where(m == 1, p_m, 1 - p_m))
+
+
+def run(df: pd.DataFrame, which: str = "through D", **settings: object) -> Confounding:
+    source = pf.OneStep(UNFAIR[which], **SATURATED)  # type: ignore[arg-type]
+    return confounding(Table(SCORES), source, df, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("decisions", ["score", "threshold"])
+def test_without_a_hidden_cause_the_numbers_are_those_of_the_audit(decisions: str) -> None:
+    df = sample(1500, 0)
+    found = run(df, decisions=decisions, gammas=[1.5])
+    report = pf.audit({"m": Table(SCORES)}, pf.OneStep(UNFAIR["through D"], **SATURATED), df, random_state=0)
+    weighted = pf.audit(
+        {"m": Table(SCORES)}, pf.IPW(UNFAIR["through D"], arm="paper", propensity="saturated"), df, n_boot=0
+    )
+    for audited, same in ((report, True), (weighted, False)):
+        table = audited.table[audited.table["decisions"] == decisions].set_index("quantity")
+        for _, own in found.table[found.table["gamma"] == 1.0].groupby("hidden_cause"):
+            for row in own[own["quantity"] != "piu"].itertuples():
+                assert row.low == pytest.approx(table.loc[row.quantity, "estimate"], abs=1e-12)
+                assert row.high == row.low
+                if same:
+                    assert (row.lower, row.upper) == pytest.approx(tuple(table.loc[row.quantity, ["lower", "upper"]]))
+
+
+def test_intervals_widen_with_gamma_and_a_stronger_cause_holds_a_weaker_one() -> None:
+    found = run(sample(1500, 0), gammas=[1.2, 2.0, 4.0], decisions="score")
+    for _, own in found.table.groupby(["hidden_cause", "quantity"]):
+        assert (np.diff(own["low"]) <= 1e-12).all()
+        assert (np.diff(own["high"]) >= -1e-12).all()
+        assert ((own["lower"] <= own["low"]) & (own["high"] <= own["upper"])).all()
+
+
+def test_flips_lie_where_the_interval_meets_the_limit() -> None:
+    df = sample(6000, 0)  # cuts learned from other rows make the ends jump a little in smaller samples
+    settings: dict[str, Any] = {"decisions": "score", "above": 0.2, "at_most": 0.95}
+    found = run(df, gammas=[1.5, 2.0, 2.5, 3.2, 4.0, 5.0], hidden_causes=["A <-> D", "A <-> all"], **settings)
+    for row in found.flips_at.itertuples():
+        for name, column, other_end in (("point", "low", "high"), ("interval", "lower", "upper")):
+            at = getattr(row, name)
+            if not np.isfinite(at):
+                continue
+            other = run(df, gammas=[at], hidden_causes=row.hidden_cause, **settings).table
+            piu = other[(other["quantity"] == "piu") & (other["gamma"] == other["gamma"].max())].iloc[0]
+            value, limit = (piu[column], 0.2) if "above" in row.conclusion else (piu[other_end], 0.95)
+            assert value == pytest.approx(limit, abs=0.01)
+    assert np.isfinite(found.flips_at["interval"]).any()
+
+
+def test_a_conclusion_that_never_held_has_no_flip() -> None:
+    df = sample(1500, 0)
+    df["A"] = np.random.default_rng(1).permutation(df["A"])
+    graph = pf.CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y")
+
+    class Plain:
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+            p = 0.2 + 0.4 * X["M"].to_numpy()
+            return np.column_stack([1 - p, p])
+
+    source = pf.OneStep(graph.unfair("A -> M -> Y"), **SATURATED)
+    found = confounding(Plain(), source, df[["A", "M"]], decisions="score", gammas=[2])
+    assert found.flips_at["interval"].isna().all()
+    assert "does not hold at gamma = 1" in str(found)
+
+
+def test_the_outcome_itself_may_have_a_hidden_cause() -> None:
+    df = sample(3000, 3)
+    p = SCORES[tuple(df[name].to_numpy() for name in ("A", "Q", "D", "M"))]
+    decided = (np.random.default_rng(0).random(len(df)) < p).astype(float)
+    source = pf.OneStep(UNFAIR["direct"], **SATURATED)  # type: ignore[arg-type]
+    found = confounding(decided, source, df, gammas=[2.0], scores="outcome")
+    assert list(found.assumptions) == ["A <-> D", "A <-> M", "A <-> Y", "{D M} <-> Y", "A <-> all"]
+    own = found.table[found.table["quantity"] == "mean_unfair_effect"]
+    assert own[own["gamma"] == 1.0]["low"].to_numpy() == pytest.approx(0.15, abs=0.05)
+    wide = own[own["gamma"] == 2.0].set_index("hidden_cause")
+    assert wide.loc["A <-> Y", "high"] - wide.loc["A <-> Y", "low"] > 0.2
+
+
+def test_boosted_nuisances_find_the_ends_of_the_population() -> None:
+    df = sample(800, 4)
+    source = pf.OneStep(UNFAIR["through M"], form="prefix", random_state=0, folds=2)
+    found = confounding(Table(SCORES), source, df, gammas=[2.0], decisions="score", hidden_causes="A <-> M")
+    model = population()
+    exact = examine(UNFAIR["through M"], model, SCORES, 2.0, "A <-> M")
+    own = found.table[found.table["gamma"] == 2.0].set_index("quantity")
+    for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"):
+        assert own.loc[quantity, "lower"] <= exact.loc[quantity, "low"] + 1e-9
+        assert own.loc[quantity, "upper"] >= exact.loc[quantity, "high"] - 1e-9
+        ends = exact.loc[quantity, ["low", "high"]].tolist()
+        assert own.loc[quantity, ["low", "high"]].tolist() == pytest.approx(ends, abs=0.06)
+
+
+def population() -> tuple[pd.DataFrame, np.ndarray]:
+    """All cells of what :func:`sample` draws from, with their probabilities as weights."""
+    return repeated(list(product(range(2), range(2), range(3), range(2))), exact().ravel())
+
+
+def covered(n: int, seeds: range, cause: str) -> pd.DataFrame:
+    """Whether intervals hold the ends of the population, and both at once, by seed and quantity."""
+    exact = examine(UNFAIR["through D"], population(), SCORES, 2.0, cause)
+    found = []
+    for seed in seeds:
+        own = run(sample(n, seed), hidden_causes=cause, gammas=[2.0], decisions="score", above=0.99).table
+        own = own[own["gamma"] == 2.0].set_index("quantity")
+        held = (own["lower"] <= exact["low"] + 1e-12) & (own["upper"] >= exact["high"] - 1e-12)
+        found.append(held)
+    return pd.DataFrame(found)
+
+
+def test_intervals_hold_both_ends() -> None:
+    held = covered(600, range(8), "A <-> D")
+    assert held.mean().min() >= 0.75
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cause", ["A <-> D", "A <-> M", "D <-> M", "A <-> all"])
+def test_intervals_hold_both_ends_at_the_nominal_level(cause: str) -> None:
+    held = covered(1500, range(400), cause)
+    assert held.mean().min() >= 0.92
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Poor overlap")
+def test_the_page_runs_and_has_the_numbers_that_it_states() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "sensitivity.md").read_text(encoding="utf-8")
+    code, *_ = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "sensitivity.md", "exec"), names)
+    flips = names["found"].flips_at.set_index("hidden_cause")["interval"]
+    (example,) = re.findall("^## A worked example.*?(?=^## )", page, re.MULTILINE | re.DOTALL)
+    stated_flips = re.findall(r"^\| (\w <-> \w+) \|.*\| ([\d.]+|beyond 5) \|$", example, re.MULTILINE)
+    assert {cause for cause, _ in stated_flips} == {*flips.index}
+    for cause, stated in stated_flips:
+        assert flips[cause] == pytest.approx(np.inf if stated == "beyond 5" else float(stated), rel=0.05)
+    effect = names["coupled"].table.query("quantity == 'mean_unfair_effect' and delta == 1.0").iloc[0]
+    assert (effect["low"], effect["high"]) == pytest.approx((0.058, 0.337), abs=0.01)
+
+
+# -- results, and what is refused ------------------------------------------------------------------------------------
+
+
+def test_the_benchmark_is_the_odds_ratio_of_a_dropped_column() -> None:
+    df = sample(3000, 0)
+    found = run(df, gammas=[2.0])
+    table = found.benchmark().set_index(["of", "column"])
+    p = df.groupby("Q")["A"].mean().to_numpy()
+    odds, whole = p / (1 - p), df["A"].mean() / (1 - df["A"].mean())
+    ratios = np.exp(np.abs(np.log(odds / whole)))
+    assert table.loc[("Q", "Q"), "max"] == pytest.approx(ratios.max())
+    assert table.loc[("Q", "(none)"), "max"] == pytest.approx(1.0)
+    assert set(table.index.get_level_values("of")) == {"Q", "Q, D"}
+    with pytest.raises(DataError, match=r"columns=.'Z'. enter none"):
+        found.benchmark(["Z"])
+
+
+def test_results_are_shown() -> None:
+    found = run(sample(1500, 0), gammas=[1.5, 3.0], at_most=0.9)
+    text = str(found)
+    assert "A <-> D: mean unfair effect" in text
+    assert "(valid, not sharp)" in text
+    assert "<table" in found._repr_html_()
+    assert repr(found).startswith("<Confounding of model by A <-> D")
+    for quantity in ("mean_unfair_effect", "piu"):
+        figure = found.plot(quantity, benchmark=found.benchmark())
+        assert next(axes.get_title() for axes in figure.axes if axes.get_visible()) == "A <-> D"
+    with pytest.raises(DataError, match="quantity='accuracy' is not known"):
+        found.plot("accuracy")
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"gammas": [0.5]}, "gammas.0.=0.5 must be a number"),
+        ({"gammas": []}, "must be a list of limits"),
+        ({"gammas": 2.0}, "must be a list of limits"),
+        ({"hidden_causes": "A <-> Z"}, "known are 'A <-> D', 'A <-> M', 'D <-> M', 'A <-> all'"),
+        (
+            {"hidden_causes": "Y <-> A"},
+            "'A <-> all'. 'Y' is a prediction, .* which no hidden cause moves; observed outcomes",
+        ),
+        ({"hidden_causes": []}, "leaves nothing"),
+        ({"decisions": "both"}, "decisions='both'"),
+        ({"above": 1.0}, "above=1"),
+        ({"at_most": 0.0}, "at_most=0"),
+        ({"level": 1.0}, "level=1"),
+        ({"scores": "outcome"}, "describes given scores"),
+    ],
+)
+def test_unfit_settings_are_refused(settings: dict[str, object], match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        run(sample(300, 0), **settings)
+
+
+def test_a_hidden_cause_of_mediators_that_read_one_value_moves_nothing() -> None:
+    with pytest.raises(DataError, match=r"'A <-> M', 'A <-> all'\. All that A causes reads one value"):
+        run(sample(300, 0), "direct", hidden_causes="D <-> M")
+
+
+def test_hidden_causes_are_named_either_end_first() -> None:
+    df = sample(400, 0)
+    found = run(df, gammas=[2.0], hidden_causes=["D<->A", "M <-> D", "A <-> D"])
+    assert list(found.assumptions) == ["A <-> D", "D <-> M"]
+    figure = found.plot()
+    assert figure.get_size_inches()[0] >= 7.0
+    narrow = run(df, gammas=[1.1, 1.2, 7.0], hidden_causes="all <-> A").plot()
+    assert narrow.get_size_inches()[0] >= 7.0
+    assert [round(each, 6) for each in narrow.axes[0].get_xticks()] == [1.0, 1.2, 7.0]
+    with pytest.raises(DataError, match="benchmark has no column column, hidden_causes, of, q90"):
+        found.plot(benchmark=found.table)
+
+
+def test_an_interval_of_one_point_is_attained() -> None:
+    found = run(sample(400, 0).assign(M=1, D=2), gammas=[2.0], hidden_causes="A <-> all", decisions="score")
+    assert found.table[found.table["quantity"] != "piu"]["sharp"].all()
+
+
+def test_a_group_without_weight_is_refused() -> None:
+    df = sample(300, 0)
+    with pytest.raises(DataError, match="sample_weight is 0 in all rows with A=0"):
+        run(df, sample_weight=df["A"].astype(float))
+
+
+def test_ends_are_not_called_sharp_where_an_edge_is_missing() -> None:
+    graph = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+    source = pf.OneStep(graph.unfair("A -> Y", "A -> D -> Y"), **SATURATED)  # type: ignore[arg-type]
+    found = confounding(Table(SCORES), source, sample(1500, 0), gammas=[2.0])
+    effect = found.table[(found.table["quantity"] == "mean_unfair_effect") & (found.table["gamma"] == 2.0)]
+    assert effect.set_index("hidden_cause")["sharp"].to_dict() == {
+        "A <-> M": True, "A <-> D": False, "M <-> D": False, "A <-> all": False,
+    }  # fmt: skip
+    assert "since D does not read M" in found.assumptions["A <-> D"]
+
+
+def test_unfit_sources_are_refused() -> None:
+    df, unfair = sample(300, 0), UNFAIR["through D"]
+    with pytest.raises(DataError, match="must be the unfair paths, or a OneStep"):
+        confounding(Table(SCORES), pf.IPW(unfair), df)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="joint='consistent'"):
+        confounding(Table(SCORES), pf.OneStep(unfair, joint="consistent"), df)
+    graph = pf.CausalGraph("Q -> A; {Q A} -> Y", sensitive="A", outcome="Y")
+
+    class Read:
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+            p = 0.3 + 0.2 * X["A"].to_numpy()
+            return np.column_stack([1 - p, p])
+
+    with pytest.raises(DataError, match="causes no feature"):
+        confounding(Read(), graph.unfair("A -> Y"), df[["Q", "A"]])
+
+
+def test_declared_latent_causes_leave_one_hidden_cause_of_all() -> None:
+    graph = pf.CausalGraph("A -> D; A -> M; {A D M} -> Y; H -> D; H -> M", sensitive="A", outcome="Y", latent=["H"])
+    unfair = graph.unfair(direct=True, through=["D", "M"])
+    source = pf.OneStep(unfair, **SATURATED)  # type: ignore[arg-type]
+    df = sample(800, 0)[["A", "D", "M"]]
+
+    class Three:
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+            p = (0.1 + 0.2 * X["A"] + 0.1 * X["D"] + 0.3 * X["M"]).to_numpy()
+            return np.column_stack([1 - p, p])
+
+    made = confounding(Three(), source, df, gammas=[2.0])
+    assert list(made.assumptions) == ["A <-> all"]
+    with pytest.raises(DataError, match="A graph with latent causes of the features has the last alone"):
+        confounding(Three(), source, df, hidden_causes="A <-> D")
