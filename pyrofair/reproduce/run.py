@@ -20,7 +20,6 @@ from pyrofair.reproduce.problems import PROBLEMS, Sizes, unfair_paths
 from pyrofair.reproduce.results import FULL, QUICK, Outcome, Results, Scale, Table, markdown
 from pyrofair.reproduce.verdicts import FAILS, HOLDS, UNTESTED, verdict_table
 from pyrofair.robustness import MilesBounds
-from pyrofair.sources import 
 
 __all__ = ["claim_cells", "reproduce"]
 
