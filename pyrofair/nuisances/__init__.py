@@ -1,1 +1,8 @@
-"""Nuisance functions: one class per learner for propensities and regressions, folds, weights and their diagnostics."""
+"""Propensities and regressions: one class per learner, folds, columns binned once, diagnostics of weights.
+
+In come a table and labels or scores; out go fits that judge rows which they did not see. ``learners`` holds one class
+for each kind of learner, for propensities and regressions alike; ``crossfit`` a learner over folds, and its refits;
+``rows`` the propensities of a source's prefixes; ``diagnostics`` what is known of overlap and of weights.
+"""
+
+__all__: list[str] = []
