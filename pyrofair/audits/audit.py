@@ -76,7 +76,6 @@ from pyrofair.effects.potential_outcomes import (
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
-from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 from pyrofair.tables.row_identity import describe_copies
@@ -283,7 +282,7 @@ class Audit:
 def audit(
     models: Mapping[str, Any],
     source: PotentialOutcomes | InfluenceBased | UnfairPaths,
-    df: pd.DataFrame | Batches,
+    df: pd.DataFrame,
     *,
     n_boot: int = 200,
     level: float = 0.95,

@@ -34,6 +34,7 @@ class Rows:
     """A table of n rows with groups, sample weights, and whether each is kept or trimmed, all (n,).
 
     ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
+    ``stream`` seeds what is drawn for them, beside the source's own seed: of a part of a table its number.
     """
 
     table: pd.DataFrame
@@ -43,6 +44,7 @@ class Rows:
     probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
     position: NDArray[np.int64] | None = None
     views: dict[tuple[int | None, int | None], tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=dict)
+    stream: tuple[int, ...] = ()
 
     @classmethod
     def read(cls, df: object, sample_weight: object, graph: CausalGraph) -> Rows:

@@ -312,10 +312,3 @@ def test_a_threshold_has_the_numbers_of_an_audit_at_it(source: str) -> None:
 def test_what_is_no_list_of_thresholds(thresholds: Any, message: str) -> None:
     with pytest.raises(pf.DataError, match=message):
         run(TABLE, thresholds=thresholds)
-
-
-def test_batches_have_neither() -> None:
-    batches = pf.tables.as_batches(TABLE)
-    for settings in ({"thresholds": [0.2]}, {"subgroups": ["Q"]}):
-        with pytest.raises(pf.DataError, match=f"{next(iter(settings))}.* all rows in memory|subgroups need a source"):
-            run(batches, source=pf.IPW(UNFAIR, propensity="saturated"), **settings)  # type: ignore[arg-type]

@@ -345,12 +345,6 @@ def test_what_cannot_be_saved_is_refused_before_a_file_is_written(tmp_path: Path
     given = pf.PSCF(SIMPLE.unfair("A -> Y"), model=program)
     with pytest.raises(pf.DataError, match=r"given model= holds the program .* Save what the model is made of"):
         pf.save(given, path)
-    batches = pf.tables.as_batches(NUMBERS)
-    with pytest.raises(
-        pf.DataError,
-        match=r"nuisances_: a source .* rows in batches .*clone\(source\), and fit it",
-    ):
-        pf.save(pf.IPW(SIMPLE.unfair("A -> Y")).fit(batches), path)
     periods = pd.Index(pd.period_range("2020", periods=N, freq="D"))
     with pytest.raises(pf.DataError, match=r"rows.table is a PeriodIndex, which no file holds. Use plain labels"):
         pf.save(pf.IPW(SIMPLE.unfair("A -> Y")).fit(NUMBERS.set_axis(periods)), path)
