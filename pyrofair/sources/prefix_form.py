@@ -170,7 +170,9 @@ class PrefixForm:
     def _recall(self, known: tuple[Array, ...]) -> Learned:
         """Return what was learned last, if it was of the same scores."""
         last = self._learned
-        if last is None or not all(np.array_equal(*pair, equal_nan=True) for pair in zip(last.known, known, strict=True)):
+        if last is None or not all(
+            np.array_equal(*pair, equal_nan=True) for pair in zip(last.known, known, strict=True)
+        ):
             self._learned = last = Learned(known)
         return last
 
