@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         sharp_bounds,
     )
     from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
+    from pyrofair.tables import sample_rows
 
 _NAMES = {
     "audits": "Audit ContrastAudit PenaltyPath audit audit_contrasts penalty_path",
@@ -92,7 +93,7 @@ _NAMES = {
     "robustness": "EdgeCosts GraphsAudit MilesBounds Several SharpBounds SwitchingBounds audit_graphs edge_costs "
     "sharp_bounds",
     "sources": "Contrasts GComputation IPW OneStep SEM effect_posterior",
-    "tables": "",
+    "tables": "sample_rows",
 }
 _MOVED = {
     "checks": "robustness.independences",
@@ -168,6 +169,7 @@ __all__ = [
     "programs",
     "remove",
     "robustness",
+    "sample_rows",
     "save",
     "sharp_bounds",
     "simulate",

@@ -404,8 +404,10 @@ def audit(
     require_flag("progress", progress)
     at = read_thresholds(thresholds)
     if is_partitions(df):
-        asked: dict[str, Any] = {"level": level, "threshold": threshold, "subgroups": subgroups}
-        pilot = partial(audit, models, scores=scores, thresholds=thresholds, random_state=random_state, **asked)
+        asked: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
+        pilot = partial(
+            audit, models, level=level, scores=scores, thresholds=thresholds, random_state=random_state, **asked
+        )
         return audit_partitions(
             pilot, models, chosen, df, thresholds=at, weight=sample_weight, cluster=cluster, sample=sample,
             seed=random_state, **asked,

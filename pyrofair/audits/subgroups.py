@@ -258,7 +258,7 @@ def _check_series(name: str, labels: pd.Series[Any], roots: pd.DataFrame) -> Non
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """One level of a subgroup: rows, their effective number, that of a stage, and why it has no interval or is in doubt."""
+    """One level of a subgroup: rows, their effective number, that of its stages, and why it is refused or in doubt."""
 
     subgroup: str
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,22 +14,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._random import seed_from
-from pyrofair._validation import did_you_mean, require_integer, require_seed, shown
+from pyrofair._validation import require_integer, require_seed, shown
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels
-from pyrofair.tables.reading import as_arrow, as_pandas
+from pyrofair.tables.reading import as_arrow, as_pandas, read_table
 
 __all__ = ["Partitions", "is_partitions", "sample_rows"]
-
-Types = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Partitions:
-    """The rows of one population in frames, or functions that load them, of a fixed order, read in several passes.
+    """The rows of one population in several frames of a fixed order, which are loaded again in each pass.
 
-    ``columns`` are those that are read, and ``sizes`` the rows of each partition. ``levels`` is the type of each column
-    of categories, with the levels of all partitions.
+    ``loads`` are frames, or functions that return some columns; ``columns`` are those read, and ``sizes`` the rows of
+    each. ``levels`` is the type of each column of categories, with the levels of all partitions.
     """
 
     loads: Iterable[Any]
@@ -39,22 +38,17 @@ class Partitions:
 
     @classmethod
     def of(cls, data: Any, columns: Iterable[str] | None, optional: Iterable[str] = ()) -> Partitions:
-        """Open data, and count its rows in one pass; ``columns`` are those to be read (None: all), each required.
+        """Open data and count their rows, in one pass; each of ``columns`` is required (None: all there are).
 
-        A DataError if the data cannot be read several times, a column lacks or has another type in some partition, or
-        there is no row.
+        A DataError if they cannot be read again, lack a column or change its type in some partition, or have no rows.
         """
         found = _open(data)
         if columns is not None:
-            wanted = dict.fromkeys([*columns, *(name for name in optional if name in found.columns)])
-            if absent := [name for name in wanted if name not in found.columns]:
-                raise DataError(
-                    f"The data lack the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}. They have: "
-                    f"{', '.join(map(str, found.columns))}.{did_you_mean(absent[0], found.columns)}"
-                )
+            wanted = {*columns, *(name for name in optional if name in found.columns)}
+            read_table(pd.DataFrame([[0] * len(found.columns)], columns=found.columns), [*wanted], what="The data")
             found = replace(found, columns=tuple(name for name in found.columns if name in wanted))
         if found.dask:
-            found = replace(found, loads=data[list(found.columns)].to_delayed())
+            found = replace(found, loads=data[[*found.columns]].to_delayed())
         sizes, types = zip(*found.map(_describe), strict=True)
         if not any(sizes):
             raise DataError("The data have no rows: found 0 sample(s), while a minimum of 1 is required.")
@@ -62,13 +56,13 @@ class Partitions:
 
     def map(self, function: Callable[[int, pd.DataFrame], Any]) -> Iterable[Any]:
         """Apply a function to the number and frame of each partition; it may be applied again, as to lost work."""
-        work, read = enumerate(self.loads), partial(_apply, function, self.columns, self.levels)
+        work, apply = enumerate(self.loads), partial(_apply, function, self.columns, self.levels)
         if not self.dask:
-            return (read(number, load) for number, load in work)
+            return (apply(number, load) for number, load in work)
         import dask
 
-        shared = dask.delayed(read, pure=False)
-        return list(dask.compute(*(dask.delayed(_call)(shared, number, load) for number, load in work)))
+        shared, call = dask.delayed(apply, pure=False), dask.delayed(operator.call)
+        return list(dask.compute(*(call(shared, number, load) for number, load in work)))
 
 
 def is_partitions(data: object) -> bool:
@@ -118,11 +112,10 @@ def sample_rows(
     require_integer("n", n)
     require_seed(random_state)
     parts = Partitions.of(data if is_partitions(data) else [data], columns)
-    total = sum(parts.sizes)
-    if n > total:
-        raise DataError(f"n={n:,} rows were asked for, and the data have {total:,}.")
-    chosen = np.random.default_rng(seed_from(random_state)).choice(total, n, replace=False, shuffle=False)
     firsts = np.cumsum([0, *parts.sizes])
+    if n > firsts[-1]:
+        raise DataError(f"n={n:,} rows were asked for, and the data have {firsts[-1]:,}.")
+    chosen = np.random.default_rng(seed_from(random_state)).choice(firsts[-1], n, replace=False, shuffle=False)
     return pd.concat([*parts.map(partial(_take, np.sort(chosen), firsts))])
 
 
@@ -133,45 +126,31 @@ def _take(chosen: NDArray[np.int64], firsts: NDArray[np.int64], number: int, fra
 
 def _open(data: Any) -> Partitions:
     if hasattr(data, "to_delayed"):
-        return Partitions(data.to_delayed(), tuple(map(str, data.columns)), dask=True)
+        return Partitions((), tuple(data.columns), dask=True)
     if isinstance(data, str | Path):
-        data = _dataset(Path(data))
+        import pyarrow as pa
+        import pyarrow.dataset
+
+        try:
+            data = pyarrow.dataset.dataset(data, partitioning="hive")
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"{str(data)!r} is no Parquet file, nor a folder of such files: {error}") from error
     if hasattr(data, "get_fragments"):
         groups = [group for fragment in data.get_fragments() for group in fragment.split_by_row_group()]
         names = tuple(name for name in data.schema.names if not name.startswith("__index_level"))
-        return Partitions([_Group(group, data.schema) for group in groups], names)
+        return Partitions([partial(_load, group, data.schema) for group in groups], names)
     if isinstance(data, Iterator):
         raise DataError(
             f"{shown(data)} is an iterator, which can be read once, and several passes are needed. Give a list of "
             "frames, or an object whose __iter__ starts anew each time."
         )
-    first = next(iter(data), None)
-    if first is None:
-        raise DataError("The data hold no frame: found 0 sample(s), while a minimum of 1 is required.")
-    return Partitions(data, tuple(map(str, _frame(0, first).columns)))
+    return Partitions(data, tuple(_frame(0, next(iter(data), None)).columns))
 
 
-def _dataset(path: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.dataset
-
-    try:
-        return pyarrow.dataset.dataset(path, partitioning="hive")
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{str(path)!r} is no Parquet file, nor a folder of such files: {error}") from error
-
-
-@dataclass(frozen=True)
-class _Group:
-    """A group of rows of a Parquet file, which loads some columns."""
-
-    group: Any
-    schema: Any
-
-    def load(self, columns: Sequence[str]) -> pd.DataFrame:
-        """Return the columns; those that are names of folders belong to the schema of the whole."""
-        found = self.group.to_table(columns=list(columns), schema=self.schema).to_pandas()
-        return pd.DataFrame(found)
+def _load(group: Any, schema: Any, columns: Sequence[str]) -> pd.DataFrame:
+    """Return columns of a group of rows; those that are names of folders belong to the schema of all."""
+    found: pd.DataFrame = group.to_table(columns=[*columns], schema=schema).to_pandas()
+    return found
 
 
 def _frame(number: int, given: Any) -> pd.DataFrame:
@@ -182,45 +161,40 @@ def _frame(number: int, given: Any) -> pd.DataFrame:
 
 
 def _apply(
-    function: Callable[[int, pd.DataFrame], Any], columns: Sequence[str], levels: Types, number: int, load: Any
+    function: Callable[[int, pd.DataFrame], Any],
+    columns: Sequence[str],
+    levels: Mapping[str, pd.CategoricalDtype],
+    number: int,
+    load: Any,
 ) -> Any:
-    frame = load.load(columns) if isinstance(load, _Group) else _frame(number, load)
+    frame = load(columns) if callable(load) else _frame(number, load)
     if absent := [name for name in columns if name not in frame.columns]:
         raise DataError(
-            f"Partition {number} lacks the column {absent[0]!r}, which other partitions have. It has: "
-            f"{', '.join(map(str, frame.columns))}. Give all the same columns."
+            f"Partition {number} lacks the column {absent[0]!r} of others; it has: {', '.join(map(str, frame))}."
         )
-    return function(number, frame[list(columns)].reset_index(drop=True).astype(dict(levels)))
+    return function(number, frame[[*columns]].reset_index(drop=True).astype(dict(levels)))
 
 
-def _call(function: Callable[[int, Any], Any], number: int, load: Any) -> Any:
-    return function(number, load)
-
-
-def _describe(number: int, frame: pd.DataFrame) -> tuple[int, Types]:
+def _describe(number: int, frame: pd.DataFrame) -> tuple[int, dict[str, Any]]:
     """Return the number of rows, and the type of each column if there are any."""
-    return len(frame), {str(name): dtype for name, dtype in frame.dtypes.items()} if len(frame) else {}
+    return len(frame), frame.dtypes.to_dict() if len(frame) else {}
 
 
-def _join_types(found: Sequence[Types]) -> dict[str, pd.CategoricalDtype]:
+def _join_types(found: Sequence[dict[str, Any]]) -> dict[str, pd.CategoricalDtype]:
     """Return the type of each column of categories, with the levels of all; a DataError where other types differ."""
-    joined: dict[str, pd.CategoricalDtype] = {}
-    for name in next(types for types in found if types):
-        own = [(number, types[name]) for number, types in enumerate(found) if types]
-        (first, known), *rest = own
-        if other := next(((i, each) for i, each in rest if not _alike(each, known)), None):
+    joined, own = {}, {number: types for number, types in enumerate(found) if types}
+    first, known = next(iter(own.items()))
+    for name, of in known.items():
+        types = {number: each[name] for number, each in own.items()}
+        plain = all(isinstance(each, pd.CategoricalDtype) and not each.ordered for each in types.values())
+        if other := next((i for i, each in types.items() if each != of and not plain), None):
             raise DataError(
-                f"The column {name!r} has the type {other[1]} in partition {other[0]}, and {known} in partition "
-                f"{first}. Give all partitions the same types."
+                f"The column {name!r} has the type {types[other]} in partition {other}, and {of} in partition {first}. "
+                "Give all partitions the same types."
             )
-        if isinstance(known, pd.CategoricalDtype):
-            same = all(each == known for _, each in own)
-            values = pd.Series([value for _, each in own for value in each.categories]).drop_duplicates()
-            joined[name] = known if same else pd.CategoricalDtype(as_levels(values))
+        if plain and any(each != of for each in types.values()):
+            values = pd.Series([value for each in types.values() for value in each.categories]).drop_duplicates()
+            joined[name] = pd.CategoricalDtype(as_levels(values))
+        elif isinstance(of, pd.CategoricalDtype):
+            joined[name] = of
     return joined
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two types are one, or both of unordered categories, whose levels may differ."""
-    both = isinstance(one, pd.CategoricalDtype) and isinstance(other, pd.CategoricalDtype)
-    return bool(one == other or (both and not (one.ordered or other.ordered)))
