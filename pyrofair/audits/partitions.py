@@ -300,7 +300,7 @@ def audit_partitions(
     ``sample`` rows make the samples of all sources; ``weight``, ``cluster`` and ``subgroups`` are names of columns.
     """
     graph, seed = source.unfair.graph, seed_from(seed)
-    groups = (subgroups,) if isinstance(subgroups, str) else tuple(subgroups or ())
+    groups = tuple(subgroups or ()) if isinstance(subgroups, list | tuple | None) else (subgroups,)
     _refuse(models, source, groups, weight, cluster)
     sample = require_integer("sample", SAMPLE if sample is None else sample, least=FITS)
     named = [each for each in (weight, cluster, *groups) if each is not None]
