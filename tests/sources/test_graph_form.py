@@ -16,7 +16,7 @@ import pyrofair as pf
 from pyrofair.effects.influence import InfluenceValues
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError
-from pyrofair.graph.identification import identify
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.donors import Block, LeafMechanisms, Pool
 from pyrofair.sources.graph_form import GraphForm
