@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -24,7 +23,6 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.nuisances.columns import Design, take
 from pyrofair.nuisances.diagnostics import (
-    MOST_LACKING,
     Stage,
     StageValues,
     add_problems,
@@ -32,8 +30,8 @@ from pyrofair.nuisances.diagnostics import (
     describe_stages,
     stage_table,
 )
-from pyrofair.nuisances.folds import fold_of, split_folds
-from pyrofair.nuisances.learners import Learner, LearnerName, make_learner
+from pyrofair.nuisances.folds import fold_of
+from pyrofair.nuisances.learners import Learner, LearnerName, make_learner, smaller_group
 from pyrofair.nuisances.rows import Nuisances, Rows
 
 __all__ = ["Average", "Learned", "PrefixForm", "Walk", "World", "check_scores", "make_scores"]
@@ -122,24 +120,7 @@ class PrefixForm:
         found = [(world, stage) for world in self.worlds for stage in world.stages]
         weights = [self.weights(rows, world, stage) for world, stage in found]
         table = stage_table([(stage, weight) for (_, stage), weight in zip(found, weights, strict=True)], rows)
-        both = zip(found, weights, strict=True)
-        table = add_problems(table, [self._alone(rows, stage, weight) for (_, stage), weight in both])
         return add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
-
-    def _alone(self, rows: Rows, stage: Stage, weight: Array) -> str:
-        """Return how much of a stage's weight is on rows that are alone in their cell, whose error nothing shows."""
-        if not (isinstance(self.regression, str) and self.regression == "saturated" and stage.given):
-            return ""
-        fitted, columns = self.nuisances.rows, self.nuisances.graph.columns_of(stage.given)
-        learner = make_learner("saturated", fitted.table[columns], self.seed, "regression")
-        at = np.flatnonzero(fitted.member(stage.arm) & (fitted.weight > 0.0))
-        cells = learner.design(fitted.table[columns].iloc[at])
-        alone = learner.fit(cells, np.zeros((len(at), 1)), fitted.weight[at]).leverage(
-            learner.design(rows.table[columns])
-        )
-        carried = rows.weight * weight
-        share = float(carried[alone > 1.0 - ROUNDING].sum() / max(carried.sum(), 1e-300))
-        return f"{share:.1%} of its weight is on rows that are alone in their cell" if share > MOST_LACKING else ""
 
     def _lacking(self, rows: Rows, world: World, stage: Stage) -> str:
         """Return how much of a world hardly has a counterpart in a stage's arm, if it is too much."""
@@ -270,7 +251,7 @@ class Walk:
         self.fits = dict(self.learned.fits) if self.learned else {}
         for i, (train, judged, share) in enumerate(self.folds()):
             self.fold = i
-            self._fold(train[:0] if self.recalls else train, judged, share)
+            self._fold(train, judged, share)
         if self.learned and not self.recalls:  # whole, or not at all
             self.learned.fits, self.learned.learners = self.fits, {k: v[0] for k, v in self.regressions.items()}
         table = describe_stages([each for world in self.found for each in world], self.rows)
@@ -289,7 +270,7 @@ class Walk:
         stages = [stage for world in self.form.worlds for stage in world.stages]
         crossed = crossed or any(self._regression(stage)[0].crossed for stage in stages)
         nuisances = self.form.nuisances
-        folds = split_folds(fitted.a, fitted.weight, nuisances.folds if crossed else 1, nuisances.seed)
+        folds = nuisances.split(None if crossed else 1)
         own = fold_of(folds, len(fitted.a), self.rows.position)
         found = []
         for i, (train, _) in enumerate(folds):
@@ -307,7 +288,7 @@ class Walk:
                 self.regressions[stage.given] = recalled, own, own
                 return self.regressions[stage.given]
             known = self.fitted.table[columns]
-            smallest = int(np.bincount(self.fitted.a[self.fitted.weight > 0.0], minlength=2).min())
+            smallest = smaller_group(self.fitted.a, self.fitted.weight)
             regression = make_learner(self.form.regression, known, self.form.seed, "regression", smallest)
             fitted = regression.design(known)
             own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
@@ -365,11 +346,12 @@ class Walk:
             stage = stages[i]
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
-            learn = partial(self._fit, (*worlds, i), learned, train[at], known[at])
-            predict = learn(regression.fit)
-            start = predict(take(design, judged))
+            y, clusters = known[at], None if self.fitted.clusters is None else self.fitted.clusters[train[at]]
+            predict = self._fit((*worlds, i), regression.fit, learned, train[at], y, clusters)
+            asked = take(design, judged)
+            start = predict(asked)
             weight = of[0].weight[judged, None]
-            rest = (own - start) / (1.0 - self._leverage(predict, take(design, judged), judged, stage))[:, None]
+            rest = (own - start) / (1.0 - self._leverage(predict, asked, judged, train[at]))[:, None]
             correction = np.where(weight > 0.0, weight * rest, 0.0)
             for j, values in enumerate(of):
                 part = slice(j * self.columns, (j + 1) * self.columns)
@@ -377,15 +359,15 @@ class Walk:
                 values.start[judged] += share * start[:, part]
             total += correction
             arm = stages[i - 1].arm if i else before
-            needed = np.flatnonzero(self.fitted.member(arm)[train])
+            needed = np.flatnonzero(self.fitted.member(arm)[train] & (not self.recalls))
             known = smooth_known = np.full_like(known, np.nan)
             last = not i and len(worlds) == 1
             if len(needed) and (i or (last and self.form.worlds[0].shared)):
                 known[needed] = predict(take(learned, train[needed]))
             own = smooth = start
             if last and regression.smooths:
-                rough = learn(regression.smooth)
-                smooth, smooth_known = rough(take(design, judged)), np.full_like(known, np.nan)
+                rough = self._fit((*worlds, i), regression.smooth, learned, train[at], y)
+                smooth, smooth_known = rough(asked), np.full_like(known, np.nan)
                 if len(needed) and self.form.worlds[0].shared:
                     smooth_known[needed] = rough(take(learned, train[needed]))
         return Average(total, own, known, smooth, smooth_known)
@@ -409,27 +391,27 @@ class Walk:
     def _fit(
         self,
         key: tuple[int, ...],
+        fit: Callable[..., Learner],
         design: Design,
         at: NDArray[np.int64],
         y: Array,
-        fit: Callable[[Design, Array, Array], Learner],
+        *more: NDArray[np.int64] | None,
     ) -> Learner:
         """Return a fit to fitted rows, recalled if it was made before."""
         fits, name = {} if self.fits is None else self.fits, (self.fold, fit.__name__, *key)
         if name not in fits:
-            fits[name] = fit(take(design, at), y, self.fitted.weight[at])
+            fits[name] = fit(take(design, at), y, self.fitted.weight[at], *more)
         return fits[name]
 
-    def _leverage(self, fit: Learner, design: Design, judged: NDArray[np.int64], stage: Stage) -> Array:
-        """Return by what share rows draw their own regression to themselves, which makes residuals too small, (m,).
+    def _leverage(self, fit: Learner, design: Design, judged: NDArray[np.int64], learned: NDArray[np.int64]) -> Array:
+        """Return by what share judged rows (m,) that a fit was ``learned`` from draw it to themselves.
 
-        A cell's only row has no residual: it is left as it is, and counted by :meth:`PrefixForm.stages`.
+        Their residuals are too small by this share.
         """
-        seen = self.rows.member(stage.arm)[judged] & (self.rows.weight[judged] > 0.0)
-        if fit.crossed or self.rows.position is not None:
-            return np.zeros(len(judged))
-        found = np.where(seen, fit.leverage(design), 0.0)
-        return np.where(found < 1.0 - ROUNDING, found, 0.0)
+        seen = np.zeros(len(self.fitted.a) + 1, dtype=bool)  # the last for rows that were not fitted
+        seen[learned] = True
+        position = judged if self.rows.position is None else self.rows.position[judged]
+        return np.where(seen[position], fit.leverage(design), 0.0)
 
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)
@@ -437,7 +419,7 @@ class Walk:
     def learn(self, stage: Stage, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], Learner, Design, Design]:
         """Return which rows of ``train`` a stage is learned from, and its regression with the designs."""
         at = np.flatnonzero(self.fitted.member(stage.arm)[train])
-        if not len(at) and not self.recalls:
+        if not len(at):
             raise DataError(f"No row of group {stage.arm} is left to learn {', '.join(stage.nodes)} from.")
         return at, *self._regression(stage)
 
