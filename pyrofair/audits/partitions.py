@@ -203,7 +203,7 @@ class Work:
             return None
         graph = self.scores.models[0].graph
         values = frame[graph.outcome_column]
-        if unknown := [each for each in values.unique() if each not in self.outcomes]:
+        if unknown := [each for each in values.unique().tolist() if each not in self.outcomes]:
             raise DataError(
                 f"{what} has {graph.outcome_column}={unknown[0]!r}; the first sample has {shown(self.outcomes)} alone."
             )
@@ -316,7 +316,7 @@ def audit_partitions(
     if context.failure or context.outcomes:
         why = context.failure or f"{context.outcomes[0]!r} is an outcome, no function of the features, {PREDICTIONS}"
         raise DataError(f"{why}. {ASK}")
-    outcomes = tuple(samples[0][graph.outcome_column].unique()) if graph.outcome_column in known else ()
+    outcomes = tuple(samples[0][graph.outcome_column].unique().tolist()) if graph.outcome_column in known else ()
     audited = tuple(AuditedModel(name, model, graph, order, outcomes or None) for name, model in models.items())
     scores = Scores(audited, {}, threshold, rules=(*DECISIONS, *thresholds))
     kept = keep_levels(drawn, own, graph) if context.form == "prefix" else {}

@@ -1,4 +1,4 @@
-"""Audits of tables in partitions: against audits in memory, by every way in, with lost workers, clusters and coverage."""
+"""Audits of tables in partitions: against audits in memory, by every way in, with lost workers and clusters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Known:
         return np.column_stack([1.0 - p, p])
 
 
-def draw(n: int, seed: int = 0) -> pd.DataFrame:
+def draw(n: int, seed: Any = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     area = rng.integers(0, 4, n)
     q = (rng.random(n) < OF_Q[area // 2]).astype(int)
@@ -414,15 +414,12 @@ def truth(design: str, decisions: str) -> dict[str, float]:
         worlds = [Curved.predict_proba(Curved.table(arm, q, e))[:, 1] for arm in (0, 1)]
         p0, p1 = (float((s if decisions == "score" else s > 0.5).mean()) for s in worlds)
         return {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
+    q, m = np.meshgrid([0, 1], [0, 1])
+    of_q = np.where(q == 1, OF_Q.mean(), 1.0 - OF_Q.mean())
     found = []
     for arm in (0, 1):
-        total = 0.0
-        for q in (0, 1):
-            for m in (0, 1):
-                own = chance_of_m(arm, q) if m else 1.0 - chance_of_m(arm, q)
-                value = score(arm, q, m)
-                total += (OF_Q.mean() if q else 1.0 - OF_Q.mean()) * own * (value if decisions == "score" else value > 0.5)
-        found.append(total)
+        mass, value = of_q * np.where(m == 1, chance_of_m(arm, q), 1.0 - chance_of_m(arm, q)), score(arm, q, m)
+        found.append(float((mass * (value if decisions == "score" else value > 0.5)).sum()))
     return {"p_y0": found[0], "p_ypi": found[1], "mean_unfair_effect": found[1] - found[0]}
 
 
@@ -437,10 +434,11 @@ def test_coverage(design: str, decisions: str, tables: int) -> None:
     known, held = truth(design, decisions), []
     for seed in range(tables):
         if design == "curved":
-            model, data, source, sample = Curved, cut(Curved.draw(20_000, seed)), pf.OneStep(unfair, random_state=seed), 10_000
+            model, source, df = Curved, pf.OneStep(unfair, random_state=seed), Curved.draw(20_000, seed)
         else:
-            model, data, source, sample = Known(), cut(draw(20_000, [1, seed])), light(), 3_000
-        table = pf.audit({"known": model}, source, data, random_state=seed, sample=sample).table
+            model, source, df = Known(), light(), draw(20_000, [1, seed])
+        sample = 10_000 if design == "curved" else 3_000
+        table = pf.audit({"known": model}, source, cut(df), random_state=seed, sample=sample).table
         table = table[table["decisions"] == decisions].set_index("quantity")
         held.append([table["lower"][name] <= known[name] <= table["upper"][name] for name in QUANTITIES])
     covered = float(np.mean(held))
