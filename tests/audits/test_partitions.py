@@ -350,7 +350,7 @@ def load(number: int, folder: str) -> pd.DataFrame:
     """A partition; the worker that loads the sixth in the third pass is lost, once."""
     tries = Path(folder) / f"{number} {len(list(Path(folder).glob(f'{number} *')))}"
     tries.touch()
-    if number == 5 and tries.name == "5 3":
+    if tries.name == "5 2":
         os._exit(1)
     return draw(1_000, number)
 
@@ -366,7 +366,7 @@ def test_a_worker_that_is_killed_halfway_changes_nothing(tmp_path: Path) -> None
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, **place) as cluster, distributed.Client(cluster):
         data = dd.from_map(load, range(8), folder=str(calls), meta=draw(1))
         same(run(data, subgroups="area"), expected)
-    assert len(list(calls.glob("5 *"))) > 4  # loaded again after it was lost
+    assert len(list(calls.glob("5 *"))) >= 4  # loaded again after it was lost
 
 
 def test_partitions_are_judged_again_with_equal_sums(monkeypatch: pytest.MonkeyPatch) -> None:
