@@ -49,10 +49,11 @@ from pyrofair.persistence.programs import compare_programs, fingerprint
 from pyrofair.persistence.trees import make_boosted, take_boosted
 from pyrofair.persistence.types import require_types
 from pyrofair.programs.covariates import ProgramWithCovariates
-from pyrofair.robustness import miles, switching
+from pyrofair.robustness import miles
 from pyrofair.robustness.miles import MilesBounds
+from pyrofair.robustness.sensitivity import SwitchingBounds
+from pyrofair.robustness.sensitivity.switching import training as switching
 from pyrofair.robustness.several import Several
-from pyrofair.robustness.switching import SwitchingBounds
 from pyrofair.sources import gcomputation, ipw, onestep, sem
 from pyrofair.sources.contrasts import Contrasts
 from pyrofair.sources.gcomputation import GComputation, SplitMechanisms

@@ -15,7 +15,7 @@ from pyrofair.robustness.sensitivity.hidden_causes import Block, HiddenCause
 from pyrofair.robustness.sensitivity.tilting import Target, excess_ratios, find_cuts
 from pyrofair.sources.prefix_form import PrefixForm, Walk
 
-__all__ = ["Moves", "move_means"]
+__all__ = ["move_means"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -23,19 +23,6 @@ FEW = 3
 """So many columns are learned as they are."""
 KEPT = 0.99
 """The share of the variance of more columns that the parts have which are learned in their place."""
-
-
-@dataclass(frozen=True, eq=False)
-class Moves:
-    """What is added to the influence values of n rows, (n, T) for T targets; at gamma = 1 it is 0.
-
-    Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum.
-    """
-
-    y0: Array
-    ypi: Array
-    effect: Array
-    total: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +54,10 @@ class Level:
 
 def move_means(
     form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], cause: HiddenCause, gammas: Sequence[float]
-) -> Moves:
-    """Return how far a hidden cause moves the means, for each gamma the upper end and then the lower one.
+) -> dict[str, tuple[Array, Array]]:
+    """Return what is added to influence values of n rows, downwards and upwards, (n, G) each: 0 at gamma = 1.
+
+    Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum.
 
     Parameters
     ----------
@@ -77,10 +66,10 @@ def move_means(
     scores
         For each world the scores (n, 1) of the rows, and those of the fitted rows, NaN where no stage starts from them.
     cause, gammas
-        The hidden cause, and G limits of the odds ratio: T = 2 G.
+        The hidden cause, and G limits of the odds ratio.
     """
     targets = tuple(Target(gamma, sign) for gamma in gammas for sign in (1, -1))
-    found = {name: np.zeros((len(rows.a), len(targets))) for name in ("y0", "ypi", "effect", "total")}
+    found = {name: np.zeros((len(rows.a), len(targets))) for name in ("p_y0", "p_ypi", "mean_unfair_effect", "sum")}
     walk = Walk(form, rows, scores)
     weights = _Weights(form, rows)
     # Cuts and ratios chosen by the rows that they are judged on would err inward, those of saturated models too.
@@ -89,9 +78,9 @@ def move_means(
         one, other = (fold.world(which, cause.blocks[which], targets) for which in (0, 1))
         swapped = np.arange(len(targets)).reshape(-1, 2)[:, ::-1].ravel()
         effect, total = fold.contrasts(cause.blocks, targets) if cause.joint else (other - one[:, swapped], one + other)
-        for name, values in (("y0", one), ("ypi", other), ("effect", effect), ("total", total)):
-            found[name][judged] += share * values
-    return Moves(**found)
+        for own, values in zip(found.values(), (one, other, effect, total), strict=True):
+            own[judged] += share * values
+    return {name: (values[:, 1::2], values[:, ::2]) for name, values in found.items()}
 
 
 class _Weights:
