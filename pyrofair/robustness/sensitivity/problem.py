@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from pyrofair._validation import require_choice, require_real, require_seed, sho
 from pyrofair.audits.audit import default_source, fit_source
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
+from pyrofair.effects.estimates import mean_and_spread, reach_of
 from pyrofair.effects.influence import Scorer
 from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -52,14 +52,9 @@ class Problem:
 
     def ends(self, low: Array, high: Array) -> Array:
         """Return both bounds of influence values (n, G), the lower limit of one and the upper of the other, (G, 4)."""
-        share = self.rows.weight / self.rows.weight.sum()
-        reach = NormalDist().inv_cdf((1.0 + self.context["level"]) / 2.0)
-        found = []
-        for values, sign in ((low, -1.0), (high, 1.0)):
-            mean = share @ values
-            found.append((mean, mean + sign * reach * np.sqrt(self.inflation * (share**2 @ (values - mean) ** 2))))
-        (low, lower), (high, upper) = found
-        return np.column_stack([low, high, lower, upper])
+        reach, weight = reach_of(self.context["level"]), self.rows.weight
+        (low, down), (high, up) = (mean_and_spread(values, weight, self.inflation) for values in (low, high))
+        return np.column_stack([low, high, low - reach * down, high + reach * up])
 
 
 def read_problem(
