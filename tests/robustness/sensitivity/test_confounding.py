@@ -404,7 +404,7 @@ def test_intervals_hold_both_ends_at_the_nominal_level(cause: str) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Poor overlap")
 def test_the_page_runs_and_has_the_numbers_that_it_states() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "sensitivity.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "sensitivity.md").read_text(encoding="utf-8")
     code, *_ = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(code, "sensitivity.md", "exec"), names)
