@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._arviz import to_arviz
+from pyrofair._defaults import default_of
 from pyrofair._random import seed_from
 from pyrofair._validation import (
     did_you_mean,
@@ -645,9 +646,7 @@ def require_audit_settings(settings: Mapping[str, Any], of: str) -> None:
 
 def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
     """Return the source that audits unfair paths unless told otherwise."""
-    from pyrofair.sources.onestep import OneStep  # the one source that audits know, and only here
-
-    return OneStep(unfair, random_state=random_state)
+    return default_of("source of audits")(unfair, random_state=random_state)
 
 
 def _check_settings(models: Mapping[str, Any], source: Any) -> None:
