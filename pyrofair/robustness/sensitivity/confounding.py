@@ -50,8 +50,9 @@ class Confounding(Sweep):
     table : DataFrame
         For each hidden cause, gamma and quantity (p_y0, p_ypi, mean_unfair_effect, piu): low and high, the bounds with
         a cause of that strength; lower and upper, between which both bounds lie with the level; sharp, whether a cause
-        of that strength attains the bounds. No interval is narrower than one of a smaller gamma. ``piu`` is from the
-        bounds of the two marginals: it holds whatever the joint distribution of both decisions.
+        of that strength attains the bounds (not of more than 16 different values, whose tails are cut at quantiles).
+        No interval is narrower than one of a smaller gamma. ``piu`` is from the bounds of the two marginals: it holds
+        whatever the joint distribution of both decisions.
     flips_at : DataFrame
         For each hidden cause and conclusion, the least gamma at which it no longer holds: of the estimate (``point``)
         and with its interval (``interval``). NaN if it does not hold at gamma = 1, inf if it holds at each gamma of the
@@ -225,7 +226,7 @@ def confounding(
 
 def _depart(problem: Problem, cause: HiddenCause, limits: Sequence[float]) -> Departure:
     """Return how far a hidden cause moves both marginals, their difference and their sum."""
-    moves = move_means(problem.form, problem.rows, problem.scores, cause, limits)
+    moves, exact = move_means(problem.form, problem.rows, problem.scores, cause, limits)
     bounds = {name: (problem.means[name] + down, problem.means[name] + up) for name, (down, up) in moves.items()}
     sharp = dict(zip(QUANTITIES, (*cause.sharp, cause.sharp[2]), strict=True))
-    return Departure({"hidden_cause": cause.name}, bounds, lambda quantity, _: sharp[quantity])
+    return Departure({"hidden_cause": cause.name}, bounds, lambda quantity, _: exact and sharp[quantity])

@@ -12,7 +12,7 @@ from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import Stage
 from pyrofair.nuisances.rows import Rows
 from pyrofair.robustness.sensitivity.hidden_causes import Block, HiddenCause
-from pyrofair.robustness.sensitivity.tilting import Target, excess_ratios, find_cuts
+from pyrofair.robustness.sensitivity.tilting import MOST_VALUES, Target, excess_ratios, find_cuts
 from pyrofair.sources.prefix_form import PrefixForm, Walk
 
 __all__ = ["move_means"]
@@ -54,10 +54,11 @@ class Level:
 
 def move_means(
     form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], cause: HiddenCause, gammas: Sequence[float]
-) -> dict[str, tuple[Array, Array]]:
+) -> tuple[dict[str, tuple[Array, Array]], bool]:
     """Return what is added to influence values of n rows, downwards and upwards, (n, G) each: 0 at gamma = 1.
 
-    Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum.
+    Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum. And whether all values were tried as cuts:
+    if only quantiles of many were, the moves are valid and may be too wide.
 
     Parameters
     ----------
@@ -72,6 +73,7 @@ def move_means(
     found = {name: np.zeros((len(rows.a), len(targets))) for name in ("p_y0", "p_ypi", "mean_unfair_effect", "sum")}
     walk = Walk(form, rows, scores)
     weights = _Weights(form, rows)
+    exact = True
     # Cuts and ratios chosen by the rows that they are judged on would err inward, those of saturated models too.
     for train, judged, share in walk.folds(crossed=True):
         fold = _Fold(walk, weights, train, judged)
@@ -80,7 +82,8 @@ def move_means(
         effect, total = fold.contrasts(cause.blocks, targets) if cause.joint else (other - one[:, swapped], one + other)
         for own, values in zip(found.values(), (one, other, effect, total), strict=True):
             own[judged] += share * values
-    return {name: (values[:, 1::2], values[:, ::2]) for name, values in found.items()}
+        exact &= fold.exact
+    return {name: (values[:, 1::2], values[:, ::2]) for name, values in found.items()}, exact
 
 
 class _Weights:
@@ -116,6 +119,7 @@ class _Fold:
 
     def __init__(self, walk: Walk, weights: _Weights, train: Index, judged: Index) -> None:
         self.walk, self.weights, self.train, self.judged = walk, weights, train, judged
+        self.exact = True
 
     def world(self, which: int, blocks: Sequence[Block], targets: tuple[Target, ...]) -> Array:
         """Return the moves of the mean of one world, (J, T)."""
@@ -246,6 +250,7 @@ class _Fold:
         """Return where the worst ratios of a stage are cut, and what they add on average, for both sets of rows."""
         at = np.flatnonzero(self.walk.fitted.member(stage.arm)[self.train])
         weight = self.walk.fitted.weight[self.train[at]]
+        self.exact &= all(len(np.unique(column)) <= MOST_VALUES for column in value.known[at].T)
 
         def learn(columns: Array) -> list[Array]:
             known = np.full((len(self.train), columns.shape[1]), np.nan)
