@@ -515,8 +515,6 @@ def test_bounds_are_not_called_sharp_where_only_some_cuts_were_tried() -> None:
     for decisions, sharp in (("score", False), ("threshold", True)):
         settings: dict[str, Any] = {"gammas": [8.0], "hidden_causes": "A <-> M", "decisions": decisions}
         found = confounding(Smooth(), source, df[["A", "M"]], **settings)
-            Smooth(), source, df[["A", "M"]], gammas=[8.0], hidden_causes="A <-> M", decisions=decisions
-        )
         own = found.table[(found.table["gamma"] == 8.0) & (found.table["quantity"] == "mean_unfair_effect")]
         assert own["sharp"].tolist() == [sharp]
     assert found.table.loc[found.table["gamma"] == 1.0, "sharp"].all()
