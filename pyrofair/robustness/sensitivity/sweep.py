@@ -6,6 +6,7 @@ both bounds for each value of the parameter. All else is here: nested intervals,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -169,7 +170,7 @@ def _first_zero(at: Array, margin: Array) -> float:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sweep:
+class Sweep(ABC):
     """The result of a sensitivity analysis, and how it shows itself."""
 
     title: ClassVar[str]
@@ -180,9 +181,9 @@ class Sweep:
     assumptions: Any
     context: dict[str, Any]
 
+    @abstractmethod
     def _about(self) -> str:
         """Return what the parameter limits."""
-        raise NotImplementedError
 
     def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
         """Yield what the text shows, rows of the table with a heading."""

@@ -333,6 +333,12 @@ def test_flips_lie_where_the_interval_meets_the_limit() -> None:
     assert np.isfinite(found.flips_at["interval"]).any()
 
 
+def test_a_conclusion_that_is_never_lost_is_said_to_hold_as_far_as_was_tried() -> None:
+    found = run(sample(600, 3), "direct", gammas=[1.5, 4.0], decisions="score", above=0.1, hidden_causes="A <-> all")
+    assert found.flips_at["interval"].tolist() == [np.inf]
+    assert "'PIU is above 0.1' holds at every gamma tried (up to 4)" in str(found)
+
+
 def test_a_conclusion_that_never_held_has_no_flip() -> None:
     df = sample(1500, 0)
     df["A"] = np.random.default_rng(1).permutation(df["A"])
