@@ -29,6 +29,7 @@ class CrossFit:
     ``folds=1`` fits all rows, which serves learners of few parameters.
     """
 
+    learner: Learner
     fits: list[Learner]
     fitted: Array
     weight: Array
