@@ -210,9 +210,9 @@ def _after_encoder(encoder: TableEncoder) -> None:
         return
     if encoder.categories_:
         encoder.one_hot_ = encoder._one_hot()
+    _require(all(each.is_unique for each in encoder.categories_.values()), "its encoder has a category twice")
     row = pd.DataFrame({**dict.fromkeys(encoder.numeric_, [0.0]), **{n: e[:1] for n, e in encoder.categories_.items()}})
-    whole = np.isfinite(encoder.transform(row)).all() and all(each.is_unique for each in encoder.categories_.values())
-    _require(bool(whole), "its encoder does not encode its own columns")
+    _require(bool(np.isfinite(encoder.transform(row)).all()), "its encoder does not encode its own columns")
 
 
 def _check_linear(model: Any) -> None:

@@ -167,7 +167,7 @@ def test_unfair_paths_of_another_graph_are_refused(data: bytes, tmp_path: Path) 
         structure["object"] = structure["object"]["state"]["unfair"]
         structure["object"]["state"]["paths"]["state"]["states"] = {"tuple": [{"tuple": ["A", {"tuple": [0]}]}]}
 
-    refused(tmp_path / "paths", rewritten(data, change, tmp_path), "unfair paths are none of the graph")
+    refused(tmp_path / "paths", rewritten(data, change, tmp_path), "paths do not go forward")
 
 
 def test_trees_that_lead_out_of_their_memory_are_refused() -> None:
@@ -328,9 +328,6 @@ BIG: dict[str, tuple[Any, str]] = {
         _of("column", dtype=_of("column type", name="nan python"),
             objects=_of("values", objects=["x" * 1000], codes={"array": "a"})), "more than 400 characters"),
     "no characters": (_of("values", points={"array": "points"}), "a text of no characters"),
-    "a huge layer": (
-        _of("torch.Linear", attributes={"dict": [["in_features", 10**9], ["out_features", 10**9], ["training", False]]},
-            _parameters={"dict": []}, _buffers={"dict": []}, _modules={"dict": []}, size=1), "size"),
     "a frame of many columns": (
         _of("boosted", settings={"dict": []}, nodes={"dict": []}, version=sklearn.__version__, classes=[0, 1],
             columns=10**9, categories={"dict": []}), "trees of 1000000000 columns"),
@@ -373,8 +370,11 @@ def test_every_public_class_is_saved_or_refused_by_name(tmp_path: Path) -> None:
     public = {name for name in pf.__all__ if isinstance(getattr(pf, name), type)}
     assert {*TOP} <= public
     for name in public - {*TOP}:
-        with pytest.raises(pf.DataError, match=rf"class {getattr(pf, name).__name__}; what can be saved is"):
-            pf.save(object.__new__(getattr(pf, name)), tmp_path / "refused")
+        of = getattr(pf, name)
+        if getattr(of, "_is_protocol", False):
+            continue
+        with pytest.raises(pf.DataError, match=rf"class {of.__name__}; what can be saved is"):
+            pf.save(of.__new__(of), tmp_path / "refused")
     listed = [name for names in CLASSES.values() for name in names.split()]
     assert {*TOP} <= {*listed}
     assert {*LEFT_OUT} | {*BESIDES} <= {*listed, *(each.name for each in KINDS.values())}
