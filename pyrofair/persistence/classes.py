@@ -77,7 +77,8 @@ CLASSES = {
 """The classes of the package that a file can name, by module. A dataclass is saved by its fields; another class by its
 settings, the attributes that its annotations name, and those whose names end in ``_``."""
 TOP = ("CausalGraph", "UnfairPaths", "IPW", "OneStep", "GComputation", "SEM", "MilesBounds", "SwitchingBounds",
-       "Contrasts", "Several", "LearnedMechanisms", "Posterior", "PenalizedClassifier", "PSCF", "PenaltyPath")  # fmt: skip
+       "Contrasts", "Several", "LearnedMechanisms", "Posterior", "PenalizedClassifier", "PSCF",
+       "PenaltyPath")  # fmt: skip
 """Those that are saved by themselves."""
 LEFT_OUT = {
     "CrossFit": "_design _parts", "Estimand": "baseline switched", "GComputation": "graph_", "Nuisances": "matches",
@@ -211,7 +212,8 @@ def _after_encoder(encoder: TableEncoder) -> None:
     if encoder.categories_:
         encoder.one_hot_ = encoder._one_hot()
     _require(all(each.is_unique for each in encoder.categories_.values()), "its encoder has a category twice")
-    row = pd.DataFrame({**dict.fromkeys(encoder.numeric_, [0.0]), **{n: e[:1] for n, e in encoder.categories_.items()}})
+    held = {name: np.zeros(1) for name in encoder.numeric_}
+    row = pd.DataFrame(held | {name: levels[:1] for name, levels in encoder.categories_.items()})
     _require(bool(np.isfinite(encoder.transform(row)).all()), "its encoder does not encode its own columns")
 
 
@@ -229,41 +231,37 @@ TRUSTED = ["sklearn.tree._tree.Tree"]
 
 def _to_skops(value: Any) -> State:
     """Return an estimator of scikit-learn as skops writes it."""
-    try:
-        import skops.io as skops
-    except ImportError:
-        raise DataError(f"the estimator {type(value).__name__} {NO_SKOPS}") from None
+    name, skops = type(value).__name__, _skops()
     try:
         data = skops.dumps(value)
         unknown = sorted({*skops.get_untrusted_types(data=data)} - {*TRUSTED})
     except Exception as error:  # skops has several errors for what it cannot write
-        raise DataError(f"the estimator {type(value).__name__} cannot be written by skops: {error}") from error
+        raise DataError(f"the estimator {name} cannot be written by skops: {error}") from error
     if unknown:
         raise DataError(
-            f"the estimator {type(value).__name__} holds {', '.join(unknown)}, which is code and none of scikit-learn's "
-            "own. Use one that is, or save the parts and fit again."
+            f"the estimator {name} holds {', '.join(unknown)}, which is code. Fit one of scikit-learn's own."
         )
     return {"data": np.frombuffer(data, dtype=np.uint8)}
 
 
-NO_SKOPS = "is none of those that a file holds by itself; skops writes and reads it: pip install 'pyrofair[save]'."
-
-
 def from_skops(data: Any) -> Any:
     """Return an estimator that skops wrote, if it is of scikit-learn's own types alone."""
-    try:
-        import skops.io as skops
-    except ImportError:
-        raise DataError(f"an estimator in it {NO_SKOPS}") from None
     with ZipFile(BytesIO(data.tobytes())) as archive:
         _require(sum(each.file_size for each in archive.infolist()) <= len(data), "its estimator is compressed")
-    return skops.loads(data.tobytes(), trusted=TRUSTED)
+    return _skops().loads(data.tobytes(), trusted=TRUSTED)
+
+
+def _skops() -> Any:
+    try:
+        return import_module("skops.io")
+    except ImportError:
+        raise DataError("skops writes and reads other estimators: pip install 'pyrofair[save]'.") from None
 
 
 def _refuse_skops(data: Any) -> Any:
     raise DataError(
-        "The file holds an estimator of scikit-learn that skops wrote, whose compiled parts are not checked before they "
-        "are used. If you trust the file, load it with skops=True."
+        "The file holds an estimator of scikit-learn that skops wrote, whose compiled parts are not checked. If you "
+        "trust the file, load it with skops=True."
     )
 
 

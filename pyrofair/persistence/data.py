@@ -178,7 +178,8 @@ def _take_table(table: pd.DataFrame) -> State:
 
 
 def _make_series(values: Any, index: Any, name: Any) -> pd.Series[Any]:
-    return pd.Series(values, index, name=name, dtype=values.dtype, copy=False)
+    found: pd.Series[Any] = pd.Series(values, index, name=name, dtype=values.dtype, copy=False)
+    return found
 
 
 def _take_levels(index: pd.MultiIndex) -> State:
@@ -187,7 +188,8 @@ def _take_levels(index: pd.MultiIndex) -> State:
 
 
 def _make_index(values: Any, name: Any) -> pd.Index[Any]:
-    return pd.Index(values, name=name, dtype=values.dtype)
+    found: pd.Index[Any] = pd.Index(values, name=name, dtype=values.dtype)
+    return found
 
 
 _RANGE = ("start", "stop", "step", "name")

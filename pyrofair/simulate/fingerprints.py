@@ -38,10 +38,11 @@ def fingerprint(value: object) -> str:
     at a prompt, has another digest each time, so that its cells are computed again.
     """
     called: dict[str, FunctionType] = {}
-    found = [_described(value, (), called)]
-    for name in iter(lambda: next((each for each in called if each not in found), None), None):
-        found += [name, _described(called[name], (), called)]
-    return hashlib.blake2b(repr(found).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    found, described = _described(value, (), called), dict[str, Any]()
+    while new := sorted(called.keys() - described.keys()):
+        described |= {name: _described(called[name], (), called) for name in new}
+    text = repr((found, sorted(described.items())))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def _described(value: Any, above: tuple[int, ...], called: dict[str, FunctionType]) -> Any:

@@ -87,11 +87,9 @@ def test_foreign_files_are_named(data: bytes, tmp_path: Path) -> None:
     for content in (b"PK\x03\x04" + b"\0" * 50, b"\x80\x04\x95", b"A,B\n1,2\n", save_arrays(tensors), b"\0" * 100,
                     struct.pack("<Q", 2**63) + b"{}", save_arrays(tensors, metadata={"format": "pt"})):  # fmt: skip
         refused(path, content, "not a file that pyrofair.save wrote")
-    refused(
-        path, save_arrays(tensors, metadata={MARK: f"{FORMAT + 1} 00"}), f"format '{FORMAT + 1}'.* {FORMAT}"
-    )
+    refused(path, save_arrays(tensors, metadata={MARK: f"{FORMAT + 1} 00"}), f"format '{FORMAT + 1}'.* {FORMAT}")
     refused(path, save_arrays(tensors, metadata={MARK: f"{FORMAT} 00"}), "its digest is not that of its content")
-    with pytest.raises(pf.DataError, match="none.* cannot be read"):
+    with pytest.raises(pf.DataError, match=r"none.* cannot be read"):
         pf.load(tmp_path / "none")
     with pytest.raises(pf.DataError, match="directory"):
         pf.load(tmp_path)

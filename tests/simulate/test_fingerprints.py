@@ -57,7 +57,7 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     "closed-over arrays": (adding(np.zeros(1)), adding(np.ones(1))),
     "source": (made("def f(x): return x + 1"), made("def f(x): return x - 1")),
     "constants": (made("def f(x): return x + 1"), made("def f(x): return x + 2")),
-    "lambdas of one line": (lambda x: x + 1, lambda x: x + 2),  # fmt: skip
+    "lambdas of one line": (lambda x: x + 1, lambda x: x + 2),
     "names": (made("def f(x): return max(x)"), made("def f(x): return min(x)")),
     "defaults": (made("def f(x, y=1): return x"), made("def f(x, y=2): return x")),
     "arguments": (partial(max, 1), partial(max, 2)),
