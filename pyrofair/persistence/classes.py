@@ -30,7 +30,7 @@ from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.training import make_module
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import identify
+from pyrofair.graph.identify import identify
 from pyrofair.graph.parse import EdgeList
 from pyrofair.mechanisms.learn import learn_mechanisms
 from pyrofair.persistence.codec import Code, NotGiven
@@ -180,7 +180,7 @@ def _after_gcomputation(source: Any) -> None:
 
 
 def _check_rows(rows: Any) -> None:
-    parts = [rows.a, rows.weight, rows.kept, *([] if rows.position is None else [rows.position])]
+    parts = [rows.a, rows.weight, rows.kept, *(each for each in (rows.position, rows.clusters) if each is not None)]
     own = all(each.shape == (len(rows.table),) for each in parts) and np.isfinite(rows.weight).all()
     _require(bool(own), "the parts of its rows do not belong together")
 
