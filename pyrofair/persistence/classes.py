@@ -6,6 +6,7 @@ import copy
 import inspect
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -131,7 +132,7 @@ def _make(name: str, of: type, /, **state: Any) -> Any:
         raise ValueError(f"it has a state named {unknown[0]!r}" if unknown else f"it lacks {missing[0]!r}")
     require_types(of, state, NotGiven)
     if is_dataclass(of):
-        made = MAKE.get(of.__name__, of)(**state)
+        made: Any = MAKE.get(of.__name__, of)(**state)
     else:
         made = object.__new__(of)
         made.__dict__.update(state)
@@ -400,16 +401,20 @@ def _after_pscf(made: Any) -> None:
 
 # -- all of them -------------------------------------------------------------------------------------------------------
 
-TAKE = {
+TAKE: dict[str, Callable[[Any, State], State]] = {
     "OneStep": lambda source, state: state | ({"form_name": source.form_} if hasattr(source, "_form") else {}),
     "PSCF": _take_pscf,
     "PenalizedClassifier": _take_penalized,
     "ProgramWithCovariates": lambda program, state: state | {"made": describe_program(program)},
 }
 """What is changed of the state of an object before it is written."""
-MAKE = {"CausalGraph": _make_graph, "Estimand": identify, "ProgramWithCovariates": _make_covariates}
+MAKE: dict[str, Callable[..., Any]] = {
+    "CausalGraph": _make_graph,
+    "Estimand": identify,
+    "ProgramWithCovariates": _make_covariates,
+}
 """What makes an object of its fields other than its class."""
-AFTER = {
+AFTER: dict[str, Callable[[Any], None]] = {
     "GComputation": _after_gcomputation, "LogisticRegression": _check_linear, "MilesBounds": _check_miles,
     "OneStep": _after_onestep, "PSCF": _after_pscf, "PathSet": _check_paths, "PenalizedClassifier": _after_penalized,
     "StandardScaler": _check_linear, "TableEncoder": _after_encoder, "UnfairPaths": _check_unfair,

@@ -93,8 +93,8 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    one, other = one.tobytes(), other.tobytes()
-    return one == other or one[:2] == other[:2] == b"PK"  # an archive that skops writes holds the time
+    first, second = bytes(one.tobytes()), bytes(other.tobytes())
+    return first == second or first[:2] == second[:2] == b"PK"  # an archive that skops writes holds the time
 
 
 def _content(obj: Any) -> tuple[Content, Writer]:
