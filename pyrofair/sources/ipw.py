@@ -31,7 +31,8 @@ from pyrofair._validation import (
 )
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityWarning
-from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
+from pyrofair.graph.identification import Estimand, RegimeEstimand
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import Regime, UnfairPaths
 from pyrofair.nuisances.diagnostics import GroupOverlap, group_overlap
 from pyrofair.nuisances.folds import FOLDS

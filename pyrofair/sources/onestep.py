@@ -29,7 +29,8 @@ from pyrofair._validation import (
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import PositivityError, PositivityWarning
-from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
+from pyrofair.graph.identification import Estimand, RegimeEstimand
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells
 from pyrofair.nuisances.folds import FOLDS

@@ -15,7 +15,7 @@ import pyrofair as pf
 from pyrofair.effects.influence import InfluenceValues
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError
-from pyrofair.graph.identification import identify
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.donors import Block, LeafMechanisms, Pool
