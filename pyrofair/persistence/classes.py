@@ -570,7 +570,7 @@ _ALL: list[Kind] = [
     _value(diagnostics.GroupOverlap),
     _value(diagnostics.Cell),
     _value(GroupSize),
-    _attributes(CrossFit, "learner fits fitted weight", drop="_design _parts"),
+    _attributes(CrossFit, "learner fits fitted weight fold", drop="_design _parts"),
     *(_value(getattr(learners, name)) for name in ("Saturated", "Logistic", "Estimator", "Boosted", "Stacked")),
     _value(Bins),
     _attributes(TableEncoder, "categories_ numeric_ scaler_", drop="one_hot_", after=_after_encoder),
