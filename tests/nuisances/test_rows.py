@@ -83,7 +83,7 @@ def test_clusters_go_along_where_rows_are_trimmed_refitted_and_pickled() -> None
     n = int(kept.sum()) // 2
     assert np.array_equal(model.fold[:n], model.fold[n:])
     again = pickle.loads(pickle.dumps(made))
-    assert np.array_equal(again.rows.clusters, made.rows.clusters)
+    assert np.array_equal(again.rows.groups, made.rows.groups)
     weight = np.tile(np.random.default_rng(0).exponential(size=N), 2)
     one, other = (each.refit(weight).model(("C",)).fitted for each in (made, again))
     assert one == pytest.approx(other, abs=1e-12)
