@@ -38,7 +38,7 @@ def split_folds(
     values = (0,) if a is None else (0, 1)
     smallest = min(_units(label == value, own) for value in values)
     if smallest < folds:
-        raise _too_few(smallest, folds, a, grouped=own is not None)
+        raise _too_few(smallest, folds, grouped=own is not None)
     if folds == 1:
         return [(kept, kept)]
     if own is None:
@@ -46,7 +46,7 @@ def split_folds(
         return [(kept[train], kept[test]) for train, test in split]
     fold = _deal(label, own, folds, seed)
     if any(not (fold[label == value] != i).any() for value in values for i in range(folds)):
-        raise _too_few(smallest, folds, a, grouped=True)
+        raise _too_few(smallest, folds, grouped=True)
     return [(kept[fold != i], kept[fold == i]) for i in range(folds)]
 
 
@@ -73,15 +73,10 @@ def _deal(label: NDArray[Any], groups: NDArray[Any], folds: int, seed: int) -> N
     return fold[code]
 
 
-def _too_few(smallest: int, folds: int, a: NDArray[Any] | None, *, grouped: bool) -> DataError:
-    model = "regression" if a is None else "propensity"
-    if grouped:
-        who = f"Rows of one group of the sensitive attribute lie in {smallest} of the clusters with a weight"
-    else:
-        who = f"A group has {smallest} rows with a weight"
+def _too_few(smallest: int, folds: int, *, grouped: bool) -> DataError:
     return DataError(
-        f"{who}, too few for {folds}-fold cross-fitting; use {model}='logistic', or fewer folds (folds=1 fits on all "
-        "rows)."
+        f"A group has {smallest} {'clusters' if grouped else 'rows'} with a weight, too few for {folds}-fold "
+        "cross-fitting; use 'logistic' models, or fewer folds (folds=1 fits on all rows)."
     )
 
 

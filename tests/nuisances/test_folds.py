@@ -75,8 +75,14 @@ def test_too_few_rows_or_groups_are_refused() -> None:
     with pytest.raises(DataError, match="A group has 4 rows with a weight, too few for 5-fold"):
         split_folds(few, ONES, 5, 0)
     lone = np.where(A == 1, 0, np.arange(N))  # all rows with A = 1 in one cluster
-    with pytest.raises(DataError, match="lie in 1 of the clusters with a weight, too few for 2-fold"):
+    with pytest.raises(DataError, match="A group has 1 clusters with a weight, too few for 2-fold"):
         split_folds(A, ONES, 2, 0, lone)
+    # Two clusters hold all rows with A = 1, and balance puts them into one fold.
+    sizes = {"ones": (0, 200), "a": (150, 0), "b": (100, 0), "c": (90, 0), "one more": (50, 1)}
+    a = np.concatenate([np.repeat([0, 1], size) for size in sizes.values()]).astype(np.int8)
+    clusters = np.repeat(list(sizes), [sum(size) for size in sizes.values()])
+    with pytest.raises(DataError, match="A group has 2 clusters with a weight, too few for 2-fold"):
+        split_folds(a, np.ones(len(a)), 2, 0, clusters)
 
 
 def test_rows_held_out_are_a_tenth_by_whole_groups() -> None:
