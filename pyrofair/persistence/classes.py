@@ -49,10 +49,11 @@ from pyrofair.persistence.programs import compare_programs, fingerprint
 from pyrofair.persistence.trees import make_boosted, take_boosted
 from pyrofair.persistence.types import require_types
 from pyrofair.programs.covariates import ProgramWithCovariates
-from pyrofair.robustness import miles, switching
+from pyrofair.robustness import miles
 from pyrofair.robustness.miles import MilesBounds
+from pyrofair.robustness.sensitivity import SwitchingBounds
+from pyrofair.robustness.sensitivity.switching import training as switching
 from pyrofair.robustness.several import Several
-from pyrofair.robustness.switching import SwitchingBounds
 from pyrofair.sources import gcomputation, ipw, onestep, sem
 from pyrofair.sources.contrasts import Contrasts
 from pyrofair.sources.gcomputation import GComputation, SplitMechanisms
@@ -570,7 +571,7 @@ _ALL: list[Kind] = [
     _value(diagnostics.GroupOverlap),
     _value(diagnostics.Cell),
     _value(GroupSize),
-    _attributes(CrossFit, "learner fits fitted weight fold", drop="_design _parts"),
+    _attributes(CrossFit, "learner fits fitted fold weight", drop="_design _parts"),
     *(_value(getattr(learners, name)) for name in ("Saturated", "Logistic", "Estimator", "Boosted", "Stacked")),
     _value(Bins),
     _attributes(TableEncoder, "categories_ numeric_ scaler_", drop="one_hot_", after=_after_encoder),
