@@ -346,8 +346,8 @@ class Walk:
             stage = stages[i]
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
-            y, clusters = known[at], None if self.fitted.clusters is None else self.fitted.clusters[train[at]]
-            predict = self._fit((*worlds, i), regression.fit, learned, train[at], y, clusters)
+            y, groups = known[at], None if self.fitted.groups is None else self.fitted.groups[train[at]]
+            predict = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
             asked = take(design, judged)
             start = predict(asked)
             weight = of[0].weight[judged, None]
