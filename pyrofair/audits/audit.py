@@ -405,14 +405,11 @@ def audit(
     require_flag("progress", progress)
     at = read_thresholds(thresholds)
     if is_partitions(df):
-        asked: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
-        pilot = partial(
-            audit, models, level=level, scores=scores, thresholds=thresholds, random_state=random_state, **asked
-        )
-        return audit_partitions(
-            pilot, models, chosen, df, thresholds=at, weight=sample_weight, cluster=cluster, sample=sample,
-            seed=random_state, **asked,
-        )  # fmt: skip
+        given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
+        own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "cluster": cluster, "sample": sample}
+        alone = {"level": level, "scores": scores, "thresholds": thresholds, "random_state": random_state}
+        pilot = partial(audit, models, **alone, **given)
+        return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
     if named := next((name for name, value in (("cluster", cluster), ("sample", sample)) if value is not None), None):
         raise DataError(
             f"{named}= is for tables in partitions, and df is one table. To audit it by samples, pass [df]."

@@ -113,7 +113,7 @@ class Sums:
     ``open`` are clusters whose rows may not all have been added, with their z; they are no units yet.
     """
 
-    labels: pd.MultiIndex
+    labels: pd.Index[Any]
     rows: int
     units: int
     squares: float
@@ -123,7 +123,7 @@ class Sums:
     open: pd.DataFrame | None = None
 
     def __add__(self, other: Sums) -> Sums:
-        names = ("rows", "units", "squares", "total", "cross", "apart")
+        names: Sequence[Any] = ("rows", "units", "squares", "total", "cross", "apart")
         waiting = [each.open for each in (self, other) if each.open is not None]
         both = pd.concat(waiting).groupby(level=0).sum() if waiting else None
         return Sums(self.labels, *(getattr(self, name) + getattr(other, name) for name in names), both)
@@ -207,7 +207,7 @@ class Work:
             raise DataError(
                 f"{what} has {graph.outcome_column}={unknown[0]!r}; the first sample has {shown(self.outcomes)} alone."
             )
-        return (values == graph.positive).to_numpy(np.int8)
+        return np.asarray(values == graph.positive, dtype=np.int8)
 
     def sums(self, frame: pd.DataFrame, judged: NDArray[np.int64], stream: tuple[int, int]) -> dict[Any, Sums]:
         """Return the sums of some rows, given the two fits that judge each, (n, 2)."""
@@ -220,7 +220,8 @@ class Work:
                 some = replace(scores, observed={name: each[own] for name, each in scores.observed.items()})
                 found = judge(some, rows.others(own, (*stream, k)))
                 values[slot, :, own] = np.stack([getattr(found, name) for name in CAUSAL], axis=1)
-        mean = InfluenceValues(*values.mean(axis=0), rows.weight, pd.DataFrame())
+        y0, ypi, lower, rest, disagreement = values.mean(axis=0)
+        mean = InfluenceValues(y0, ypi, lower, rest, disagreement, rows.weight, pd.DataFrame())
         stacked = stack_values(scores, self.outcome(frame, what), rows.weight, mean, frame.index)
         labels, z = stacked.columns, np.column_stack([stacked, np.ones(n)])
         gaps = np.zeros_like(z)
@@ -233,22 +234,19 @@ class Work:
 
         def of(at: NDArray[np.int64], kept: NDArray[np.bool_]) -> Sums:
             columns, w = [*kept, True], rows.weight[at]
-            own, pairs = (
-                z[at][:, columns],
-                sparse.csr_array((np.ones(len(at)), (pair[at], np.arange(len(at)))), (FITS**2, len(at))),
-            )
-            made = Sums(
-                labels[kept], len(at), len(at), float(w @ w), own.sum(axis=0), own.T @ own, pairs @ gaps[at][:, columns]
-            )
+            own, n = z[at][:, columns], len(at)
+            pairs: Any = sparse.csr_array((np.ones(n), (pair[at], np.arange(n))), shape=(FITS**2, n))
+            apart = pairs @ gaps[at][:, columns]
+            made = Sums(labels[kept], n, n, float(w @ w), own.sum(axis=0), own.T @ own, apart)
             if clusters is None:
                 return made
             return replace(made, units=0, cross=0.0 * made.cross, open=pd.DataFrame(own).groupby(clusters[at]).sum())
 
-        found = {None: of(np.arange(n), np.ones(len(labels), bool))}
+        sums: dict[Any, Sums] = {None: of(np.arange(n), np.ones(len(labels), bool))}
         for name in self.subgroups:
             for level, at in frame.groupby(name, observed=True).indices.items():
-                found[name, level] = of(at, labels.get_level_values(1) == "threshold")
-        return found
+                sums[name, level] = of(np.asarray(at), labels.get_level_values(1) == "threshold")
+        return sums
 
 
 def add_sums(parts: Iterable[Mapping[Any, Sums]]) -> dict[Any, Sums]:
@@ -360,7 +358,7 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
     """Return the audit of all rows: their numbers, and the diagnostics of the audit of the first sample."""
     whole, context, models = sums[None], pilot.context, work.scores.models
     made, at = whole.estimates(shared=bool(context.paths.shared)), work.scores.rules[len(DECISIONS) :]
-    larger = whole.effective / kish_size(context.weight)
+    larger = whole.effective / kish_size(np.asarray(context.weight))
     ess = pilot.table[pilot.table["decisions"] == "threshold"].set_index(["model", "quantity"])["ess"] * larger
     sizes = {model.name: ess[model.name].to_dict() for model in models}
     alike = whole.rows if work.weight is None and work.plan.cluster is None else 0
@@ -381,7 +379,7 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
     return replace(
         pilot,
         table=tabled(context.doubts, DECISIONS),
-        draws=drawn[[each for each in drawn if each[1] in DECISIONS]],
+        draws=drawn.loc[:, drawn.columns.get_level_values("decisions").isin(DECISIONS)],
         influence=pilot.influence.iloc[:0],
         thresholds=name_thresholds(tabled(context.threshold_doubts, at)) if at else pilot.thresholds,
         subgroups=_subgroups(pilot, sums, work, parts, larger),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pyrofair.audits.bootstrap import FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context

@@ -337,7 +337,7 @@ class Estimates:
 
     @classmethod
     def of_moments(
-        cls, labels: pd.MultiIndex, mean: Array, covariance: Array, samples: Samples, *, given_shared: bool = True
+        cls, labels: pd.Index[Any], mean: Array, covariance: Array, samples: Samples, *, given_shared: bool = True
     ) -> Estimates:
         """Return the estimates of means (F,) with a covariance (F, F), in place of whose rows 2 F rows of them stand.
 

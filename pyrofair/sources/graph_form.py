@@ -650,7 +650,7 @@ class _Learned:
     @property
     def count(self) -> int:
         """The number of columns, Q."""
-        return self.scores[0].shape[1]
+        return int(self.scores[0].shape[1])
 
 
 @dataclass(frozen=True)

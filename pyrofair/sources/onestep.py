@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -336,7 +336,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     def learn(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
         """Learn the regressions of columns of scores from all fitted rows; return what judges any number of others."""
         check_is_fitted(self, "estimand_")
-        return partial(self._form.influence, learned=self._form.learn(score))
+        form: Any = self._form
+        return partial(form.influence, learned=form.learn(score))
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None

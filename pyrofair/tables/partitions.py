@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,7 @@ class Partitions:
         work, apply = enumerate(self.loads), partial(_apply, function, self.columns, self.levels)
         if not self.dask:
             return (apply(number, load) for number, load in work)
-        import dask
-
+        dask: Any = import_module("dask")
         shared, call = dask.delayed(apply, pure=False), dask.delayed(operator.call)
         return list(dask.compute(*(call(shared, number, load) for number, load in work)))
 
@@ -116,12 +116,14 @@ def sample_rows(
     if n > firsts[-1]:
         raise DataError(f"n={n:,} rows were asked for, and the data have {firsts[-1]:,}.")
     chosen = np.random.default_rng(seed_from(random_state)).choice(firsts[-1], n, replace=False, shuffle=False)
-    return pd.concat([*parts.map(partial(_take, np.sort(chosen), firsts))])
+    frames: list[pd.DataFrame] = [*parts.map(partial(_take, np.sort(chosen), firsts))]
+    return pd.concat(frames)
 
 
 def _take(chosen: NDArray[np.int64], firsts: NDArray[np.int64], number: int, frame: pd.DataFrame) -> pd.DataFrame:
     own = chosen[slice(*np.searchsorted(chosen, firsts[number : number + 2]))]
-    return frame.iloc[own - firsts[number]].set_axis(pd.Index(own))
+    found: pd.DataFrame = frame.iloc[own - firsts[number]].set_axis(pd.Index(own))
+    return found
 
 
 def _open(data: Any) -> Partitions:
@@ -177,7 +179,7 @@ def _apply(
 
 def _describe(number: int, frame: pd.DataFrame) -> tuple[int, dict[str, Any]]:
     """Return the number of rows, and the type of each column if there are any."""
-    return len(frame), frame.dtypes.to_dict() if len(frame) else {}
+    return len(frame), {str(name): dtype for name, dtype in frame.dtypes.items()} if len(frame) else {}
 
 
 def _join_types(found: Sequence[dict[str, Any]]) -> dict[str, pd.CategoricalDtype]:
