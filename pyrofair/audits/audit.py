@@ -407,7 +407,12 @@ def audit(
     if is_partitions(df):
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
         own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "cluster": cluster, "sample": sample}
-        alone = {"level": level, "scores": scores, "thresholds": thresholds, "random_state": random_state}
+        alone: dict[str, Any] = {
+            "level": level,
+            "scores": scores,
+            "thresholds": thresholds,
+            "random_state": random_state,
+        }
         pilot = partial(audit, models, **alone, **given)
         return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
     if named := next((name for name, value in (("cluster", cluster), ("sample", sample)) if value is not None), None):

@@ -123,10 +123,11 @@ class Sums:
     open: pd.DataFrame | None = None
 
     def __add__(self, other: Sums) -> Sums:
-        names: Sequence[Any] = ("rows", "units", "squares", "total", "cross", "apart")
+        names = ("rows", "units", "squares", "total", "cross", "apart")
         waiting = [each.open for each in (self, other) if each.open is not None]
         both = pd.concat(waiting).groupby(level=0).sum() if waiting else None
-        return Sums(self.labels, *(getattr(self, name) + getattr(other, name) for name in names), both)
+        added = (getattr(self, name) + getattr(other, name) for name in names)
+        return Sums(self.labels, *added, open=both)
 
     def closed(self, going_on: NDArray[np.uint64] | Sequence[int] = ()) -> Sums:
         """Return the sums with the open clusters as units, but for those that go on in another partition."""
