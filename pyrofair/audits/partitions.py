@@ -126,8 +126,8 @@ class Sums:
         names = ("rows", "units", "squares", "total", "cross", "apart")
         waiting = [each.open for each in (self, other) if each.open is not None]
         both = pd.concat(waiting).groupby(level=0).sum() if waiting else None
-        added = (getattr(self, name) + getattr(other, name) for name in names)
-        return Sums(self.labels, *added, open=both)
+        added: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(self, open=both, **added)
 
     def closed(self, going_on: NDArray[np.uint64] | Sequence[int] = ()) -> Sums:
         """Return the sums with the open clusters as units, but for those that go on in another partition."""
