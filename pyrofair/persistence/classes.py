@@ -181,7 +181,7 @@ def _after_gcomputation(source: Any) -> None:
 
 
 def _check_rows(rows: Any) -> None:
-    parts = [rows.a, rows.weight, rows.kept, *(each for each in (rows.position, rows.clusters) if each is not None)]
+    parts = [rows.a, rows.weight, rows.kept, *(each for each in (rows.position, rows.groups) if each is not None)]
     own = all(each.shape == (len(rows.table),) for each in parts) and np.isfinite(rows.weight).all()
     _require(bool(own), "the parts of its rows do not belong together")
 
