@@ -25,7 +25,7 @@ from pyrofair.classifiers import penalized
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.pscf import classifier as pscf
 from pyrofair.classifiers.pscf.classifier import PSCF
-from pyrofair.classifiers.pscf.networks import FixedSpread, Latent, LatentSEM, encoders_of
+from pyrofair.classifiers.pscf.networks import FixedSpread, LatentSEM, encoders_of
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.training import make_module
 from pyrofair.effects import functionals

@@ -29,72 +29,51 @@ from pyrofair.programs.worlds import (
     factual,
     require_shared_first,
 )
-from pyrofair.sources.truth import describe_groups, spread_of_groups
+from pyrofair.sources.truth import DecisionRule, Truth, summarise_effects
 
 __all__ = ["PSCFTruth", "measure_approximation"]
 
 COUPLING: Coupling = "gumbel"
 
 
-@dataclass(frozen=True)
-class PSCFTruth:
+@dataclass(frozen=True, kw_only=True)
+class PSCFTruth(Truth):
     """PSCF's predictions beside those of the true structural equation model, for the same units.
 
     The paper measures PSCF by the error of its learned model. Unit i, drawn from the true model with its own A, gets
-    two decisions:
+    two decisions, whose difference is the effect t of :class:`pyrofair.sources.Truth`:
 
     - ``yhat_i``, that of :meth:`PSCF.predict`: the nodes on unfair paths redrawn by the learned mechanisms;
     - ``y_i``, 1 where the mean over the samples exceeds 1/2 by the true equations, the unit's other columns held: the
       noise of the redrawn nodes is drawn anew for each sample (``latents="prior"``) or the unit's own (else), that of
-      the outcome is averaged over (``average="probability"``) or drawn anew (``"decision"``). Latent causes of the
-      outcome keep the unit's values.
+      the outcome is averaged over. Latent causes of the outcome keep the unit's values.
 
     The noise of both is independent, so that even the true distributions have a PIU above 0 with few samples from the
-    prior, or with drawn decisions. Errors are those of drawing units. ``SEM.truth(pscf)`` measures another quantity:
-    the difference of PSCF, as a function of a unit's row, between two worlds; with ``latents="prior"`` it is exactly 0
-    where no fair path carries A on to what is redrawn.
+    prior. Errors are those of drawing units. ``SEM.truth(pscf)`` measures another quantity: the difference of PSCF, as
+    a function of a unit's row, between two worlds; with ``latents="prior"`` it is exactly 0 where no fair path carries
+    A on to what is redrawn.
 
     Attributes
     ----------
-    piu : Estimate
-        The share of units with ``y_i != yhat_i``, which the paper calls PSCF's PIU.
-    conditional_sd : Estimate
-        The spread over units of the mean of ``yhat_i - y_i`` given the columns that the outcome reads, as in
-        :class:`pyrofair.sources.Truth` (definition 1).
-    paper_condmean : float
-        The paper's formula to the letter, with ``mu_k`` the share of ``y_i != yhat_i`` in group k.
-    mean_difference : Estimate
-        The mean of ``yhat_i - y_i``.
-    true_accuracy, accuracy : Estimate
-        The share of these units whose outcome equals ``y_i``, and ``yhat_i``.
-    grouping, latents, average, samples, n
-        How units were grouped, the settings, and the number of units.
+    accuracy, true_accuracy : Estimate
+        The share of these units whose outcome equals ``yhat_i``, and ``y_i``.
+    latents, samples
+        The settings.
 
     References
     ----------
     Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF".
     """
 
-    piu: Estimate
-    conditional_sd: Estimate
-    paper_condmean: float
-    mean_difference: Estimate
     accuracy: Estimate
     true_accuracy: Estimate
-    grouping: str
     latents: str
-    average: str
     samples: int
-    n: int
 
     def __str__(self) -> str:
         return (
-            f"PSCF beside the true model over {self.n} units (latents: {self.latents}; {self.samples} samples, mean "
-            f"{self.average})\n"
-            f"PIU               {self.piu}\n"
-            f"conditional sd    {self.conditional_sd}  ({self.grouping})\n"
-            f"paper's condmean  {self.paper_condmean:.4f}\n"
-            f"accuracy          {self.accuracy}, of the true model's {self.true_accuracy}"
+            f"PSCF beside the true model (latents: {self.latents}; {self.samples} samples): {super().__str__()}\n"
+            f"accuracy            {self.accuracy}, of the true model's {self.true_accuracy}"
         )
 
 
@@ -107,30 +86,25 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     require_units("n", n)
     require_seed(random_state)
     replay: Plan = model.plan_
-    graph = replay.unfair.graph
+    graph, rule = replay.unfair.graph, DecisionRule("threshold", 0.5, "shared")
     with isolated(seed_from(random_state)):
         true = _TrueModel.read(program, replay.unfair)
         outcome, units, scores = _simulate(true, replay, int(n), model.latents, model.draws_)
-        if model.average == "decision":
-            scores = (torch.rand(scores.shape) < scores).double()
-    y = (scores.double().mean(0) > 0.5).double().numpy()
+    y = (scores.double().mean(0) > rule.threshold).double().numpy()
     yhat = (model.predict(units) == graph.positive).astype(np.float64)
-    effect = yhat - y
-    group = units[graph.input_columns].groupby(graph.input_columns, sort=False).ngroup().to_numpy().astype(np.int64)
-    size = np.bincount(group).astype(np.int64)
-    mu = np.bincount(group, np.abs(effect)) / size
     return PSCFTruth(
-        piu=Estimate.of(np.abs(effect)),
-        conditional_sd=spread_of_groups(effect, group, size),
-        paper_condmean=float(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu))),
-        mean_difference=Estimate.of(effect),
+        **summarise_effects(yhat - y, np.abs(yhat - y), units[graph.input_columns]),
+        decisions=rule.decisions,
+        score_noise=rule.score_noise,
+        threshold=rule.threshold,
+        coupling=COUPLING,
+        coupled=true.equations.coupled(
+            site for site in true.equations.sites if true.equations.node_of[site] in replay.redrawn
+        ),
         accuracy=Estimate.of(yhat == outcome),
         true_accuracy=Estimate.of(y == outcome),
-        grouping=describe_groups(graph.input_columns, size),
         latents=model.latents,
-        average=model.average,
         samples=model.draws_,
-        n=int(n),
     )
 
 

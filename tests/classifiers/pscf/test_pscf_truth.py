@@ -35,11 +35,11 @@ def test_truth_on_a_scenario() -> None:
         found = model.truth(hiring, n=3_000, random_state=0)
         assert found.true_accuracy.value == pytest.approx(0.869, abs=0.02)
         assert 0.0 < found.piu.value < 0.1
-        assert abs(found.mean_difference.value) <= found.piu.value
+        assert abs(found.mean_unfair_effect.value) <= found.piu.value
         assert found.piu.error == pytest.approx(np.sqrt(found.piu.value * (1 - found.piu.value) / 3_000), rel=1e-6)
         assert found.paper_condmean > 0
         assert "groups of identical A, Q, D, M" in found.grouping
-        assert f"latents: {latents}; {samples} samples, mean probability" in str(found)
+        assert f"latents: {latents}; {samples} samples" in str(found)
     assert found == model.truth(hiring.program, n=3_000, random_state=0)
     assert pf.SEM(hiring.program, hiring.unfair).truth(model, n=2_000, random_state=0).piu.value == 0.0  # the prior
     with pytest.raises(DataError, match="n=0 must be an integer"):
@@ -90,7 +90,7 @@ def test_truth_needs_a_distribution_of_the_outcome() -> None:
 
     hiring = pf.simulate.scenario("hiring")
     table = hiring.draw(200, random_state=0)
-    model = PSCF(hiring.unfair, epochs=1, hidden=4, encoder_hidden=(4,), random_state=0, progress=False)
+    model = PSCF(hiring.unfair, epochs=1, hidden=4, random_state=0, progress=False)
     model.fit(table.drop(columns="Y"), table["Y"])
     with pytest.raises(GraphError, match="outcome 'Y' must be drawn in the program from a Bernoulli distribution"):
         model.truth(computed, n=100)

@@ -44,7 +44,7 @@ def make(unfair: UnfairPaths, n: int = 40, **columns: Any) -> tuple[FittedProgra
     families = {name: choose_family(pd.Series(each, name=name)) for name, each in made.items()}
     plan = read_plan(unfair)
     with isolated(0):
-        sem = LatentSEM(graph, families, latents_of(graph, plan.redrawn, None, [*families]), hidden=10)
+        sem = LatentSEM(graph, families, latents_of(graph, plan.redrawn, [*families]), hidden=10)
         guide = encoders_of(sem, (5,))
         fitted = as_program(sem.double(), guide.double(), unfair)
     return fitted, plan, {name: torch.tensor(each).double() for name, each in made.items() if name != "Y"}
