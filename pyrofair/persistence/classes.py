@@ -482,19 +482,15 @@ def _take_pscf(classifier: PSCF) -> State:
         raise DataError(f"the attribute {unknown[0]!r} of PSCF is not known here, and would be lost.")
     if "sem_" in vars(classifier):
         sem_: Any = classifier.sem_
-        guide: Any = classifier.guide_
         sizes = [network.body[0].out_features for network in sem_.networks if network.body is not None]
         state["networks"] = {
             "latents": sem_.latents,
             "drawn_from": sem_.drawn_from,
             "hidden": sizes[0] if sizes else 1,
-            "prior": sem_.priors[0].kind if len(sem_.priors) else "normal",
-            "encoder_hidden": [layer.out_features for layer in (guide.networks[0] if len(guide.networks) else ())
-                               if isinstance(layer, nn.Linear)][:-1],
             "sem": dict(sem_.state_dict()),
-            "guide": dict(guide.state_dict()),
+            "guide": dict(classifier.guide_.state_dict()),
             "training": sem_.training,
-        }  # fmt: skip
+        }
     return state
 
 
@@ -515,9 +511,8 @@ def _make_pscf(state: State) -> PSCF:
             networks["latents"],
             drawn_from=networks["drawn_from"],
             hidden=int(networks["hidden"]),
-            prior=networks["prior"],
         )
-        guide = encoders_of(built, tuple(networks["encoder_hidden"]))
+        guide = encoders_of(built)
     made.sem_ = _loaded(built, {"state": networks["sem"], "training": networks["training"]})
     made.guide_ = _loaded(guide, {"state": networks["guide"], "training": networks["training"]})
     made._read = ()
@@ -586,7 +581,6 @@ _ALL: list[Kind] = [
     _value(Network),
     *(_value(getattr(families, name)) for name in ("Binary", "Categorical", "Integer", "Continuous", "Positive")),
     _value(FixedSpread),
-    _value(Latent),
     _value(Posterior),
     Kind("PenalizedClassifier", PenalizedClassifier, _take_penalized, _make_penalized),
     Kind("PSCF", PSCF, _take_pscf, _make_pscf),
