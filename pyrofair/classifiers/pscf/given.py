@@ -206,7 +206,8 @@ def fit_given(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PyrofairWarning)  # given above
             equations = read_equations(fit.program, unfair, at_parameters(fit.program, draws))
-    guide = at_parameters(fit.problem.guide, draws) if fit.drawn else None
+    of_units: Any = fit.problem.guide  # whose parameters are those of the program
+    guide = at_parameters(of_units, draws) if fit.drawn else None
     return FittedGiven(_at_draws(fit.program, equations, draws, guide, fit.drawn), model.levels), fit
 
 

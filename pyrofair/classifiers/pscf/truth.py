@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,14 @@ from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
 from pyrofair._validation import require_seed, require_units
-from pyrofair.classifiers.pscf.replay import Plan, outcome_probability
+from pyrofair.classifiers.pscf.replay import Plan, fair_world, outcome_probability
 from pyrofair.effects import Estimate
 from pyrofair.exceptions import GraphError
-from pyrofair.graph.paths import UnfairPaths
 from pyrofair.programs.couplings import Coupling, Noise
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, read_equations, sensitive_levels
 from pyrofair.programs.worlds import (
-    Strategy,
     World,
-    both_worlds,
-    choose_strategy,
     factual,
     require_shared_first,
 )
@@ -88,7 +83,7 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     replay: Plan = model.plan_
     graph, rule = replay.unfair.graph, DecisionRule("threshold", 0.5, "shared")
     with isolated(seed_from(random_state)):
-        true = _TrueModel.read(program, replay.unfair)
+        true = read_equations(program, replay.unfair)
         outcome, units, scores = _simulate(true, replay, int(n), model.latents, model.draws_)
     y = (scores.double().mean(0) > rule.threshold).double().numpy()
     yhat = (model.predict(units) == graph.positive).astype(np.float64)
@@ -98,9 +93,7 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
         score_noise=rule.score_noise,
         threshold=rule.threshold,
         coupling=COUPLING,
-        coupled=true.equations.coupled(
-            site for site in true.equations.sites if true.equations.node_of[site] in replay.redrawn
-        ),
+        coupled=true.coupled(site for site in true.sites if true.node_of[site] in replay.redrawn),
         accuracy=Estimate.of(yhat == outcome),
         true_accuracy=Estimate.of(y == outcome),
         latents=model.latents,
@@ -108,34 +101,11 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     )
 
 
-@dataclass(frozen=True)
-class _TrueModel:
-    """A program with its paths, and with the roles of the two values swapped: fair edges may carry either of them."""
-
-    equations: Equations
-    swapped: Equations
-    strategies: tuple[Strategy, Strategy]
-
-    @classmethod
-    def read(cls, program: Program, unfair: UnfairPaths) -> _TrueModel:
-        one = read_equations(program, unfair)
-        other = replace(one, unfair=unfair.reversed())
-        return cls(one, other, (choose_strategy(one, COUPLING), choose_strategy(other, COUPLING)))
-
-    def fair(self, noise: Noise, wanted: Iterable[str], held: World, own: Tensor) -> World:
-        """Return sites where unfair edges carry the baseline, and fair ones each unit's own value ``own`` (n,)."""
-        sites = list(wanted)
-        same, _ = both_worlds(self.equations, noise, sites, held, strategy=self.strategies[0])
-        _, other = both_worlds(self.swapped, noise, sites, held, strategy=self.strategies[1])
-        low = self.equations.unfair.regimes[0].on_unfair
-        return {site: torch.where(own == low, same[site], other[site]) for site in sites}
-
-
 def _simulate(
-    true: _TrueModel, replay: Plan, n: int, latents: str, samples: int
+    equations: Equations, replay: Plan, n: int, latents: str, samples: int
 ) -> tuple[NDArray[np.float64], pd.DataFrame, Tensor]:
     """Return units' outcomes, shape (n,), their columns, and the true fair scores, shape (samples, n)."""
-    equations, graph = true.equations, replay.unfair.graph
+    graph = replay.unfair.graph
     redrawn = [site for site in equations.sites if equations.node_of[site] in replay.redrawn]
     kept = [site for site in equations.sites if equations.node_of[site] not in (*replay.redrawn, graph.outcome)]
     noise = Noise(n, COUPLING)
@@ -157,7 +127,8 @@ def _simulate(
     scores = []
     for _ in range(samples if latents == "prior" else 1):  # all samples of a unit's own noise are the same
         fresh = Noise(n, COUPLING, dict(parameters)) if latents == "prior" else noise
-        fair = true.fair(fresh, redrawn, held, own) if redrawn else {}
+        zero, one = (fair_world(equations, replay, fresh, redrawn, held, group) for group in (0, 1))
+        fair = {site: torch.where(own == 0, zero[site], one[site]) for site in redrawn}
         sensitive = torch.tensor(levels, dtype=actual[equations.sensitive].dtype)[read]
         scores.append(outcome_probability(equations, noise, target, held | fair | {equations.sensitive: sensitive}))
     label = {0: graph.baseline, 1: graph.contrast}

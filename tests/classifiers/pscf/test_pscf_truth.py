@@ -14,7 +14,8 @@ from pyrofair import CausalGraph, DataError, GraphError
 from pyrofair._random import isolated
 from pyrofair.classifiers.pscf import PSCF
 from pyrofair.classifiers.pscf.replay import read_plan
-from pyrofair.classifiers.pscf.truth import _simulate, _TrueModel
+from pyrofair.classifiers.pscf.truth import _simulate
+from pyrofair.programs.structural_equations import read_equations
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The loss may not have settled"),
@@ -63,7 +64,7 @@ def test_true_fair_scores_by_hand() -> None:
         plan = read_plan(unfair)
         for latents in ("posterior", "abducted"):
             with isolated(0):
-                _, rows, scores = _simulate(_TrueModel.read(program, unfair), plan, 500, latents, 2)
+                _, rows, scores = _simulate(read_equations(program, unfair), plan, 500, latents, 2)
             a, q, d, m, e = (rows[name].to_numpy(float) for name in "AQDME")
             fair_e = e + 3.0 * (low - a)
             expected = 1 / (1 + np.exp(-0.1 * (fair_e + a + m + q)))
@@ -71,7 +72,7 @@ def test_true_fair_scores_by_hand() -> None:
             np.testing.assert_allclose(scores[1], expected, rtol=1e-4)
             assert (d - 3.0 * a).std() == pytest.approx(1.0, abs=0.1)
         with isolated(0):
-            _, _, fresh = _simulate(_TrueModel.read(program, unfair), plan, 500, "prior", 400)
+            _, _, fresh = _simulate(read_equations(program, unfair), plan, 500, "prior", 400)
         logit = torch.logit(fresh.double()).numpy() * 10
         mean = 3.0 * low + 7.0 * m + q + a + m + q
         assert np.abs(logit.mean(0) - mean).max() < 0.4
