@@ -679,12 +679,8 @@ def test_a_guide_of_nothing_is_refused() -> None:
     ("setting", "value"),
     [
         ("families", {}),
-        ("prior", "mixture"),
-        ("latent_size", 2),
         ("own_noise", 0.2),
         ("hidden", 7),
-        ("components", 2),
-        ("weight_decay", 0.0),
     ],
 )
 def test_settings_of_networks_are_refused(setting: str, value: Any) -> None:
