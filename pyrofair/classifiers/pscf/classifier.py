@@ -277,17 +277,13 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             training = fitted._read_training(X, y, sample_weight)
             steps = self._steps(len(training.weight))
             with isolated(fitted.seed_), pyro.get_param_store().scope(copied_state(pyro.get_param_store().get_state())):
-                fit = (fitted._fit_networks if self.model is None else fitted._fit_given)(training, steps)
+                found = (fitted._fit_networks if self.model is None else fitted._fit_given)(training, steps)
+        fit, program = found
         fits = [] if fit is None else fit.losses
         losses = [loss for each in fits for loss in each]
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
         fitted.elbo_ = np.nan if fit is None else evidence_bound(fit.problem, seed=fitted.seed_)
-        as_trained = (
-            fitted.given_.programs[0]
-            if self.model is not None
-            else read_networks(fitted.sem_, fitted.guide_, fitted.plan_.unfair, wide=False)
-        )
-        fitted.latents_ = latent_table(as_trained, None if fit is None else fit.problem, fitted.seed_)
+        fitted.latents_ = latent_table(program, None if fit is None else fit.problem, fitted.seed_)
         fitted._read = ()
         self.__dict__ = fitted.__dict__
         for text in filter(None, (check_convergence(each, steps) for each in fits)):
@@ -304,8 +300,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         epochs = self.epochs or min(max(steps * batch // n, fewest), most)
         return Steps(epochs, batch, self.learning_rate, PRECISION if networks else 0.0, self.progress)
 
-    def _fit_networks(self, training: _Training, steps: Steps) -> Fit:
-        """Make a program and a guide of networks, and fit them."""
+    def _fit_networks(self, training: _Training, steps: Steps) -> tuple[Fit, FittedProgram]:
+        """Make a program and a guide of networks, and fit them; return it as it was trained."""
         graph, weight = self.unfair.graph, training.weight
         families = self.families_ = self._read_families(training)
         reads = self.plan_.columns_read("posterior")
@@ -317,11 +313,12 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         guide = self.guide_ = encoders_of(sem)
         equations = sem.equations(self.plan_.unfair)
         model, likelihood = Model(sem, guide, analytic=True), likelihood_of(sem, equations, rows)
-        return fit_program(
+        fit = fit_program(
             model, likelihood, equations, weight, training.group, steps, self.mmd, self.seed_, learns=True
         )
+        return fit, read_networks(sem, guide, self.plan_.unfair, wide=False)
 
-    def _fit_given(self, training: _Training, steps: Steps) -> Fit | None:
+    def _fit_given(self, training: _Training, steps: Steps) -> tuple[Fit | None, FittedProgram]:
         """Fit a given program's parameters, and a guide of its units' noise."""
         graph = self.unfair.graph
         model = read_model(self.model, self.guide, self.unfair)
@@ -336,7 +333,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self._set_columns(name for name in training.columns if name in reads)
         self._read = self.given_.programs
         self._replayed(training.some_of_each(), self.plan_, 1)  # which refuses what cannot be predicted from
-        return fit
+        return fit, self.given_.programs[0]
 
     def _set_columns(self, names: Iterable[str]) -> None:
         self.feature_names_in_ = np.asarray([*names], dtype=object)

@@ -207,7 +207,7 @@ def fit_given(
             warnings.simplefilter("ignore", PyrofairWarning)  # given above
             equations = read_equations(fit.program, unfair, at_parameters(fit.program, draws))
     of_units: Any = fit.problem.guide  # whose parameters are those of the program
-    guide = at_parameters(of_units, draws) if fit.drawn else None
+    guide: Any = at_parameters(of_units, draws) if fit.drawn else None
     return FittedGiven(_at_draws(fit.program, equations, draws, guide, fit.drawn), model.levels), fit
 
 
