@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -34,7 +33,7 @@ from pyrofair.programs.couplings import (
 )
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
-from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
+from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World
 
 __all__ = ["FittedProgram", "Latents", "Plan", "Replayed", "fair_world", "outcome_probability", "read_plan", "replay"]
 
@@ -466,28 +465,12 @@ class _ReadSites(RunOnNoise):
                 raise StopTracing
 
 
-class _ReadDistribution(RunOnNoise):
-    """Run a program whose other sites are held until a site is met, and keep the site's distribution."""
-
-    def __init__(self, noise: Noise, endogenous: Collection[str], site: str, held: World) -> None:
-        super().__init__(noise, endogenous, held)
-        self.site = site
-        self.distribution: Any = None
-
-    def respond(self, name: str, distribution: Any) -> Tensor:
-        if name == self.site:
-            self.distribution = distribution
-            raise StopTracing
-        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
-
-
 def outcome_probability(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
     """Return P(outcome = 1) where all that the outcome reads is held, shape (n,)."""
-    handler = _ReadDistribution(noise, {*equations.endogenous, site}, site, held)
-    with quiet(), handler, suppress(StopTracing):
-        equations.program(noise.n)
-    inner = unwrap(handler.distribution)
-    if isinstance(inner, torch.distributions.Bernoulli) and not handler.distribution.event_shape:
+    read = _ReadSites(noise, equations.endogenous, held | {site: torch.zeros(noise.n)}, [site])
+    read.run(equations.program)
+    inner = unwrap(read.distributions[site])
+    if isinstance(inner, torch.distributions.Bernoulli) and not read.distributions[site].event_shape:
         return torch.as_tensor(inner.probs).expand(noise.n)
     if isinstance(inner, torch.distributions.Categorical) and inner.probs.shape[-1] == 2:
         return inner.probs[..., 1].expand(noise.n)
