@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import networkx as nx
 
+from pyrofair._defaults import default_of
 from pyrofair._validation import (
     did_you_mean,
     require_callable,
@@ -490,9 +491,8 @@ class CausalGraph:
 
         Parameters and result are those of :func:`pyrofair.robustness.independences.check_graph`.
         """
-        from pyrofair.robustness.independences import check_graph  # it fits regressions, which no other graph needs
-
-        return check_graph(self, df, level=level, regression=regression, folds=folds, random_state=random_state)
+        check: Callable[..., GraphCheck] = default_of("check of a graph")
+        return check(self, df, level=level, regression=regression, folds=folds, random_state=random_state)
 
     def draw(self, unfair: UnfairPaths | None = None, ax: Axes | None = None) -> Axes:
         """Draw the graph on axes, by default of a new figure: unfair paths in red, latent nodes in grey."""

@@ -32,7 +32,8 @@ from pyrofair.effects import functionals
 from pyrofair.effects.potential_outcomes import Bounding, GroupSize, PotentialOutcomes
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import Estimand, identify
+from pyrofair.graph.identification import Estimand
+from pyrofair.graph.identify import identify
 from pyrofair.graph.parse import EdgeList
 from pyrofair.graph.paths import PathSet, UnfairPaths
 from pyrofair.inference.posterior import Posterior

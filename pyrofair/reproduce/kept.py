@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pyrofair._cells import Cell, CellFolder
 from pyrofair.audits import Audit
+from pyrofair.audits.context import Context
 from pyrofair.graph import UnfairPaths
 from pyrofair.tables.row_identity import hash_rows
 
@@ -174,19 +175,19 @@ def keep_audit(cells: CellFolder | None, name: str, unfair: UnfairPaths, make: C
         context = dict(kept["table"].about)
         context |= {each: tuple(context[each]) for each in TUPLES if each in context}
         weight = {"weight": kept["weight"].table["weight"].to_numpy()} if len(kept["weight"].table) else {}
-        context |= {"graph": unfair.graph, "paths": unfair, "overlap": kept["overlap"].table, **weight}
+        context |= {"paths": unfair, "overlap": kept["overlap"].table, **weight}
         frames = {part: kept[part].table for part in FRAMES}
         if "agree" in frames["groups"]:  # True, False or open: a file has it as a boolean where none is open
             frames["groups"] = frames["groups"].astype({"agree": object})
-        return Audit(context=context, **frames)
+        return Audit(context=Context(**context), **frames)
     report = make()
     if cells is not None:
-        apart = ("graph", "paths", "overlap", "weight")
+        apart = ("paths", "overlap", "weight")
         context = {each: value for each, value in report.context.items() if each not in apart}
         frames = {part: getattr(report, part) for part in FRAMES}
         frames |= {
-            "overlap": report.context["overlap"],
-            "weight": pd.DataFrame({"weight": report.context.get("weight", [])}),
+            "overlap": report.context.overlap,
+            "weight": pd.DataFrame({"weight": [] if report.context.weight is None else report.context.weight}),
         }
         for part, frame in frames.items():
             cells.write(Cell(parts[part], frame, context if part == "table" else {}))

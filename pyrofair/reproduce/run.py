@@ -13,7 +13,7 @@ import pandas as pd
 from pyrofair._cells import Cell, CellFolder, Failure
 from pyrofair._validation import require_integer
 from pyrofair.exceptions import DataError
-from pyrofair.graph.identification import identify
+from pyrofair.graph.identify import identify
 from pyrofair.reproduce.experiments import EXPERIMENTS
 from pyrofair.reproduce.fits import Job, run
 from pyrofair.reproduce.problems import PROBLEMS, Sizes, unfair_paths

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 import pyrofair as pf
 from pyrofair.audits.contrasts import _few_replicates
-from pyrofair.audits.simultaneous import quantile_of_largest
+from pyrofair.effects.estimates import AUDITED, Key
+from pyrofair.effects.simultaneous import quantile_of_largest
 
 LEVELS = ("white", "black", "asian")
 P_Q = {0: 0.5, 1: 0.5}
@@ -154,14 +155,12 @@ def test_errors_make_the_variance_of_an_interval() -> None:
         {"model": Model()}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), table, contrasts=["asian"]
     )
     audit = report.audits["asian"]
-    from pyrofair.audits.bootstrap import AUDITED, Key
-    from pyrofair.audits.wald import JointNormal
-
-    normal = JointNormal(audit.influence, audit.context["weight"], True, audit.context["inflation"])
+    normal = audit.context.estimates(audit.influence)
+    assert normal is not None
     for quantity in ("p_ypi", "mean_unfair_effect", "positive_rate", "piu_upper"):
         key = Key(AUDITED, "model", "score", quantity)
         low, high, _ = normal.interval(key, 0.95)
-        errors = normal.errors(key)
+        errors = normal.of(key).errors
         assert 1.96 * np.sqrt(errors @ errors) == pytest.approx((high - low) / 2, rel=1e-4)
 
 

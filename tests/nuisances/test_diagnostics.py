@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from pyrofair.sources.propensity import Cell, GroupOverlap
 
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
+from pyrofair.nuisances.diagnostics import Cell, GroupOverlap
 from pyrofair.sources.ipw import IPW
 
 ONE = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
