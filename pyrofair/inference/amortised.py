@@ -21,7 +21,7 @@ from pyrofair._progress import tqdm
 from pyrofair._random import isolated
 from pyrofair.exceptions import DataError
 from pyrofair.inference.likelihood import Likelihood
-from pyrofair.inference.samplers import Schedule, fall, fitting, run_svi
+from pyrofair.inference.samplers import Schedule, descend, fall, fitting
 
 __all__ = [
     "AmortisedGuide",
@@ -173,7 +173,7 @@ def fit_amortised(problem: Problem, numbers: Sequence[Tensor], steps: Steps, see
     bar = tqdm(total=steps.epochs, desc="epochs", disable=not steps.progress, delay=PROGRESS_AFTER, leave=False)
     with isolated(seed), fitting(stored=True), bar:
         try:
-            for step, value in enumerate(run_svi(problem.loss, numbers, batches, schedule), 1):
+            for step, value in enumerate(descend(problem.loss, numbers, batches, schedule), 1):
                 total += value
                 if step % count:
                     continue
