@@ -585,8 +585,9 @@ def _audit_by_influence(
 
     def tabled(of: Any, doubts: Mapping[Any, str], rules: Sequence[Any]) -> pd.DataFrame:
         intervals = partial(of.normal.interval, level=level)
-        made = (*of.normal.point(), intervals, of.sizes(), of.failure, of.small())
-        return main_table(scores.models, weight, *made, doubts=doubts, decisions_of=rules)
+        point, notes = of.normal.point()
+        made = (point, notes, intervals, of.sizes(), of.failure, of.small(), None, doubts, rules)
+        return main_table(scores.models, weight, *made)
 
     return Audit(
         tabled(found, doubts, DECISIONS),

@@ -58,7 +58,7 @@ class Context:
     order: tuple[str, ...] = ()
     unnamed: list[str] = field(default_factory=list)
     untouched: Mapping[str, Any] = field(default_factory=dict)
-    score_types: Mapping[str, list[str]] = field(default_factory=dict)
+    score_types: dict[str, list[str]] = field(default_factory=dict)
     outcomes: list[str] = field(default_factory=list)
     replicates: int = 0
     failed: int = 0

@@ -22,7 +22,7 @@ from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.models import ScoresAre
 from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.effects.bounds import test_set_bound
-from pyrofair.effects.estimates import AUDITED, Key, absolute_interval, reach_of_all
+from pyrofair.effects.estimates import AUDITED, Estimates, Key, absolute_interval, reach_of_all
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, SeveralContrasts
 from pyrofair.effects.scoring import DECISIONS
@@ -352,9 +352,10 @@ def _join(
     joint: bool,
 ) -> pd.DataFrame:
     """Return the tables of all contrasts, with intervals that hold at once."""
-    estimates = {}
-    for contrast, each in found.items() if joint else ():
-        estimates[contrast] = each.context.estimates(each.influence, rows[contrast])
+    estimates: dict[Any, Estimates] = {}
+    for contrast, each in found.items():
+        if own := each.context.estimates(each.influence, rows[contrast]):
+            estimates[contrast] = own
     parts = []
     for contrast, at in rows.items():
         if contrast in failures:
@@ -383,7 +384,7 @@ def _join(
         elif joint and np.isfinite(row["lower"]):
             key = Key(AUDITED, row["model"], row["decisions"], row["quantity"])
             if key not in reach:
-                reach[key] = reach_of_all([own.of(key) for own in estimates.values() if key in own.keys], level)
+                reach[key] = reach_of_all([each.of(key) for each in estimates.values() if key in each.keys], level)
             table.loc[i, ["lower", "upper"]] = estimates[contrast].of(key).interval(level, reach[key])
     return table
 

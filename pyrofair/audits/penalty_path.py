@@ -43,7 +43,7 @@ from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.classifiers.batches import Problem, hold_out, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, evaluate, train_many
-from pyrofair.effects.estimates import AUDITED
+from pyrofair.effects.estimates import AUDITED, absolute_interval
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, SeveralContrasts, Views
@@ -236,7 +236,8 @@ class PenaltyPath:
         better_large = ("accuracy", "majority_rate")
         require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in better_large])
         own = own[own["quantity"] == quantity].set_index(["strength", "seed"]).sort_index()
-        size = own[["lower", "upper"]].abs().max(axis=1, skipna=False).dropna()
+        ends = zip(own["lower"], own["upper"], strict=True)
+        size = pd.Series([absolute_interval(*each)[1] for each in ends], own.index, dtype=np.float64).dropna()
         if size.empty:
             raise DataError(
                 f"No classifier of the path has an interval of {quantity}. Fit other penalties, or measure on more "

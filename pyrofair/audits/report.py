@@ -194,13 +194,15 @@ def group_table(
     """
     rows = []
     gaps: list[Estimate] = []
+    drawn: list[NDArray[np.float64]] = []
     for key in point:
         other = key._replace(source="group 1")
         if key.source != "group 0" or other not in point:
             continue
         gap = Estimate(point[other] - point[key])
         if len(draws) >= MIN_REPLICATES:
-            gap = replace(gap, draws=(draws[other] - draws[key]).to_numpy(np.float64))
+            drawn.append((draws[other] - draws[key]).to_numpy(np.float64))
+            gap = replace(gap, draws=drawn[-1])
             gaps.append(gap)
         pairs = worlds["group 0"][0], worlds["group 1"][0]
         compared = compare_estimates(point[key], point[other], *gap.interval(level), key.quantity, pairs)
@@ -208,8 +210,7 @@ def group_table(
     table = pd.DataFrame(rows, columns=["model", "decisions", *GROUP_COLUMNS])
     if not gaps:
         return table
-    drawn = np.column_stack([each.draws for each in gaps])
-    return judge_jointly(table, np.array([each.spread for each in gaps]), level, drawn)
+    return judge_jointly(table, np.array([each.spread for each in gaps]), level, np.column_stack(drawn))
 
 
 MOST_LISTED = 6

@@ -186,18 +186,24 @@ class Estimate:
         return replace(self, value=self.estimate, errors=errors, draws=draws, image=PLAIN, size=np.nan)
 
     def __sub__(self, other: Estimate) -> Estimate:
-        """Return the difference of what is reported of two estimates of the same units, by their errors.
+        """Return the difference of what is reported of two estimates, by the errors of their units.
 
-        It has no interval where one of them has no errors.
+        Errors of the same unit are subtracted, those of others are independent. It has no interval where one of them
+        has no errors.
         """
         one, two = self.unfolded(), other.unfolded()
         value = one.value - two.value
         if one.errors is None or two.errors is None:
             return Estimate(value)
-        if one.errors.shape != two.errors.shape or not np.array_equal(one._units, two._units):
-            raise ValueError("The difference of two estimates needs the same units, and these have different ones.")
-        more, degrees = one.more + two.more, min(one.degrees, two.degrees)
-        return Estimate(value, one.errors - two.errors, one.at, more=more, degrees=degrees)
+        at, errors = one.at, one.errors
+        if np.array_equal(one._units, two._units):
+            errors = errors - two.errors
+        else:
+            at = np.union1d(one._units, two._units)
+            errors = np.zeros(len(at))
+            errors[np.searchsorted(at, one._units)] += one.errors
+            errors[np.searchsorted(at, two._units)] -= two.errors
+        return Estimate(value, errors, at, more=one.more + two.more, degrees=min(one.degrees, two.degrees))
 
     @property
     def _units(self) -> NDArray[np.int64]:
@@ -269,7 +275,7 @@ class _Clusters(NamedTuple):
     def sums(self, errors: Array) -> Array:
         """Return the sums of the errors of rows (n, F) by cluster, (G, F)."""
         found = [np.bincount(self.code, each, len(self.at)) for each in errors.T]
-        return np.sqrt(self.factor) * np.column_stack(found)
+        return np.asarray(np.sqrt(self.factor) * np.column_stack(found))
 
 
 @dataclass(frozen=True, eq=False)

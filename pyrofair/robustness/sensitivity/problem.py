@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from pyrofair.audits.audit import default_source, fit_source
 from pyrofair.audits.display.page import table_fragment
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
+from pyrofair.effects.estimates import mean_and_spread, reach_of
 from pyrofair.effects.influence import Scorer
 from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -60,15 +60,13 @@ class Problem:
         The quantity is y0, ypi, their difference (effect), or their sum (total).
         """
         base = {"y0": self.y0, "ypi": self.ypi, "effect": self.ypi - self.y0, "total": self.ypi + self.y0}[quantity]
-        share = self.rows.weight / self.rows.weight.sum()
-        reach = NormalDist().inv_cdf((1.0 + self.context["level"]) / 2.0)
-        found = []
-        for moves, sign in ((down, -1.0), (up, 1.0)):
-            values = base + moves
-            mean = share @ values
-            found.append((mean, mean + sign * reach * np.sqrt(self.inflation * (share**2 @ (values - mean) ** 2))))
-        (low, lower), (high, upper) = found
-        return np.column_stack([low, high, lower, upper])
+        (low, below), (high, above) = (self.means(base + moves) for moves in (down, up))
+        return np.column_stack([low, high, low - below, high + above])
+
+    def means(self, values: Array) -> tuple[Array, Array]:
+        """Return the means of influence values (n, G), and by how much an interval reaches to either side."""
+        mean, spread = mean_and_spread(values, self.rows.weight, self.inflation)
+        return mean, reach_of(self.context["level"]) * spread
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -261,20 +260,9 @@ def _both_scores(problem: Problem) -> tuple[tuple[Array, Array], tuple[Array, Ar
     return own, own if problem.rows.position is None else of(fitted)
 
 
-def _summarise(problem: Problem, values: Array) -> list[tuple[float, float]]:
-    """Return the means of influence values (n, G), and by how much an interval reaches to either side."""
-    share = problem.rows.weight / problem.rows.weight.sum()
-    reach = NormalDist().inv_cdf((1.0 + problem.context["level"]) / 2.0)
-    mean = share @ values
-    spread = np.sqrt(problem.inflation * (share**2 @ (values - mean) ** 2))
-    return [(float(each), float(reach * own)) for each, own in zip(mean, spread, strict=True)]
-
-
 def _read_ends(problem: Problem, found: Switches) -> Array:
     """Return for each gamma both ends and the limits of both, (G, 4), not yet cut off at 0 and 1."""
-    (low, reach_low), (rest, reach_high) = (
-        np.array(_summarise(problem, values)).T for values in (found.lower, found.rest)
-    )
+    (low, reach_low), (rest, reach_high) = (problem.means(values) for values in (found.lower, found.rest))
     high = 1.0 - rest
     ends = np.column_stack([low, high, low - reach_low, high + reach_high])
     # Ends are estimated apart; where they cross, limits are the outer ones of the intervals of both.
@@ -285,8 +273,8 @@ def _read_ends(problem: Problem, found: Switches) -> Array:
 
 
 def _least(problem: Problem, found: Switches) -> tuple[float, float, float]:
-    ((kept, reach),) = _summarise(problem, found.kept[:, None])
-    least, lower, upper = (min(max(1.0 - each, 0.0), 1.0) for each in (kept, kept + reach, kept - reach))
+    (kept,), (reach,) = problem.means(found.kept[:, None])
+    least, lower, upper = (min(max(1.0 - float(each), 0.0), 1.0) for each in (kept, kept + reach, kept - reach))
     return least, lower, upper
 
 
