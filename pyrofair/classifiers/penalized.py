@@ -445,7 +445,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
         """Read a table by names: the columns of the graph, or those given."""
         allowed = graph.input_columns if graph else None
-        reads = self._columns_to_read(allowed, allowed or ())
+        reads = self._columns_to_read(allowed)
         table = read_table(X, list(dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])), what="X")
         if graph is not None:
             if isinstance(self.source, SeveralContrasts):
@@ -458,9 +458,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.n_features_in_ = len(self.reads_)
         return table
 
-    def _columns_to_read(self, allowed: Sequence[str] | None, default: Sequence[str]) -> list[str]:
-        """Return the columns that were named, or the default; others than those allowed are refused."""
-        reads = list(self.columns) if self.columns is not None else list(default)
+    def _columns_to_read(self, allowed: Sequence[str] | None) -> list[str]:
+        """Return the columns that were named, by default all that are allowed; others are refused."""
+        reads = list(allowed or ()) if self.columns is None else list(self.columns)
         outside = [name for name in reads if allowed is not None and name not in allowed]
         if outside:
             raise DataError(
