@@ -82,7 +82,7 @@ def test_ci_runs_the_readme_command(tmp_path: Path) -> None:
 
 
 def test_the_main_job_writes_what_the_readme_says() -> None:
-    code = (ROOT / "pyrofair" / "reproduce" / "comparison.py").read_text(encoding="utf-8")
+    code = (ROOT / "pyrofair" / "commands" / "comparison.py").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z-]+\.(?:csv|png|txt))`", README))
     assert named == {
         "audit.csv", "groups.csv", "trade-off.csv", "audit.png", "stages.png", "trade-off.png", "reading.txt",

@@ -28,7 +28,6 @@ FLOORS = [
     {"robustness"},
     {"persistence"},
     {"simulate"},
-    {"reproduce"},
     {"commands"},
     {"__main__"},
 ]

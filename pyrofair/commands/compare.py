@@ -25,7 +25,7 @@ example:
 
   pyrofair compare adult
 
-A run that is ended goes on from what was finished when the same command is given again.
+Run the same command again to resume a run.
 """
 
 
@@ -33,28 +33,44 @@ def run(settings: Settings, lines: Any) -> int:
     """Compare the methods on a data set, and print the reading."""
     from threadpoolctl import threadpool_limits
 
-    from pyrofair import reproduce
     from pyrofair._random import one_thread
-    from pyrofair.exceptions import DataError
+    from pyrofair.commands.comparison import FILES, STRENGTHS, compare
 
-    data = settings["data"]
+    data, own = settings["data"], {"strength": settings["strength"], "seed": settings["seed"]}
     folder = Path(settings["output"] or f"compare-{data}")
-    own = {"strength": settings["strength"], "n_boot": settings["replicates"], "seed": settings["seed"]}
+    run = {"command": "compare", "data": data, "strengths": STRENGTHS, "replicates": settings["replicates"], **own}
     with one_thread(), threadpool_limits(1):  # of two threads, each mostly waits for the other in small networks
-        try:
-            identity = reproduce.settings_of(data, **own)
-            replaced = reproduce.claim_folder(folder, identity, overwrite=settings["overwrite"])
-        except DataError as error:
-            raise UsageError(str(error)) from error
+        cells, replaced = _claimed(folder, run, FILES, overwrite=settings["overwrite"])
         lines.folder = str(folder)
         if replaced:
             lines.write(f"replacing {', '.join(replaced)} in {folder}")
-        result = reproduce.compare(data, folder=folder, report=lines.write, **own)
-        paths = result.save(folder, overwrite=settings["overwrite"])
+        result = compare(data, cells, n_boot=settings["replicates"], report=lines.write, **own)
+        paths = result.save(folder)
     lines.write(result.text)
     for path in paths:
         lines.write(f"wrote {path}")
     return DONE
+
+
+def _claimed(folder: Path, run: dict[str, Any], files: tuple[str, ...], *, overwrite: bool) -> tuple[Any, list[str]]:
+    """Return the cells of a folder, made before any work, and the names of the files that will be replaced in it.
+
+    A UsageError refuses a folder that cannot be made or written to, or has files of a run with other settings.
+    """
+    from pyrofair._cells import CellFolder, made_folder
+    from pyrofair.exceptions import DataError
+
+    try:
+        cells = CellFolder(made_folder(folder))
+        found = [name for name in files if (folder / name).exists()]
+        if found and not overwrite and not cells.is_of(run):
+            raise UsageError(
+                f"The output folder {str(folder)!r} holds {', '.join(found)} of another run. Name another folder, or "
+                "pass --overwrite to replace them."
+            )
+        return CellFolder.claimed(folder, run, overwrite=overwrite), found
+    except DataError as error:
+        raise UsageError(str(error)) from error
 
 
 COMMAND = Command(

@@ -25,13 +25,12 @@ from pyrofair.commands.options import (
     near,
 )
 from pyrofair.commands.path import COMMAND as PATH
-from pyrofair.commands.reproduce import COMMAND as REPRODUCE
 from pyrofair.commands.train import COMMAND as TRAIN
 from pyrofair.exceptions import NotIdentifiedError, PositivityError, PyrofairError
 
 __all__ = ["COMMANDS", "Lines", "main"]
 
-COMMANDS: tuple[Command, ...] = (AUDIT, TRAIN, PATH, IDENTIFY, COMPARE, REPRODUCE)
+COMMANDS: tuple[Command, ...] = (AUDIT, TRAIN, PATH, IDENTIFY, COMPARE)
 
 DESCRIPTION = """\
 Assess and mitigate unfair effects of a sensitive attribute along paths of a causal graph.

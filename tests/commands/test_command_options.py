@@ -14,9 +14,7 @@ from pyrofair.audits import audit, penalty_path
 from pyrofair.classifiers import PenalizedClassifier
 from pyrofair.commands.line import COMMANDS
 from pyrofair.commands.options import UsageError, write_settings
-from pyrofair.commands.reproduce import EXPERIMENTS as NAMES
 from pyrofair.commands.sources import SETTINGS
-from pyrofair.reproduce import EXPERIMENTS
 
 AUDIT = next(each for each in COMMANDS if each.name == "audit")
 TRAIN = next(each for each in COMMANDS if each.name == "train")
@@ -126,7 +124,3 @@ def test_settings_are_those_of_the_package() -> None:
     for name in ("held-out", "threshold", "seeds"):
         assert walked[name.replace("-", "_")].default == path[name].default
     assert walked["n_boot"].default == path["replicates"].default
-
-
-def test_experiments_are_those_of_the_package() -> None:
-    assert tuple(EXPERIMENTS) == NAMES
