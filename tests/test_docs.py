@@ -27,7 +27,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "pyrofair" / "datasets" / "data" / "NOTICE.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "examples").rglob("README.md")),
 ]
 SHELL = re.compile(r"^```(?:bash|sh|shell|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

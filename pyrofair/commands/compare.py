@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyrofair.commands.options import DONE, Command, Option, Settings, UsageError
+from pyrofair.commands.options import DONE, Command, Data, Option, Settings, UsageError
 
 __all__ = ["COMMAND"]
 
 OPTIONS = (
-    Option("data", "the data set", choices=("adult", "german"), positional=True, required=True),
+    Data("the data set", choices=("adult", "german")),
     Option("strength", "strength of the penalties in the audit", type=float, default=1.0, least=0.0,
            metavar="NUMBER"),
     Option("replicates", "bootstrap replicates, at least 50, or the intervals mean little", type=int, default=50,

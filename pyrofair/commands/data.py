@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyrofair.commands.options import Option, Settings, UsageError, near
+from pyrofair.commands.options import Data, Option, Settings, UsageError, near
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,10 +31,7 @@ __all__ = [
 
 GROUP = "the table"
 DATA_OPTIONS = (
-    Option(
-        "data", "the table: a CSV file (.csv, .tsv, also compressed) or a Parquet file (.parquet)",
-        metavar="DATA", positional=True, required=True,
-    ),
+    Data("the table: a CSV file (.csv, .tsv, also compressed) or a Parquet file (.parquet)"),
     Option("separator", "what separates the fields of a CSV file, such as ';' or tab (default a comma; a tab in .tsv)",
            metavar="CHARACTER", group=GROUP),
     Option("decimal", "the decimal mark of numbers in a CSV file", default=".", choices=(".", ","), metavar="MARK",

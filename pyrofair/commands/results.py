@@ -11,12 +11,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair._version import __version__
-from pyrofair.commands.options import Option, Settings, UsageError, write_settings
+from pyrofair.commands.options import Option, Settings, UsageError, config_option, write_settings
 from pyrofair.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ RESULT_OPTIONS = (
            group=GROUP),
     Option("threads", "threads of numerical libraries", type=int, default=1, least=1, most=1024, metavar="NUMBER",
            group=GROUP),
-    Option("config", "a TOML file of settings: keys are the options without '--', which override it", metavar="FILE",
-           group=GROUP),
+    config_option(GROUP),
     Option("traceback", "show where an error was raised", type=bool, group=GROUP),
 )  # fmt: skip
 RUN, SETTINGS = "run.json", "settings.toml"
@@ -188,6 +186,8 @@ def _read_run(path: Path) -> dict[str, Any] | None:
 
 def _versions() -> Mapping[str, str]:
     """Return the versions of Python and of the packages that numbers depend on."""
+    from importlib import metadata  # it takes longer to load than all else that help needs
+
     found = {"pyrofair": __version__, "python": platform.python_version(), "platform": platform.platform()}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
