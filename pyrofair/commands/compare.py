@@ -11,14 +11,12 @@ __all__ = ["COMMAND"]
 
 OPTIONS = (
     Data("the data set", choices=("adult", "german")),
-    Option("strength", "strength of the penalties in the audit", type=float, default=1.0, least=0.0,
-           metavar="NUMBER"),
-    Option("replicates", "bootstrap replicates, at least 50, or the intervals mean little", type=int, default=50,
-           least=50, metavar="NUMBER"),
-    Option("seed", "seeds the split, the training and the bootstrap", type=int, default=0, least=0, metavar="NUMBER"),
+    Option("strength", "strength of the penalties in the audit", float, default=1.0, least=0.0),
+    Option("replicates", "bootstrap replicates, at least 50, or the intervals mean little", int, default=50, least=50),
+    Option("seed", "seeds the split, the training and the bootstrap", int, default=0, least=0),
     Option("output", "folder for the results (default compare-DATA)", metavar="FOLDER"),
-    Option("overwrite", "replace files of another run in that folder", type=bool),
-    Option("traceback", "show where an error was raised", type=bool),
+    Option("overwrite", "replace files of another run in that folder", bool),
+    Option("traceback", "show where an error was raised", bool),
 )  # fmt: skip
 EXAMPLE = """\
 example:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.options import Data, Option, Settings, UsageError, near
+from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, near
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "DATA",
     "DATA_OPTIONS",
     "Reading",
     "Table",
@@ -29,26 +30,24 @@ __all__ = [
     "require_columns",
 ]
 
-GROUP = "the table"
-DATA_OPTIONS = (
-    Data("the table: a CSV file (.csv, .tsv, also compressed) or a Parquet file (.parquet)"),
+DATA = Data("the table: a CSV file (.csv, .tsv, also compressed) or a Parquet file (.parquet)")
+DATA_OPTIONS = grouped(
+    "the table",
     Option("separator", "what separates the fields of a CSV file, such as ';' or tab (default a comma; a tab in .tsv)",
-           metavar="CHARACTER", group=GROUP),
-    Option("decimal", "the decimal mark of numbers in a CSV file", default=".", choices=(".", ","), metavar="MARK",
-           group=GROUP),
-    Option("encoding", "the encoding of a CSV file", default="utf-8", metavar="NAME", group=GROUP),
+           metavar="CHARACTER"),
+    Option("decimal", "the decimal mark of numbers in a CSV file", default=".", choices=(".", ","), metavar="MARK"),
+    Option("encoding", "the encoding of a CSV file", default="utf-8", metavar="NAME"),
     Option("text", "columns to read as text categories, exactly as written: codes such as 01, or NA as a category",
-           many=True, metavar="COLUMN", group=GROUP),
-    Option("number", "columns to read as numbers although they hold codes such as 01", many=True, metavar="COLUMN",
-           group=GROUP),
+           many=True, metavar="COLUMN"),
+    Option("number", "columns to read as numbers although they hold codes such as 01", many=True, metavar="COLUMN"),
     Option("missing-values", "what stands for a missing value besides an empty field, such as NA or '?'", many=True,
-           metavar="TEXT", group=GROUP),
+           metavar="TEXT"),
     Option("drop-missing", "leave out rows with a missing value in a column that is used; the report counts them",
-           type=bool, group=GROUP),
+           bool),
     Option("drop-other-groups", "leave out rows whose sensitive attribute is neither the baseline nor the contrast",
-           type=bool, group=GROUP),
-    Option("strip", "strip blanks around the text of a CSV file", type=bool, group=GROUP),
-    Option("weight", "the column of sample weights", metavar="COLUMN", group=GROUP),
+           bool),
+    Option("strip", "strip blanks around the text of a CSV file", bool),
+    Option("weight", "the column of sample weights", metavar="COLUMN"),
 )  # fmt: skip
 
 UNCERTAIN = frozenset(

@@ -12,10 +12,10 @@ __all__ = ["COMMAND"]
 OPTIONS = (
     *GRAPH_OPTIONS,
     Option("target", "whose outcome: the prediction of a classifier of the outcome's parents, or the outcome itself",
-           default="prediction", choices=("prediction", "outcome"), group="the question"),
-    Option("latex", "print the formulas as LaTeX", type=bool),
+           default="prediction", choices=("prediction", "outcome")),
+    Option("latex", "print the formulas as LaTeX", bool),
     config_option(),
-    Option("traceback", "show where an error was raised", type=bool),
+    Option("traceback", "show where an error was raised", bool),
 )  # fmt: skip
 EXAMPLE = """\
 example:

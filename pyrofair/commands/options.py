@@ -28,6 +28,7 @@ __all__ = [
     "Settings",
     "UsageError",
     "config_option",
+    "grouped",
     "near",
     "write_settings",
 ]
@@ -39,7 +40,6 @@ COMMAND = "command"
 """The key of a file of settings that names its command."""
 NEVER_READ, NEVER_WRITTEN = ("config", "traceback"), ("config", "overwrite", "traceback")
 """Options that belong to a call: those that a file of settings may not hold, and those that none is written with."""
-KINDS = {str: "a text in quotes", int: "an integer", float: "a number", bool: "true or false"}
 
 
 class UsageError(PyrofairError):
@@ -75,7 +75,6 @@ class Data(click.Argument):
     """The argument of a command, which a file of settings may name too."""
 
     group = "options"
-    kind, label = str, False
 
     def __init__(self, description: str, choices: Sequence[str] = ()) -> None:
         self.description = f"{description}: {' or '.join(choices)}" if choices else description
@@ -90,18 +89,19 @@ class Data(click.Argument):
 class Option(click.Option):
     """An option ``--name``.
 
-    ``type`` is str, int, float or bool (a flag); a ``label`` is a value of a column, as text, which a file of settings
-    may hold as a number. ``many`` takes one or more values; ``default`` None leaves the choice to the package. Numbers
-    are at ``least`` and at ``most`` some number, or ``above`` and ``below``.
+    ``type`` is str, int, float or bool (a flag). ``many`` takes one or more values; ``default`` None leaves the choice
+    to the package. Numbers are at ``least`` and at ``most`` some number, or ``above`` and ``below``.
     """
+
+    group = "options"
 
     def __init__(
         self, name: str, help: str, type: type = str, default: Any = None, *, many: bool = False,
         choices: Sequence[str] = (), metavar: str | None = None, least: float | None = None, most: float | None = None,
-        above: float | None = None, below: float | None = None, group: str = "options", required: bool = False,
-        label: bool = False, **settings: Any,
+        above: float | None = None, below: float | None = None, required: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
-        self.kind, self.group, self.needed, self.label, self.usual = type, group, required, label, default
+        self.needed, self.usual = required, default
+        metavar = metavar or ("NUMBER" if type in (int, float) else None)
         kinds: dict[Any, Any] = {
             int: Integer(least, most),  # type: ignore[arg-type]
             float: Number(
@@ -121,6 +121,13 @@ class Option(click.Option):
     def flag(self) -> str:
         """The option as it is written on the command line."""
         return self.opts[0]
+
+
+def grouped(title: str, *options: Option) -> tuple[Option, ...]:
+    """Return options that the help shows under a title."""
+    for each in options:
+        each.group = title
+    return options
 
 
 @dataclass(frozen=True)
@@ -207,7 +214,7 @@ class Command(click.Command):
 
 
 def read_settings(ctx: click.Context, _: click.Parameter, path: str | None) -> str | None:
-    """Take the values of a TOML file for the defaults of a command, once each is checked, and return its path."""
+    """Take the values of a TOML file for the defaults of a command, as if written on the line, and return its path."""
     if path is None:
         return None
     where = f"The file of settings {path!r}"
@@ -221,31 +228,23 @@ def read_settings(ctx: click.Context, _: click.Parameter, path: str | None) -> s
     if (other := content.pop(COMMAND, ctx.command.name)) != ctx.command.name:
         raise click.UsageError(f"{where} is for pyrofair {other}, and this is pyrofair {ctx.command.name}.", ctx)
     known = {str(each.name).replace("_", "-"): each for each in ctx.command.params if each.name not in NEVER_READ}
-    for name in content:
+    found: dict[str, Any] = {}
+    for name, value in content.items():
         if name not in known:
             text = f"{where} has the key {name!r}, and pyrofair {ctx.command.name} has no option of that name."
             raise click.UsageError(f"{text}{near(name, known)} Keys are the options without '--'.", ctx)
-    ctx.default_map = {str(known[name].name): _checked(known[name], value, where) for name, value in content.items()}
+        texts, many = [str(each) for each in (value if isinstance(value, list) else [value])], known[name].multiple
+        if isinstance(value, dict) or (isinstance(value, list) and not many):
+            raise click.UsageError(f"{where}: {name} = {value} must be one value{' or a list' * many}.", ctx)
+        found[str(known[name].name)] = texts if many else texts[0]
+    ctx.default_map = found
     return path
 
 
-def config_option(group: str = "options") -> Option:
+def config_option() -> Option:
     """Return the option ``--config``, which is read before all others."""
     text = "a TOML file of settings: keys are the options without '--', which override it"
-    return Option("config", text, metavar="FILE", group=group, is_eager=True, callback=read_settings)
-
-
-def _checked(option: Any, value: Any, where: str) -> Any:
-    """Return a value of a file of settings, of the type of the option, or raise a click.UsageError."""
-    values = value if option.multiple and isinstance(value, list) else [value]
-    fits: Any = (int, float) if option.kind is float else option.kind
-    if option.label:
-        values = [str(each) if isinstance(each, bool | int | float) else each for each in values]
-    if not values or not all(isinstance(each, fits) and isinstance(each, bool) == (fits is bool) for each in values):
-        name, shown = str(option.name).replace("_", "-"), json.dumps(value, default=str)
-        wanted = KINDS[option.kind] + ", or a list of these" * option.multiple
-        raise click.UsageError(f"{where}: {name} = {shown} must be {wanted}.")
-    return values if option.multiple else values[0]
+    return Option("config", text, metavar="FILE", is_eager=True, callback=read_settings)
 
 
 def write_settings(settings: Settings, comments: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair._version import __version__
-from pyrofair.commands.options import Option, Settings, UsageError, config_option, write_settings
+from pyrofair.commands.options import Option, Settings, UsageError, config_option, grouped, write_settings
 from pyrofair.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["RESULT_OPTIONS", "ResultsFolder", "default_folder", "digest_files"]
 
-GROUP = "the results"
-RESULT_OPTIONS = (
-    Option("output", "the folder of the results (default COMMAND-DATA)", metavar="FOLDER", group=GROUP),
-    Option("overwrite", "replace the results of another run in that folder", type=bool, group=GROUP),
-    Option("seed", "seeds all that is drawn at random", type=int, default=0, least=0, most=2**31 - 1, metavar="NUMBER",
-           group=GROUP),
-    Option("threads", "threads of numerical libraries", type=int, default=1, least=1, most=1024, metavar="NUMBER",
-           group=GROUP),
-    config_option(GROUP),
-    Option("traceback", "show where an error was raised", type=bool, group=GROUP),
+RESULT_OPTIONS = grouped(
+    "the results",
+    Option("output", "the folder of the results (default COMMAND-DATA)", metavar="FOLDER"),
+    Option("overwrite", "replace the results of another run in that folder", bool),
+    Option("seed", "seeds all that is drawn at random", int, default=0, least=0, most=2**31 - 1),
+    Option("threads", "threads of numerical libraries", int, default=1, least=1, most=1024),
+    config_option(),
+    Option("traceback", "show where an error was raised", bool),
 )  # fmt: skip
 RUN, SETTINGS = "run.json", "settings.toml"
 FORMAT = 1
