@@ -42,16 +42,12 @@ MODES = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A data set, the settings of training on it, and the test accuracies (%) that the paper prints for it.
-
-    ``pscf`` holds the settings of PSCF that differ from its defaults.
-    """
+    """A data set, the settings of training on it, and the test accuracies (%) that the paper prints for it."""
 
     load: Callable[[], Dataset]
     batch_size: int
     epochs: int
     printed: Mapping[str, float]
-    pscf: Mapping[str, Any] = field(default_factory=dict)
 
 
 SETTINGS = {
@@ -71,14 +67,8 @@ def methods(
     data: Dataset, setting: Setting, strength: float, seed: int
 ) -> tuple[dict[str, PenalizedClassifier], dict[str, PenalizedClassifier]]:
     """Return the paper's methods by name, unfitted: those without a penalty, and those with one."""
-    shared: dict[str, Any] = {
-        "batch_size": setting.batch_size,
-        "epochs": setting.epochs,
-        "validation_fraction": 0.1,
-        "patience": 8,
-        "dtype": "float32",
-        "random_state": seed,
-    }
+    shared: dict[str, Any] = {"batch_size": setting.batch_size, "epochs": setting.epochs, "random_state": seed}
+    shared |= {"validation_fraction": 0.1, "patience": 8, "dtype": "float32"}
     reads = {
         "Unconstrained": data.graph.input_columns,
         "Remove (touched)": remove(data.unfair, "touched"),
@@ -98,7 +88,7 @@ def _given_shared(data: Dataset, proposed: PenalizedClassifier) -> PenalizedClas
 
 def _modes(fitted: Any, label: str) -> dict[str, Any]:
     """Return a fitted classifier by its name; PSCF in each of its :data:`MODES`, which differ in predictions alone."""
-    if not isinstance(fitted, PSCF):
+    if label != "PSCF":
         return {label: fitted}
     posterior, prior = copy.copy(fitted), copy.copy(fitted)
     posterior.latents, prior.latents = "posterior", "prior"
@@ -110,10 +100,7 @@ def _modes(fitted: Any, label: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Known:
-    """A classifier known by its scores of the tables that audits ask for.
-
-    No fitted object is kept in a folder, so that nothing is unpickled from one.
-    """
+    """A classifier known by its scores of the tables that audits ask for: no fitted object is kept or unpickled."""
 
     feature_names_in_: NDArray[Any]
     classes_: NDArray[Any]
@@ -273,7 +260,7 @@ def compare(
     X, y = train.drop(columns=target), train[target]
     plain, penalised = methods(data, setting, strength, seed)
     given = _given_shared(data, penalised["Proposed"])
-    pscf = PSCF(data.unfair, progress=False, random_state=seed, **setting.pscf)
+    pscf = PSCF(data.unfair, progress=False, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading reports the overlap
         source, weights = OneStep(data.unfair, random_state=seed).fit(X), IPW(data.unfair).fit(X)

@@ -147,18 +147,10 @@ def _node_of(why: str) -> str:
 
 
 def read_data(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequence[str] = ()) -> Table:
-    """Return the columns of a file that are wanted, typed and without missing values, or raise a UsageError.
+    """Return the columns of a CSV or Parquet file that are wanted, typed and without missing values.
 
-    Parameters
-    ----------
-    path
-        A CSV or Parquet file.
-    wanted
-        The columns, each with what asks for it, for messages.
-    how
-        How the file is read.
-    optional
-        Wanted columns that the file may lack.
+    ``wanted`` has what asks for each column, for messages; the file may lack ``optional`` ones. What does not fit, or
+    could be read in two ways, is a UsageError.
     """
     file = Path(path)
     if not file.exists():

@@ -135,16 +135,8 @@ def read_problem(
 ) -> Problem:
     """Read the tables of a command and make its graph, with values in the types of the columns.
 
-    Parameters
-    ----------
-    settings
-        The settings of the command.
-    extra
-        Columns besides the graph's, each with the option that asks for it.
-    others
-        Options that name further tables, where given.
-    outcome_required
-        Whether the table must have the column of the outcome.
+    ``extra`` are columns besides the graph's, each with the option that asks for it; ``others`` options that name
+    further tables, where given. The table may lack the outcome if that is not required.
     """
     how = Reading.of(settings)
     plain = make_graph(settings, {})
