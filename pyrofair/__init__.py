@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pyrofair._defaults import set_default
 from pyrofair._version import __version__
 from pyrofair.exceptions import (
     DataError,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
         SwitchingBounds,
         audit_graphs,
         edge_costs,
+        sensitivity,
         sharp_bounds,
     )
     from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
@@ -99,8 +101,11 @@ _MOVED = {
     "partial_identification": "robustness.partial_identification",
     "sensitivity": "robustness.sensitivity",
 }
-"""Names of folders that are parts of ``robustness`` now; ``pf.sensitivity.confounding`` goes on working."""
+"""Parts of ``robustness`` that have a name on top: ``pf.sensitivity.confounding``."""
 _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
+
+set_default("source of audits", "pyrofair.sources.onestep:OneStep")
+set_default("check of a graph", "pyrofair.robustness.independences:check_graph")
 
 __all__ = [
     "IPW",
@@ -169,6 +174,7 @@ __all__ = [
     "remove",
     "robustness",
     "save",
+    "sensitivity",
     "sharp_bounds",
     "simulate",
     "sources",

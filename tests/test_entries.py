@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from pyrofair.sources.propensity import Rows
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning, PyrofairWarning
+from pyrofair.nuisances.rows import Rows
 from pyrofair.sources import gcomputation
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.reading import read_table

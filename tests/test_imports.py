@@ -13,10 +13,11 @@ import networkx as nx
 import pytest
 
 import pyrofair as pf
+from pyrofair._defaults import default_of
 
 PACKAGE = Path(__file__).resolve().parents[1] / "pyrofair"
 FLOORS = [
-    {"exceptions", "_validation", "_random", "_arviz", "_figures", "_progress", "_cells", "_version"},
+    {"exceptions", "_validation", "_random", "_arviz", "_figures", "_progress", "_cells", "_defaults", "_version"},
     {"graph"},
     {"tables"},
     {"effects", "programs", "datasets"},
@@ -84,6 +85,10 @@ def graph_of(*, deferred: bool) -> nx.DiGraph[str]:
 
 
 IMPORTS = graph_of(deferred=False)
+ALL_IMPORTS = graph_of(deferred=True)
+DELEGATED = ("graph.causal_graph", "programs.vectors")
+"""The one import that points upward: `CausalGraph.from_pyro` reads the sites of a program."""
+CORE = {*FLOOR} - {"robustness", "simulate", "persistence", "reproduce", "commands", "__main__"}
 
 
 def test_every_module_is_on_a_floor() -> None:
@@ -98,29 +103,46 @@ def test_a_folder_imports_from_lower_floors_only(name: str) -> None:
 
 
 def test_imports_never_run_in_a_circle() -> None:
+    """Deferred ones count, but for `CausalGraph.from_pyro`, which delegates to the folder of programs."""
     assert list(nx.simple_cycles(IMPORTS)) == []
+    deferred = ALL_IMPORTS.copy()
+    deferred.remove_edge(*DELEGATED)
+    assert [sorted(each) for each in nx.strongly_connected_components(deferred) if len(each) > 1] == []
 
 
-def test_the_only_deferred_imports_are_for_speed_or_downward() -> None:
-    arrows = set(graph_of(deferred=True).edges) - set(IMPORTS.edges)
-    upward = {(a, b) for a, b in arrows if FLOOR[a.split(".")[0]] < FLOOR[b.split(".")[0]]}
-    delegates = {("graph.causal_graph", "programs.vectors"), ("graph.causal_graph", "robustness.independences")}
-    assert upward == delegates, "CausalGraph.from_pyro and CausalGraph.check alone delegate upward"
+def test_deferred_imports_are_for_speed_and_never_upward() -> None:
+    upward = {(a, b) for a, b in ALL_IMPORTS.edges if FLOOR[a.split(".")[0]] < FLOOR[b.split(".")[0]]}
+    assert upward == {DELEGATED}
+
+
+@pytest.mark.parametrize("folder", sorted(CORE))
+def test_the_core_never_imports_robustness(folder: str) -> None:
+    reached = {other for name in FILES if name.split(".")[0] == folder for other in ALL_IMPORTS.successors(name)}
+    assert [other for other in sorted(reached) if other.split(".")[0] == "robustness"] == []
+
+
+def test_defaults_of_higher_folders_are_set_on_top() -> None:
+    assert default_of("source of audits") is pf.OneStep
+    assert default_of("check of a graph") is pf.robustness.check_graph
+    with pytest.raises(LookupError, match=r"'colour'.*'source of audits', 'check of a graph'.*pyrofair/__init__.py"):
+        default_of("colour")
+
+
+def test_names_of_folders_that_moved_are_found() -> None:
+    assert pf.sensitivity.confounding is pf.robustness.sensitivity.confounding
+    assert pf.partial_identification.sharp_bounds is pf.sharp_bounds
+    assert pf.checks.check_graph is pf.robustness.check_graph
 
 
 @pytest.mark.parametrize("folder", ["effects", "classifiers.penalized", "classifiers.training", "audits"])
 def test_what_consumes_worlds_knows_no_source(folder: str) -> None:
+    """The default source of `audit(models, unfair, df)` plays a role, see `_defaults`."""
+    arrows = ALL_IMPORTS.copy()
+    arrows.remove_edge(*DELEGATED)
     for name in FILES:
         if name == folder or name.startswith(f"{folder}."):
-            known = {other for other in nx.descendants(IMPORTS, name) if other.startswith("sources.")}
+            known = {other for other in nx.descendants(arrows, name) if other.startswith("sources.")}
             assert known == set(), f"{name} knows {sorted(known)}"
-
-
-def test_audits_know_sources_only_where_none_is_given() -> None:
-    """`audit(models, unfair, df)` makes its source when called (decision 47), `audit_graphs` bounds (decision 70)."""
-    arrows = graph_of(deferred=True).edges
-    known = {(a, b) for a, b in arrows if a.split(".")[0] in ("effects", "audits") and b.split(".")[0] == "sources"}
-    assert known == {("audits.audit", "sources.onestep")}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -129,7 +151,7 @@ def test_a_module_opens_with_a_sentence_and_its_names(name: str) -> None:
     first = (ast.get_docstring(tree) or "").split("\n\n")[0]
     assert re.match(r"[A-Z].*\.$", first, re.DOTALL), f"{name} does not open with one sentence: {first!r}"
     if name != "_version":
-        assert any(ast.unparse(node).startswith("__all__ = ") for node in tree.body), f"{name} has no __all__"
+        assert re.search(r"^__all__\b.* = ", ast.unparse(tree), re.MULTILINE), f"{name} has no __all__"
     if FILES[name].name == "__init__.py":
         assert len((ast.get_docstring(tree) or "").splitlines()) >= 3, f"{name} does not describe input and output"
 

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import FormulaNotApplicableError, NotIdentifiedError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import RegimeEstimand, Target, identify
+from pyrofair.graph.identification import RegimeEstimand, Target
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import Path, Regime, UnfairPaths
 from pyrofair.sources.ipw import IPW
 from pyrofair.sources.onestep import OneStep

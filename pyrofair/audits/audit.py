@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._arviz import to_arviz
+from pyrofair._defaults import default_of
 from pyrofair._random import seed_from
 from pyrofair._validation import (
     did_you_mean,
@@ -29,7 +30,8 @@ from pyrofair._validation import (
     require_seed,
     shown,
 )
-from pyrofair.audits.bootstrap import AUDITED, OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
+from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
+from pyrofair.audits.context import Context, collected, texts_of
 from pyrofair.audits.display import audit_fragment, audit_to_html, audit_to_json
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.models import (
@@ -43,6 +45,7 @@ from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
     describe_audit,
+    effective_sizes,
     group_table,
     main_table,
     percentile_intervals,
@@ -59,6 +62,7 @@ from pyrofair.audits.wald import (
     largest_z,
     require_estimates,
 )
+from pyrofair.effects.estimates import AUDITED
 from pyrofair.effects.group_agreement import disagreeing
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import (
@@ -104,8 +108,9 @@ class Audit:
     draws : DataFrame
         The bootstrap replicates, a row each; the levels of the columns are model, decisions and quantity. Of a source
         with influence values: 2,000 draws from the joint normal distribution of the estimates.
-    context : dict
-        Rows, replicates, level, assumptions, the groups weighted and their overlap, warnings.
+    context : Context
+        Rows, replicates, level, assumptions, the groups weighted and their overlap, warnings (``context["rows"]`` or
+        ``context.rows``).
     influence : DataFrame
         Of a source with influence values, one uncentred value for each row of ``df``; the levels of the columns are
         model, decisions and functional: y0, ypi, lower, rest and disagreement as in
@@ -148,7 +153,7 @@ class Audit:
     table: pd.DataFrame
     groups: pd.DataFrame
     draws: pd.DataFrame
-    context: dict[str, Any]
+    context: Context
     influence: pd.DataFrame = field(default_factory=pd.DataFrame)
     stages: pd.DataFrame = field(default_factory=pd.DataFrame)
     thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -181,7 +186,7 @@ class Audit:
                 "There are no stages to draw: nothing that an unfair path touches is averaged over, or the source has "
                 "no influence values (OneStep has)."
             )
-        return plot_stages(self.stages, model, self.context["largest_z"])
+        return plot_stages(self.stages, model, self.context.largest_z)
 
     def to_inference_data(self) -> Any:
         """Return the draws as ArviZ data: one variable a quantity, by model and, where both, decisions.
@@ -277,7 +282,7 @@ class Audit:
 
     def __repr__(self) -> str:
         models = ", ".join(map(str, self.table["model"].unique()))
-        return f"<Audit of {models} on {self.context['rows']:,} rows; print it for a reading>"
+        return f"<Audit of {models} on {self.context.rows:,} rows; print it for a reading>"
 
 
 def audit(
@@ -439,33 +444,30 @@ def audit(
         for each in audited
     )
     shared = set(graph.columns_of(chosen.unfair.shared))
-    context = {
-        "rows": len(table),
-        "level": level,
-        "threshold": threshold,
-        "settings": settings | {"subgroups": {each.name: each.columns for each in levels}},
-        "source": " ".join(str(chosen).split()),
-        "versions": known_versions(),
-        "paths": chosen.unfair,
-        "graph": graph,
-        "order": order,
-        "unnamed": [model.name for model in audited if model.is_unnamed],
-        "untouched": {each.name: each.reads for each in audited if each.reads and shared.issuperset(each.reads)},
-        "score_types": {
+    context = Context(
+        paths=chosen.unfair,
+        rows=len(table),
+        level=level,
+        threshold=threshold,
+        settings=settings | {"subgroups": {each.name: each.columns for each in levels}},
+        source=" ".join(str(chosen).split()),
+        versions=known_versions(),
+        order=order,
+        unnamed=[model.name for model in audited if model.is_unnamed],
+        untouched={each.name: each.reads for each in audited if each.reads and shared.issuperset(each.reads)},
+        score_types={
             name: [f"  {'an outcome, no' if each.is_outcome else 'taken for a'} function of the features: {each.why}"]
             for name, each in types.items()
             if each.why
         },
-        "outcomes": outcomes,
-    }
+        outcomes=outcomes,
+        warnings=warned,
+    )
     if is_influence_based(chosen):
         asked = Scores(audited, observed, threshold)
-        return _audit_by_influence(
-            chosen, asked, table, a, outcome, weight, level, random_state, context, warned, levels
-        )
+        return _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
     used: Any = None
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with collected() as caught:
         fitted, index = fit_source(chosen, table, weight)
         predicted = fitted
         if outcomes:
@@ -474,8 +476,6 @@ def audit(
         sources, worlds, failure = _worlds(predicted, table, a, weight, bool((index >= 0).all()), random_state)
         if outcomes and used is not predicted and not failure:
             sources[OUTCOME], worlds[OUTCOME] = used, make_views(used, table, weight, random_state)
-    for each in caught:
-        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     estimator = Estimator(
         models=audited,
         observed=observed,
@@ -494,7 +494,7 @@ def audit(
         estimator, point, n_boot, bootstrap=bootstrap, n_jobs=n_jobs, progress=progress, random_state=random_state
     )
     fresh = fitted is not source
-    warned += [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
+    warned += texts_of(caught)
     poor = _poor_overlap(predicted, table, weight, worlds, fresh=fresh)
     warned += poor if fresh else _warn(poor, PositivityWarning)  # a fresh source has warned already
     warned += _warn(_doubtful_intervals(replicates, predicted, worlds, level))
@@ -504,28 +504,27 @@ def audit(
     small = {
         name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
     }
-    made = (estimator, point, notes, percentile_intervals(draws, level, estimator), failure, small)
+    intervals = percentile_intervals(point, draws, level, estimator)
+    made = (audited, weight, point, notes, intervals, effective_sizes(estimator), failure, small)
     more = doubts_by_threshold(at, {}, disagreeing(groups))
     return Audit(
         main_table(*made, groups),
         groups,
         _of_decisions(pd.DataFrame(draws[AUDITED])) if len(draws) else pd.DataFrame(),
-        context
-        | {
-            "threshold_doubts": more,
-            "replicates": replicates.tried,
-            "failed": len(replicates.failures),
-            "paired": AUDITED in worlds and _are_paired(*worlds[AUDITED][0]),
-            "unfair": str(predicted.unfair),
-            "swapped": predicted.unfair.swapped,
-            "overlap": predicted.overlap() if isinstance(predicted, Diagnosed) else pd.DataFrame(),
-            "assumptions": predicted.assumptions if isinstance(predicted, Diagnosed) else (),
-            "outcome_assumptions": used.assumptions if OUTCOME in worlds else (),
-            "small": small,
-            "resampling": _resampling(fitted, index, fresh=fresh),
-            "warnings": warned,
-            "failure": failure,
-        },
+        replace(
+            context,
+            threshold_doubts=more,
+            replicates=replicates.tried,
+            failed=len(replicates.failures),
+            paired=AUDITED in worlds and _are_paired(*worlds[AUDITED][0]),
+            overlap=predicted.overlap() if isinstance(predicted, Diagnosed) else pd.DataFrame(),
+            assumptions=predicted.assumptions if isinstance(predicted, Diagnosed) else (),
+            outcome_assumptions=used.assumptions if OUTCOME in worlds else (),
+            small=small,
+            resampling=_resampling(fitted, index, fresh=fresh),
+            warnings=warned,
+            failure=failure,
+        ),
         thresholds=name_thresholds(main_table(*made, doubts=more, decisions_of=at)) if at else pd.DataFrame(),
     )
 
@@ -545,63 +544,33 @@ def _audit_by_influence(
     a: NDArray[np.int8],
     outcome: NDArray[np.int8] | None,
     weight: NDArray[np.float64],
-    level: float,
     random_state: int | None,
-    context: dict[str, Any],
-    warned: list[str],
+    context: Context,
     levels: Sequence[Subgroup],
 ) -> Audit:
     """Return the audit of a source with influence values, of which everything is made without replicates."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with collected() as caught:
         fitted, _ = fit_source(source, table, weight)
-        fresh = fitted is not source
-        outcomes = context["outcomes"]
+        fresh, level, outcomes = fitted is not source, context.level, context.outcomes
         # Scores that are an outcome have a formula of their own.
         parts: list[tuple[Any, list[AuditedModel]]] = [
             (fitted, [each for each in scores.models if each.name not in outcomes]),
             (fitted.for_outcome() if outcomes else None, [each for each in scores.models if each.name in outcomes]),
         ]
         asked = [(each, replace(scores, models=models, fresh=fresh)) for each, models in parts if models]
-        absent = _absent_group(context["graph"], a, weight)
+        absent = _absent_group(context.graph, a, weight)
         if not fresh:
             _warn_few_fitted(fitted, table)
         found = estimate_by_influence(asked, table, outcome, weight, fresh=fresh, failure=absent)
-        at = context["settings"]["thresholds"]
+        at = context.settings["thresholds"]
         beyond = [(each, replace(own, rules=at)) for each, own in asked] if at else asked
         cut = estimate_by_influence(beyond, table, outcome, weight, fresh=fresh, failure=found.failure) if at else found
         groups, within = pd.DataFrame(), pd.DataFrame(columns=list(SUBGROUP_COLUMNS))
         if not found.failure:
             groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, level=level, random_state=random_state)
         if levels and not found.failure:
-            normal = found.normal
-            within = estimate_subgroups(
-                levels,
-                asked,
-                normal.influence,
-                normal.inflation,
-                table,
-                a,
-                weight,
-                level=level,
-            )
-    for each in caught:
-        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    warned = [
-        *warned,
-        *dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)),
-    ]
-    estimator = Estimator(
-        models=tuple(scores.models),
-        observed=scores.observed,
-        table=table,
-        outcome=outcome,
-        weight=weight,
-        threshold=scores.threshold,
-        sources={},
-        worlds={},
-        index=np.full(len(table), -1),
-    )
+            within = estimate_subgroups(levels, asked, found.normal, table, a, level=level)
+    warned = [*context.warnings, *dict.fromkeys(texts_of(caught))]
     assumptions = asked[0][0].assumptions
     of_outcomes = asked[-1][0].assumptions if outcomes else ()
     limit = largest_z(fitted, table, fresh=fresh)
@@ -617,35 +586,29 @@ def _audit_by_influence(
     def tabled(of: Any, doubts: Mapping[Any, str], rules: Sequence[Any]) -> pd.DataFrame:
         intervals = partial(of.normal.interval, level=level)
         point, notes = of.normal.point()
-        return main_table(estimator, point, notes, intervals, of.failure, of.small(), None, of.sizes(), doubts, rules)
+        made = (point, notes, intervals, of.sizes(), of.failure, of.small(), None, doubts, rules)
+        return main_table(scores.models, weight, *made)
 
     return Audit(
         tabled(found, doubts, DECISIONS),
         groups,
         pd.DataFrame(found.normal.draws(random_state)[AUDITED]),
-        context
-        | {
-            "weight": weight,
-            "wald": True,
-            "inflation": found.normal.inflation,
-            "stage_lines": stage_lines(found.weights, found.stages, context["graph"]),
-            "form": getattr(fitted, "form_", ""),
-            "doubts": doubts,
-            "threshold_doubts": more,
-            "largest_z": limit,
-            "replicates": 0,
-            "failed": 0,
-            "paired": False,
-            "unfair": str(fitted.unfair),
-            "swapped": fitted.unfair.swapped,
-            "overlap": pd.DataFrame(),
-            "assumptions": assumptions,
-            "outcome_assumptions": () if of_outcomes == assumptions else of_outcomes,
-            "small": small,
-            "resampling": "",
-            "warnings": warned,
-            "failure": found.failure,
-        },
+        replace(
+            context,
+            wald=True,
+            weight=weight,
+            inflation=found.normal.inflation,
+            stage_lines=stage_lines(found.weights, found.stages, context.graph),
+            form=getattr(fitted, "form_", ""),
+            doubts=doubts,
+            threshold_doubts=more,
+            largest_z=limit,
+            assumptions=assumptions,
+            outcome_assumptions=() if of_outcomes == assumptions else of_outcomes,
+            small=small,
+            warnings=warned,
+            failure=found.failure,
+        ),
         found.normal.influence,
         found.stages,
         name_thresholds(tabled(cut, more, at)) if at else pd.DataFrame(),
@@ -683,9 +646,7 @@ def require_audit_settings(settings: Mapping[str, Any], of: str) -> None:
 
 def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
     """Return the source that audits unfair paths unless told otherwise."""
-    from pyrofair.sources.onestep import OneStep  # the one source that audits know, and only here
-
-    return OneStep(unfair, random_state=random_state)
+    return default_of("source of audits")(unfair, random_state=random_state)
 
 
 def _check_settings(models: Mapping[str, Any], source: Any) -> None:

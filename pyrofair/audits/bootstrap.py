@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -28,20 +28,19 @@ from pyrofair.effects.bounds import (
     unit_ends,
     unit_means,
 )
+from pyrofair.effects.estimates import AUDITED, OUTSIDE, VACUOUS, Key
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 
 __all__ = [
-    "AUDITED",
     "FROM_OUTCOMES",
     "MAX_MISSING_SHARE",
     "OUTCOME",
     "Bootstrap",
     "Draw",
     "Estimator",
-    "Key",
     "Replicates",
     "WorldScores",
     "make_views",
@@ -104,8 +103,7 @@ def measure_views(
         values["piu_lower"], values["piu_upper"] = consistent_ends(scores, views, signs.potentials)
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
     outside = [end for end in ("piu_lower", "piu_upper") if _is_outside(values[end])]
-    noise = "outside [0, 1] by sampling error; cut there it would err inward on average"
-    return values, _vacuous(values) | dict.fromkeys(outside, noise)
+    return values, _vacuous(values) | dict.fromkeys(outside, OUTSIDE)
 
 
 def view_signs(scores: Sequence[WorldScores], views: Sequence[Worlds]) -> Signs:
@@ -121,7 +119,7 @@ def _is_outside(p: float) -> bool:
 def _vacuous(values: dict[str, float]) -> dict[str, str]:
     """Return a note on each bound of 1 or more."""
     return {
-        name: "vacuous: a bound of 1 or more proves nothing, fair or unfair"
+        name: VACUOUS
         for name in ("piu_paper_bound", "piu_double_disagreement")
         if values.get(name, 0.0) >= 1.0 - ROUNDING
     }
@@ -131,32 +129,21 @@ Bootstrap = Literal["bayesian", "multinomial"]
 AllSigns = dict[tuple[str, Rule], Signs]
 """For each model and decisions the sides of the kinks on which units are."""
 
-AUDITED = "audited"
-"""The label of the source that is audited with; those of its single groups are ``"group 0"`` and ``"group 1"``."""
 OUTCOME = "outcome"
 """The label of the source for scores that are an outcome, beside one for predictions."""
 FROM_OUTCOMES = ("accuracy", "majority_rate")
 GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 
 
-class Key(NamedTuple):
-    """What an estimate is of; the names of the column levels of replicates."""
-
-    source: str
-    model: str
-    decisions: Rule
-    quantity: str
-
-
 @dataclass(frozen=True)
 class Estimator:
     """Estimates of every quantity of every model, on the n audited rows or on resampled ones.
 
-    All arrays have shape (n,): scores by model, outcomes in 0 and 1, weights, and the position of each audited row
-    among the rows that the source was fitted on (``index``, -1 for others), for a row that is both has one weight in a
-    replicate. Sources and the views of their worlds go by label; they are empty if no world can be made.
-    ``outcomes`` names the models whose worlds have the label ``OUTCOME``. ``thresholds`` are those of further
-    decisions, which are estimated from the audited source alone.
+    All arrays have shape (n,): scores by model, outcomes in 0 and 1, weights. The views of the worlds of sources go by
+    label; there are none if no world can be made. ``outcomes`` names the models whose worlds have the label
+    ``OUTCOME``. ``thresholds`` are those of further decisions, which are estimated from the audited source alone.
+    Replicates refit the ``sources``, by label too, and resample by ``index``, the position of each audited row among
+    the rows that the source was fitted on, -1 for others: a row that is both has one weight in a replicate.
     """
 
     models: tuple[AuditedModel, ...]
@@ -165,11 +152,11 @@ class Estimator:
     outcome: NDArray[np.int8] | None
     weight: NDArray[np.float64]
     threshold: float
-    sources: Mapping[str, Any]
     worlds: Mapping[str, Views]
-    index: NDArray[np.int64]
     outcomes: Collection[str] = ()
     thresholds: tuple[float, ...] = ()
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    index: NDArray[np.int64] | None = None
 
     @cached_property
     def scored(self) -> dict[tuple[str, str], tuple[WorldScores, ...]]:
@@ -224,7 +211,7 @@ class Estimator:
     def _counts(self, draw: Draw, bootstrap: Bootstrap) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return how often each audited row and each fitted row counts in a replicate."""
         base: Any = self.sources.get(AUDITED)
-        index = self.index if base is not None else np.full(len(self.table), -1)
+        index = np.full(len(self.table), -1) if base is None or self.index is None else self.index
         n_fitted = base.n_fitted_ if isinstance(base, Refittable) else 0
         return draw.both(index, n_fitted, bootstrap)
 

@@ -19,12 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed, shown
 from pyrofair.audits.audit import Audit, audit
-from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.models import ScoresAre
-from pyrofair.audits.report import absolute_interval
-from pyrofair.audits.simultaneous import quantile_of_largest
-from pyrofair.audits.wald import JointNormal, is_influence_based, require_estimates
+from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.effects.bounds import test_set_bound
+from pyrofair.effects.estimates import AUDITED, Estimates, Key, absolute_interval, reach_of_all
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, SeveralContrasts
 from pyrofair.effects.scoring import DECISIONS
@@ -232,7 +230,7 @@ def audit_contrasts(
         "sizes": sizes,
         "warnings": warned,
     }
-    joined = _join(found, failures, rows, len(table), level, joint=joint)
+    joined = _join(found, failures, rows, level, joint=joint)
     return ContrastAudit(joined, _worst(joined), found, MAX_T if joint else BONFERRONI, failures, context)
 
 
@@ -349,17 +347,15 @@ def _join(
     found: Mapping[Any, Audit],
     failures: Mapping[Any, str],
     rows: Mapping[Any, NDArray[np.int64]],
-    n: int,
     level: float,
     *,
     joint: bool,
 ) -> pd.DataFrame:
     """Return the tables of all contrasts, with intervals that hold at once."""
-    normals = {}
-    if joint:
-        for contrast, each in found.items():
-            own = each.context
-            normals[contrast] = JointNormal(each.influence, own["weight"], _given_shared(each), own["inflation"])
+    estimates: dict[Any, Estimates] = {}
+    for contrast, each in found.items():
+        if own := each.context.estimates(each.influence, rows[contrast]):
+            estimates[contrast] = own
     parts = []
     for contrast, at in rows.items():
         if contrast in failures:
@@ -372,7 +368,7 @@ def _join(
         parts.append(part.assign(contrast=contrast, n=len(at)))
     table = pd.concat(parts, ignore_index=True)[COLUMNS]
     # The contrasts of a model and quantity side by side, whatever the order of the audits.
-    reach: dict[tuple[str, str, str], float] = {}
+    reach: dict[Key, float] = {}
     for i, row in enumerate(table.to_dict("records")):
         contrast = row["contrast"]
         if contrast in failures:
@@ -386,22 +382,11 @@ def _join(
             if k > 1:
                 table.loc[i, "note"] = row["note"].replace("5 % on each side", f"5 % / {k} on each side")
         elif joint and np.isfinite(row["lower"]):
-            name = row["model"], row["decisions"], row["quantity"]
-            if name not in reach:
-                key = Key(AUDITED, *name)
-                errors = np.zeros((n, len(normals)))
-                for column, (other, normal) in enumerate(normals.items()):
-                    if key in normal.keys:
-                        errors[rows[other], column] = normal.errors(key)
-                reach[name] = quantile_of_largest(errors.T @ errors, level)
-            low, high, _ = normals[contrast].interval(Key(AUDITED, *name), level, reach[name])
-            table.loc[i, ["lower", "upper"]] = low, high
+            key = Key(AUDITED, row["model"], row["decisions"], row["quantity"])
+            if key not in reach:
+                reach[key] = reach_of_all([each.of(key) for each in estimates.values() if key in each.keys], level)
+            table.loc[i, ["lower", "upper"]] = estimates[contrast].of(key).interval(level, reach[key])
     return table
-
-
-def _given_shared(each: Audit) -> bool:
-    """Whether the two worlds of an audit share anything: then its table has the quantity given it."""
-    return bool((each.table["quantity"] == "piu_double_disagreement").any())
 
 
 def _worst(table: pd.DataFrame) -> pd.DataFrame:
@@ -457,11 +442,11 @@ def _describe(report: ContrastAudit) -> str:
                 ends = f"; the largest of {every} is in [{row.lower:.3f}, {row.upper:.3f}]"
                 named_ends = ends if np.isfinite(float(str(row.lower))) else ""
                 lines.append(f"    worst {what}: {row.contrast!r}, {row.size:.3f} in size{named_ends}")
-    assumptions = dict.fromkeys(text for each in report.audits.values() for text in each.context["assumptions"])
+    assumptions = dict.fromkeys(text for each in report.audits.values() for text in each.context.assumptions)
     lines += ["", "These numbers rest on, for the two levels of each contrast:"]
     lines += [f"  {i}. {text}" for i, text in enumerate(assumptions, 1)] or ["  (the source states none)"]
     for contrast, single in report.audits.items():
-        doubts = single.context.get("doubts", {})
+        doubts = single.context.doubts
         lines += [f"In doubt, {contrast!r}, {model}: {text}." for model, text in doubts.items()]
     return "\n".join([*lines, *(f"Warning: {text}" for text in context["warnings"])])
 

@@ -34,7 +34,7 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.audits.audit import Audit, audit, default_source, fit_source
-from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, Estimator, make_views
+from pyrofair.audits.bootstrap import FROM_OUTCOMES, Estimator, make_views
 from pyrofair.audits.display import table_fragment
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
@@ -43,6 +43,7 @@ from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.classifiers.batches import Problem, hold_out, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, evaluate, train_many
+from pyrofair.effects.estimates import AUDITED, absolute_interval
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, SeveralContrasts, Views
@@ -235,7 +236,8 @@ class PenaltyPath:
         better_large = ("accuracy", "majority_rate")
         require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in better_large])
         own = own[own["quantity"] == quantity].set_index(["strength", "seed"]).sort_index()
-        size = own[["lower", "upper"]].abs().max(axis=1, skipna=False).dropna()
+        ends = zip(own["lower"], own["upper"], strict=True)
+        size = pd.Series([absolute_interval(*each)[1] for each in ends], own.index, dtype=np.float64).dropna()
         if size.empty:
             raise DataError(
                 f"No classifier of the path has an interval of {quantity}. Fit other penalties, or measure on more "
@@ -645,7 +647,7 @@ class _Found:
         # Whether the groups disagree is tested over the whole path; its groups hold the result.
         note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
         # Influence values do not rest on weights alone, so that a path judged by them is not tested for that.
-        groups = report.groups.iloc[:0] if "wald" in report.context else report.groups
+        groups = report.groups.iloc[:0] if report.context.wald else report.groups
         for tables, found in ((self.intervals, report.table.assign(note=note)), (self.groups, groups)):
             if len(found):
                 labelled = found.assign(strength=found["model"].map(strengths), seed=seed).drop(columns="model")
@@ -709,9 +711,7 @@ class _Rows:
             outcome=self.outcome,
             weight=self.weight,
             threshold=float(threshold),
-            sources={},
             worlds={AUDITED: views},
-            index=np.full(len(self.table), -1),
         ).point()
         rows = []
         for decisions in DECISIONS:

@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from pyrofair._figures import ShownAxes, ShownFigure
 from pyrofair._validation import listed, require_instance, require_real, shown
 from pyrofair.effects.bounds import feasible_interval
+from pyrofair.effects.estimates import reach_of
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -107,7 +108,7 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
     first = pd.DataFrame([each.iloc[0] for each in chosen])
     off = np.where(np.isfinite(first["mean_weight"]), first["mean_weight"] - 1.0, np.nan)
     z = first["mean_weight_z"].to_numpy(np.float64)
-    half = 1.96 * np.abs(np.divide(off, z, out=np.zeros_like(off), where=z != 0.0))
+    half = reach_of(0.95) * np.abs(np.divide(off, z, out=np.zeros_like(off), where=z != 0.0))
     left.axvline(1.0, color=GREY, linewidth=1)
     bad = (first["problem"] != "").to_numpy() if "problem" in first else np.zeros(len(first), dtype=bool)
     for which, colour in ((~bad, BLUE), (bad, RED)):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from pyrofair.audits.context import Context
 from pyrofair.effects.group_agreement import disagreeing
 
 __all__ = [
@@ -64,21 +65,21 @@ class Reading:
         return self.status in ("unfair", "small", "inconclusive", "untouched")
 
 
-def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, Any]) -> dict[tuple[str, Any], Reading]:
+def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Context) -> dict[tuple[str, Any], Reading]:
     """Return the reading of each model and decisions of an audit's table (or of its thresholds)."""
     found = {}
-    comparable = groups.iloc[:0] if "wald" in context else groups
+    comparable = groups.iloc[:0] if context.wald else groups
     keys: Any = table.groupby(["model", "decisions"], sort=False)
     for (model, decisions), own in keys:
-        if context["failure"]:
-            cause = context["failure"].rstrip(".")
+        if context.failure:
+            cause = context.failure.rstrip(".")
             found[str(model), decisions] = Reading("failed", "no unfair effect could be estimated", cause=cause)
             continue
-        doubts = context.get("doubts", {})
+        doubts = context.doubts
         found[str(model), decisions] = judge(
             {row.quantity: row for row in own.itertuples()},
-            context["untouched"].get(model, ()),
-            context["small"].get(model, ()),
+            context.untouched.get(model, ()),
+            context.small.get(model, ()),
             disagreeing(comparable, {"model": model, "decisions": decisions}),
             doubts.get((model, decisions), doubts.get(model, "")),
             decided=decisions != "score",
@@ -86,15 +87,15 @@ def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Mapping[str, 
     return found
 
 
-def read_thresholds(table: pd.DataFrame, context: Mapping[str, Any]) -> dict[tuple[str, Any], Reading]:
+def read_thresholds(table: pd.DataFrame, context: Context) -> dict[tuple[str, Any], Reading]:
     """Return the reading of each model at each threshold of an audit's table of thresholds."""
     if table.empty:
         return {}
-    own = {**context, "doubts": context.get("threshold_doubts", {}), "wald": True}
+    own = replace(context, doubts=context.threshold_doubts, wald=True)
     return read_audit(table.rename(columns={"threshold": "decisions"}), pd.DataFrame(), own)
 
 
-def read_levels(table: pd.DataFrame, context: Mapping[str, Any]) -> dict[tuple[str, str, str], Reading]:
+def read_levels(table: pd.DataFrame, context: Context) -> dict[tuple[str, str, str], Reading]:
     """Return the reading of each subgroup, level and model of an audit's table of subgroups."""
     found = {}
     keys: Any = table.groupby(["subgroup", "level", "model"], sort=False)
@@ -103,8 +104,8 @@ def read_levels(table: pd.DataFrame, context: Mapping[str, Any]) -> dict[tuple[s
         note = of["mean_unfair_effect"].note
         few = [note.removeprefix("no estimate: ")] if note.startswith("no estimate") else []
         doubt = note.removeprefix("in doubt: ") if note.startswith("in doubt") else ""
-        doubt = context.get("doubts", {}).get(model, doubt)
-        untouched = context["untouched"].get(model, ())
+        doubt = context.doubts.get(model, doubt)
+        untouched = context.untouched.get(model, ())
         found[subgroup, level, model] = judge(of, untouched, few, pd.DataFrame(), doubt, decided=not few)
     return found
 

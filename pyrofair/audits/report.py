@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -11,7 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.audits.bootstrap import AUDITED, FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator, Key
+from pyrofair.audits.bootstrap import FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator
+from pyrofair.audits.context import Context
+from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.readings import (
     ROUNDING,
     Reading,
@@ -22,17 +25,17 @@ from pyrofair.audits.readings import (
     read_thresholds,
 )
 from pyrofair.effects.bounds import test_set_bound
+from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, REST, SIZE, Estimate, Key
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.effects.potential_outcomes import SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
 
 __all__ = [
-    "GIVEN_UNITS",
     "QUANTITIES",
     "Intervals",
-    "absolute_interval",
     "describe_audit",
+    "effective_sizes",
     "group_table",
     "main_table",
     "percentile_intervals",
@@ -45,8 +48,6 @@ MIN_REPLICATES = 2
 
 FROM_BOTH_WORLDS = ("mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper")
 QUANTITIES = ("accuracy", "positive_rate", "majority_rate", "p_y0", "p_ypi", *FROM_BOTH_WORLDS)
-GIVEN_UNITS = "piu_double_disagreement"
-"""The additional quantity of worlds that are compared unit by unit, where a unit's scores are means."""
 
 IN_DOUBT = "in doubt by the diagnostics of a stage"
 RESOLUTION = 1e-12
@@ -57,40 +58,31 @@ Intervals = Callable[[Key], tuple[float, float, list[str]]]
 """Returns the interval of a quantity, NaN where there is none, and notes on it."""
 
 
-def absolute_interval(low: float, high: float) -> tuple[float, float]:
-    """Return the interval of an absolute value: the image of that of the signed one, so that both hold 0 or neither.
-
-    Percentiles of absolute values never hold 0, however small the value.
-    """
-    return float(max(low, -high, 0.0)), float(max(high, -low))
-
-
 def main_table(
-    estimator: Estimator,
+    models: Sequence[AuditedModel],
+    weight: NDArray[np.float64],
     point: Mapping[Key, float],
     notes: Mapping[Key, str],
     intervals: Intervals,
+    sizes: Mapping[str, Mapping[str, float]],
     failure: str,
     small: Mapping[str, Sequence[str]] | None = None,
     groups: pd.DataFrame | None = None,
-    sizes: Mapping[str, Mapping[str, float]] | None = None,
     doubts: Mapping[Any, str] | None = None,
     decisions_of: Sequence[Any] = DECISIONS,
 ) -> pd.DataFrame:
     """Return a row for each model, decisions and quantity, whether it could be estimated or not.
 
+    ``weight`` (n,) are the weights of the audited rows, ``sizes`` the effective sizes of each model's quantities.
     ``failure`` is the reason why no world could be made, ``small`` why each world of a model rests on too few rows for
-    an interval; a note on the effect reports where the observed ``groups`` disagree. ``sizes`` are the effective sizes
-    of each model's quantities, by default those of the estimator's worlds; ``doubts`` what a stage of a model shows,
-    by model or by model and decisions. ``decisions_of`` are the decisions: DECISIONS, or thresholds.
+    an interval; a note on the effect reports where the observed ``groups`` disagree. ``doubts`` are what a stage of a
+    model shows, by model or by model and decisions. ``decisions_of`` are the decisions: DECISIONS, or thresholds.
     """
     apart = pd.DataFrame() if groups is None else disagreeing(groups)
     disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
-    column = estimator.models[0].graph.outcome_column
+    column = models[0].graph.outcome_column
     rows = []
-    if sizes is None:
-        sizes = {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
-    asked = [(model.name, rule) for model in estimator.models for rule in model.rules_of(decisions_of)]
+    asked = [(model.name, rule) for model in models for rule in model.rules_of(decisions_of)]
     for (name, decisions), quantity in product(asked, (*QUANTITIES, GIVEN_UNITS)):
         key = Key(AUDITED, name, decisions, quantity)
         if (decisions == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
@@ -103,8 +95,8 @@ def main_table(
             found = [f"cannot be made: {reason}"]
         elif few := _few_rows(quantity, (small or {}).get(name, ())):
             low, high, found = np.nan, np.nan, [*own, f"no interval: {few}"]
-        elif quantity == "accuracy" and (estimator.weight == estimator.weight[0]).all():
-            n = len(estimator.weight)
+        elif quantity == "accuracy" and (weight == weight[0]).all():
+            n = len(weight)
             low, high = (1.0 - error for error in test_set_bound(round((1.0 - estimate) * n), n)[::-1])
             found = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
         else:
@@ -121,8 +113,12 @@ def main_table(
     return pd.DataFrame(rows, columns=columns)
 
 
+def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
+    """Return for each model the effective sample size that each quantity rests on, in rows."""
+    return {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
+
+
 def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
-    """Return the effective sample size that each quantity rests on, in rows."""
     w = estimator.weight
     sizes = dict.fromkeys((*QUANTITIES, GIVEN_UNITS), np.nan)
     sizes["positive_rate"] = float(w.sum() ** 2 / (w @ w))
@@ -145,23 +141,16 @@ def _few_rows(quantity: str, small: Sequence[str]) -> str:
     return next((text for text in used if text), "")
 
 
-def percentiles(draws: NDArray[np.float64], level: float) -> tuple[float, float]:
-    """Return the percentile interval of B replicates (B,).
-
-    The k-th smallest is taken for the quantile k / (B + 1), which is the share expected below it: with k / B an
-    interval of 200 replicates at 95 % would hold 94 %.
-    """
-    tail = (1.0 - level) / 2.0
-    low, high = np.quantile(draws, [tail, 1.0 - tail], method="weibull")
-    return float(low), float(high)
-
-
-def percentile_intervals(draws: pd.DataFrame, level: float, estimator: Estimator) -> Intervals:
+def percentile_intervals(
+    point: Mapping[Key, float], draws: pd.DataFrame, level: float, estimator: Estimator
+) -> Intervals:
     """Return percentile intervals from bootstrap replicates."""
-    return partial(_interval, draws=draws, level=level, estimator=estimator)
+    return partial(_interval, point=point, draws=draws, level=level, estimator=estimator)
 
 
-def _interval(key: Key, draws: pd.DataFrame, level: float, estimator: Estimator) -> tuple[float, float, list[str]]:
+def _interval(
+    key: Key, point: Mapping[Key, float], draws: pd.DataFrame, level: float, estimator: Estimator
+) -> tuple[float, float, list[str]]:
     """Return a percentile interval, NaN where there is none, and notes on it."""
     if draws.empty or key not in draws.columns:
         return np.nan, np.nan, []
@@ -172,28 +161,26 @@ def _interval(key: Key, draws: pd.DataFrame, level: float, estimator: Estimator)
     if lost > MAX_MISSING_SHARE * len(draws) or len(draws) - lost < MIN_REPLICATES:
         return np.nan, np.nan, [f"no interval: the estimate left [0, 1] in {lost} of {len(draws)} replicates"]
     notes = [f"the interval leaves out {lost} of {len(draws)} replicates, which left [0, 1]"] if lost else []
-    signed = _inside_the_kink(draws[kept], key, estimator)
-    if signed is None:
-        low, high = percentiles(draws[key][kept].to_numpy(), level)
-        return low, high, notes
-    low, high = absolute_interval(*percentiles(signed, level))
-    return (1.0 - high, 1.0 - low, notes) if key.quantity == "piu_upper" else (low, high, notes)
+    return (*_replicated(key, point, draws[kept], estimator).interval(level), notes)
 
 
-def _inside_the_kink(draws: pd.DataFrame, key: Key, estimator: Estimator) -> NDArray[np.float64] | None:
-    """Return the replicates of what an end of PIU is made of by ``abs`` or ``1 - abs``; None if it is no such end.
+def _replicated(key: Key, point: Mapping[Key, float], draws: pd.DataFrame, estimator: Estimator) -> Estimate:
+    """Return an estimate by its replicates; an end of PIU made by ``abs`` or ``1 - abs`` has those of what is inside.
 
     Without units these are b - a and 1 - a - b. Ends given units need none: in several views they are sums with
     signs held (see conditional_bounds), which replicates carry across 0 as they do the effect, and with units in a
     single view nothing is estimated within a unit, so that the mean of absolute values has no kink.
     """
     label = estimator.label_of(key.model)
-    if key.quantity not in ("piu_lower", "piu_upper") or label not in estimator.worlds:
-        return None
-    if estimator.worlds[label][0][0].unit is not None:
-        return None
-    a, b = (draws[key._replace(quantity=each)].to_numpy() for each in ("p_y0", "p_ypi"))
-    return np.asarray(b - a if key.quantity == "piu_lower" else 1.0 - a - b)
+    kinked = key.quantity in ("piu_lower", "piu_upper") and label in estimator.worlds
+    if not kinked or estimator.worlds[label][0][0].unit is not None:
+        return Estimate(point[key], draws=draws[key].to_numpy())
+    marginals = [key._replace(quantity=each) for each in ("p_y0", "p_ypi")]
+    found = [(point[each], draws[each].to_numpy()) for each in marginals]
+    (a, of_a), (b, of_b) = found
+    if key.quantity == "piu_lower":
+        return Estimate(b - a, draws=of_b - of_a, image=SIZE)
+    return Estimate(1.0 - a - b, draws=1.0 - of_a - of_b, image=REST)
 
 
 def group_table(
@@ -206,21 +193,24 @@ def group_table(
     effective size in the groups' ``worlds`` is below 10 rows, or below 5 % of the group's rows, agree is left open.
     """
     rows = []
-    gaps = np.full((len(draws), 0), np.nan)
+    gaps: list[Estimate] = []
+    drawn: list[NDArray[np.float64]] = []
     for key in point:
         other = key._replace(source="group 1")
         if key.source != "group 0" or other not in point:
             continue
-        low = high = np.nan
+        gap = Estimate(point[other] - point[key])
         if len(draws) >= MIN_REPLICATES:
-            gap = (draws[other] - draws[key]).to_numpy(np.float64)
-            low, high = percentiles(gap, level)
-            gaps = np.column_stack([gaps, gap])
+            drawn.append((draws[other] - draws[key]).to_numpy(np.float64))
+            gap = replace(gap, draws=drawn[-1])
+            gaps.append(gap)
         pairs = worlds["group 0"][0], worlds["group 1"][0]
-        compared = compare_estimates(point[key], point[other], low, high, key.quantity, pairs)
+        compared = compare_estimates(point[key], point[other], *gap.interval(level), key.quantity, pairs)
         rows.append({"model": key.model, "decisions": key.decisions, "quantity": key.quantity} | compared)
     table = pd.DataFrame(rows, columns=["model", "decisions", *GROUP_COLUMNS])
-    return table if not gaps.size else judge_jointly(table, gaps.std(axis=0, ddof=1), level, gaps)
+    if not gaps:
+        return table
+    return judge_jointly(table, np.array([each.spread for each in gaps]), level, np.column_stack(drawn))
 
 
 MOST_LISTED = 6
@@ -232,15 +222,15 @@ Rows = Mapping[tuple[Any, Any], Any]
 def describe_audit(
     table: pd.DataFrame,
     groups: pd.DataFrame,
-    context: Mapping[str, Any],
+    context: Context,
     thresholds: pd.DataFrame | None = None,
     subgroups: pd.DataFrame | None = None,
 ) -> str:
     """Return an audit as text, from its tables and its context (rows, replicates, level, assumptions and so on)."""
-    lines = [*_setting(context, table["model"].nunique()), *_overlap(context["overlap"])]
-    if context.get("form"):
-        lines.append(f"Estimates in the {context['form']} form, by the stages of each world (assumptions below):")
-    lines += context.get("stage_lines", ())
+    lines = [*_setting(context, table["model"].nunique()), *_overlap(context.overlap)]
+    if context.form:
+        lines.append(f"Estimates in the {context.form} form, by the stages of each world (assumptions below):")
+    lines += context.stage_lines
     readings = read_audit(table, groups, context)
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
@@ -251,56 +241,56 @@ def describe_audit(
             own = thresholds[(thresholds["model"] == model) & (thresholds["threshold"] == threshold)]
             lines.append(f"  {model}, {threshold:g}: {_effect(own, reading)}")
     if subgroups is not None and len(subgroups):
-        lines += ["", f"Decisions within subgroups, all intervals together {context['level']:.0%}:"]
+        lines += ["", f"Decisions within subgroups, all intervals together {context.level:.0%}:"]
         levels: Any = subgroups.groupby(["subgroup", "level", "model"], sort=False)
         judged = read_levels(subgroups, context)
         for key, own in levels:
             subgroup, level, model = key
             lines.append(f"  {model}, {subgroup} {level}, {own['rows'].iloc[0]:,} rows: {_effect(own, judged[key])}")
-    lines += ["", *_groups(groups, context["level"], by_influence="wald" in context), "These numbers rest on:"]
-    lines += _numbered(context["assumptions"]) or ["  (the source states none)"]
-    if context["outcome_assumptions"]:
-        lines.append(f"Those of {', '.join(context['outcomes'])}, an outcome, rest on:")
-        lines += _numbered(context["outcome_assumptions"])
-    if context["failure"]:
-        lines.append(f"No unfair effect could be estimated: {context['failure'].rstrip('.')}.")
-    return "\n".join([*lines, *(f"Warning: {text}" for text in context["warnings"])])
+    lines += ["", *_groups(groups, context.level, by_influence=context.wald), "These numbers rest on:"]
+    lines += _numbered(context.assumptions) or ["  (the source states none)"]
+    if context.outcome_assumptions:
+        lines.append(f"Those of {', '.join(context.outcomes)}, an outcome, rest on:")
+        lines += _numbered(context.outcome_assumptions)
+    if context.failure:
+        lines.append(f"No unfair effect could be estimated: {context.failure.rstrip('.')}.")
+    return "\n".join([*lines, *(f"Warning: {text}" for text in context.warnings)])
 
 
 def _numbered(texts: Sequence[str]) -> list[str]:
     return [f"  {i}. {text}" for i, text in enumerate(texts, 1)]
 
 
-def _setting(context: Mapping[str, Any], models: int) -> list[str]:
-    graph, tried, failed = context["graph"], context["replicates"], context["failed"]
-    if context.get("wald"):
-        intervals = f"{context['level']:.0%} Wald intervals from influence values"
+def _setting(context: Context, models: int) -> list[str]:
+    graph, tried, failed = context.graph, context.replicates, context.failed
+    if context.wald:
+        intervals = f"{context.level:.0%} Wald intervals from influence values"
     elif tried > 1:
-        intervals = f"{context['level']:.0%} intervals from {tried} bootstrap replicates"
+        intervals = f"{context.level:.0%} intervals from {tried} bootstrap replicates"
         intervals += f", {failed} of which failed" if failed else ""
     else:
         reason = "for a single bootstrap replicate makes no interval" if tried else "no bootstrap"
         intervals = f"points only, {reason}"
-    if context["swapped"]:
+    if context.swapped:
         roles = (
             f"The roles are swapped: Y0 is the answer with the contrast, {graph.contrast!r}, on all paths, Ypi with "
             f"the baseline, {graph.baseline!r}, on the unfair ones."
         )
     else:
         roles = "Y0 is the answer with the baseline on all paths, Ypi with the contrast on the unfair ones."
-    lines = [f"Audit of {models} model(s) on {context['rows']:,} rows; {intervals}."]
-    if context["resampling"] and tried > 1:
-        lines.append(context["resampling"])
+    lines = [f"Audit of {models} model(s) on {context.rows:,} rows; {intervals}."]
+    if context.resampling and tried > 1:
+        lines.append(context.resampling)
     lines += [
         f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "
         f"{graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
-        f"{context['threshold']:g}.",
+        f"{context.threshold:g}.",
         f"{roles} PIU is the share of units whose two answers differ.",
-        *context["unfair"].splitlines(),
+        *context.unfair.splitlines(),
     ]
-    if context["unnamed"]:
+    if context.unnamed:
         lines.append(
-            f"{', '.join(context['unnamed'])}: fitted without column names, and given {', '.join(context['order'])} in "
+            f"{', '.join(context.unnamed)}: fitted without column names, and given {', '.join(context.order)} in "
             "this order."
         )
     return lines
@@ -346,14 +336,12 @@ def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph)
     return lines
 
 
-def _model(
-    rows: Rows, model: str, readings: Mapping[tuple[str, Any], Reading], context: Mapping[str, Any]
-) -> list[str]:
+def _model(rows: Rows, model: str, readings: Mapping[tuple[str, Any], Reading], context: Context) -> list[str]:
     rate = rows["threshold", "positive_rate"]
     same = rate_remark(rate)
     lines = [
         model,
-        *context["score_types"].get(model, ()),
+        *context.score_types.get(model, ()),
         _accuracy(rows["threshold", "accuracy"], rows["threshold", "majority_rate"]),
         f"  positive prediction rate {_span(rate)}{f': {same}' if same else ''}",
     ]
@@ -362,13 +350,13 @@ def _model(
         if not of:
             lines.append("  no scores: it gives decisions alone")
             continue
-        if context["failure"]:
+        if context.failure:
             lines.append(f"  {what}: no unfair effect could be estimated, see below")
             continue
         lines += [
             f"  {what}: P(Y0=1) {_span(of['p_y0'])}, P(Ypi=1) {_span(of['p_ypi'])}",
             f"    mean unfair effect {_span(of['mean_unfair_effect'])}",
-            _piu(of, seen_twice=context["paired"] and decisions == "threshold"),
+            _piu(of, seen_twice=context.paired and decisions == "threshold"),
             f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
             f"    reading: {readings[model, decisions].text}",
         ]

@@ -22,6 +22,7 @@ from pyrofair._validation import (
 from pyrofair.audits.audit import audit, default_source, fit_source
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.wald import is_influence_based, require_estimates
+from pyrofair.effects.estimates import absolute_interval
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
 from pyrofair.effects.scoring import DECISIONS, Decisions, decide
@@ -167,7 +168,7 @@ class AuditScorer:
             )
         accuracy, *_ = figures["threshold", "accuracy"]
         estimate, *ends = figures[self.decisions, self.quantity]
-        return accuracy, estimate, float(np.abs(ends).max())
+        return accuracy, estimate, absolute_interval(*ends)[1]
 
     def single(self, model: Any, X: pd.DataFrame, y: npt.ArrayLike) -> float:
         """Return one score: the accuracy where the far end is at most ``at_most``, else minus what it is beyond that.

@@ -12,9 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
-from pyrofair.audits.report import absolute_interval
-from pyrofair.audits.simultaneous import quantile_of_largest
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
+from pyrofair.effects.estimates import AUDITED, Estimate, Estimates, Key, reach_of, reach_of_all
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
@@ -27,27 +26,15 @@ Array = NDArray[np.float64]
 
 MOST_LEVELS = 20
 """A subgroup of more levels has too few rows in each to be read."""
-MOST_HELD = 1 << 24
-"""The numbers that are held at once."""
 ENOUGH = 300
 """Labels count as a function of columns where so many rows repeat another one's columns, and its label."""
 ROUNDING = 1e-12
 FEW = 10
 """Fewer rows of the rarer decision show no spread."""
-Deviation = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""Positions of some audited rows, ascending, and the share of each in the error of a mean over them."""
 SUBGROUP_COLUMNS = (
     "subgroup", "level", "model", "decisions", "quantity", "estimate", "lower", "upper", "rows", "ess", "note",
 )  # fmt: skip
-PARTS: dict[str, tuple[dict[str, float], str]] = {
-    "positive_rate": ({"positive": 1.0}, ""),
-    "p_y0": ({"y0": 1.0}, ""),
-    "p_ypi": ({"ypi": 1.0}, ""),
-    "mean_unfair_effect": ({"ypi": 1.0, "y0": -1.0}, ""),
-    "piu_lower": ({"lower": 1.0}, "size"),
-    "piu_upper": ({"rest": 1.0}, "rest"),
-}
-"""For each quantity the functionals it is made of, and whether it is their size or one minus that."""
+QUANTITIES = ("positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_lower", "piu_upper")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +60,6 @@ def read_subgroups(subgroups: object, source: Any, table: pd.DataFrame) -> tuple
         raise DataError(
             f"subgroups need a source with a value for each row that is right given the features of the subgroup, and "
             f"{type(source).__name__} has none. Pass the unfair paths, or OneStep(unfair)."
-        )
-    if getattr(source, "joint", None):
-        raise DataError(
-            f"subgroups and joint={source.joint!r} do not go together: such ends of PIU are made for the whole "
-            "population. Use joint=None, or audit without subgroups."
         )
     part = identify(unfair).baseline
     allowed = unfair.graph.columns_of(part.order[: part.roots])
@@ -280,11 +262,9 @@ class _Level:
 def estimate_subgroups(
     subgroups: Sequence[Subgroup],
     asked: Sequence[tuple[Any, Any]],
-    influence: pd.DataFrame,
-    inflation: float,
+    estimates: Estimates,
     table: pd.DataFrame,
     a: NDArray[np.int8],
-    weight: Array,
     *,
     level: float,
 ) -> pd.DataFrame:
@@ -293,33 +273,19 @@ def estimate_subgroups(
     All intervals of the table hold together with the probability ``level``, asymptotically: their half-widths are the
     standard errors times the quantile of the largest deviation of all, in those units, of a joint normal distribution.
     """
-    rows: list[dict[str, Any]] = []
-    deviations: list[Deviation] = []
+    rows: list[tuple[dict[str, Any], Estimate | None]] = []
     tests = max(1, sum(len(each.levels) for each in subgroups))
     for source, scores in asked:
         _check_conditioned(source, subgroups)
-        names = [model.name for model in scores.models]
-        for each in (level_ for subgroup in subgroups for level_ in _levels(subgroup, source, table, a, weight, tests)):
-            for model in names:
-                for quantity, (parts, form) in PARTS.items():
-                    row, deviation = _estimate(each, model, quantity, parts, form, influence, inflation, weight)
-                    row["place"] = len(deviations) if deviation is not None else -1
-                    if deviation is not None:
-                        deviations.append(deviation)
-                    rows.append(row)
-    covariance = _covariance(deviations, len(weight))
-    spread, reach = np.sqrt(np.diag(covariance)), quantile_of_largest(covariance, level)
-    for row in rows:
-        place, form, value = row.pop("place"), row.pop("form"), row.pop("value")
-        if place < 0:
-            continue
-        half = reach * spread[place]
-        low, high = value - half, value + half
-        if form:
-            low, high = absolute_interval(low, high)
-            low, high = (1.0 - high, 1.0 - low) if form == "rest" else (low, high)
-        row |= {"lower": low, "upper": high}
-    return pd.DataFrame(rows, columns=list(SUBGROUP_COLUMNS))
+        for subgroup in subgroups:
+            for each in _levels(subgroup, source, table, a, estimates.weight, tests):
+                own = estimates.within(each.at)
+                rows += [_estimate(each, own, model.name, name) for model in scores.models for name in QUANTITIES]
+    reach = reach_of_all([each for _, each in rows if each is not None], level)
+    for row, estimate in rows:
+        if estimate is not None:
+            row["lower"], row["upper"] = estimate.interval(level, reach)
+    return pd.DataFrame([row for row, _ in rows], columns=list(SUBGROUP_COLUMNS))
 
 
 def _check_conditioned(source: Any, subgroups: Sequence[Subgroup]) -> None:
@@ -371,77 +337,39 @@ def _size(
         return ess, f"a stage has the effective size {ess:.1f}, fewer than {FEWEST_ROWS} rows", ""
     problems = [f"stage {each['nodes']}: {each['problem']}" for each in stages.to_dict("records") if each["problem"]]
     largest = float(stages["mean_weight_z"].abs().max())
-    beyond = 1.0 - (1.0 - NormalDist().cdf(LARGEST_Z)) / (tests * len(stages))
-    if not problems and largest > NormalDist().inv_cdf(beyond):
+    rare = 2.0 * (1.0 - NormalDist().cdf(LARGEST_Z)) / (tests * len(stages))
+    if not problems and largest > reach_of(1.0 - rare):
         problems = [f"the mean weight of a stage is {largest:.1f} standard errors from 1"]
     return ess, "", "; ".join(problems)
 
 
-def _estimate(
-    level: _Level,
-    model: str,
-    quantity: str,
-    parts: Mapping[str, float],
-    form: str,
-    influence: pd.DataFrame,
-    inflation: float,
-    weight: Array,
-) -> tuple[dict[str, Any], Deviation | None]:
-    """Return the row of a quantity, and the shares of its rows in the error of its signed value, if it has one."""
-    at = level.at
-    share = weight[at] / weight[at].sum() if len(at) else weight[at]
+def _estimate(level: _Level, of: Estimates, model: str, quantity: str) -> tuple[dict[str, Any], Estimate | None]:
+    """Return the row of a quantity of a level, and its estimate if it has an interval."""
+    n, causal = len(level.at), quantity != "positive_rate"
+    size = float(kish_size(of.weight)) if n else np.nan
     row: dict[str, Any] = dict.fromkeys(SUBGROUP_COLUMNS, np.nan) | {
         "subgroup": level.subgroup,
         "level": level.name,
         "model": model,
         "decisions": "threshold",
         "quantity": quantity,
-        "rows": len(at),
-        "ess": level.ess if quantity != "positive_rate" or not len(at) else float(kish_size(weight[at])),
+        "rows": n,
+        "ess": size if n and not causal else level.ess,
         "note": "",
-        "form": form,
-        "value": np.nan,
     }
-    causal = quantity != "positive_rate"
-
-    def of(functional: str) -> Array:
-        return np.asarray(influence[model, "threshold", functional], dtype=np.float64)
-
-    if not len(at) or (causal and level.reason):
+    if not n or (causal and level.reason):
         return row | {"note": f"no estimate: {level.reason or 'no rows'}"}, None
-    if causal and (impossible := _impossible(share, *(of(each)[at] for each in ("y0", "ypi")))):
-        return row | {"note": f"in doubt: {impossible}"}, None
-    values = sum(
-        (factor * of(each)[at] for each, factor in parts.items()),
-        np.zeros(len(at)),
-    )
-    value = float(share @ values)
-    estimate = {"": value, "size": abs(value), "rest": 1.0 - abs(value)}[form]
-    row |= {"estimate": estimate, "value": value}
-    rate = float(share @ of("positive")[at])
-    rarer = min(rate, 1.0 - rate) * float(kish_size(weight[at]))
+
+    def found(name: str) -> Estimate:
+        return of.of(Key(AUDITED, model, "threshold", name))
+
+    effect, rate = (found(name).value for name in ("mean_unfair_effect", "positive_rate"))
+    if causal and abs(effect) > 1.0 + ROUNDING:
+        text = f"the mean unfair effect is estimated at {effect:.2f}, and none lies outside -1 to 1"
+        return row | {"note": f"in doubt: {text}"}, None
+    estimate = found(quantity)
+    row["estimate"] = estimate.estimate
+    rarer = min(rate, 1.0 - rate) * size
     if rarer < FEW:
         return row | {"note": f"no interval: all but about {rarer:.0f} of the rows get the same answer"}, None
-    note = f"in doubt: {level.doubt}" if causal and level.doubt else ""
-    return row | {"note": note}, (at, share * (values - value) * np.sqrt(inflation if causal else 1.0))
-
-
-def _impossible(share: Array, y0: Array, ypi: Array) -> str:
-    """Return that the mean effect of some rows is none, or an empty string."""
-    effect = float(share @ (ypi - y0))
-    if abs(effect) <= 1.0 + ROUNDING:
-        return ""
-    return f"the mean unfair effect is estimated at {effect:.2f}, and none lies outside -1 to 1"
-
-
-def _covariance(deviations: Sequence[Deviation], n: int) -> Array:
-    """Return the covariance of K means over parts of n rows, (K, K)."""
-    covariance = np.zeros((len(deviations),) * 2)
-    size = max(1, MOST_HELD // max(1, len(deviations)))
-    for start in range(0, n, size):
-        part = np.zeros((min(size, n - start), len(deviations)))
-        for i, (at, values) in enumerate(deviations):
-            own = slice(*np.searchsorted(at, [start, start + size]))
-            part[at[own] - start, i] = values[own]
-        covariance += part.T @ part
-    return covariance
+    return row | {"note": f"in doubt: {level.doubt}" if causal and level.doubt else ""}, estimate

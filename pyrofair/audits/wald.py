@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import shown
-from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import FROM_BOTH_WORLDS, GIVEN_UNITS, QUANTITIES, absolute_interval
+from pyrofair.audits.report import FROM_BOTH_WORLDS, QUANTITIES
+from pyrofair.effects.estimates import (
+    AUDITED,
+    CAUSAL,
+    GIVEN_UNITS,
+    Estimates,
+    Key,
+    draw_normal,
+    joint_covariance,
+)
 from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES, compare_estimates, judge_jointly
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import (
@@ -30,7 +36,6 @@ from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PyrofairWarning
 
 __all__ = [
-    "JointNormal",
     "Scores",
     "WaldEstimates",
     "compare_by_influence",
@@ -43,31 +48,12 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-DRAWS = 2000
-"""The number of draws from the joint normal distribution of the estimates."""
 LARGEST_Z = 3.0
 """A stage whose balance or correction is more standard errors away from 0 withholds the verdict (rows fitted on)."""
-CHUNK = 1 << 16
-"""The number of rows of which covariances are summed at once."""
 ROUNDING = 1e-9
 
-LINEAR: dict[str, dict[str, float]] = {
-    "positive_rate": {"positive": 1.0},
-    "accuracy": {"correct": 1.0},
-    "p_y0": {"y0": 1.0},
-    "p_ypi": {"ypi": 1.0},
-    "mean_unfair_effect": {"ypi": 1.0, "y0": -1.0},
-    GIVEN_UNITS: {"disagreement": 2.0},
-}
-"""Quantities that are linear in the functionals."""
 WIDEST = 2.0
 """The limit of the diagnostics of new rows is at most so many times that of fitted ones."""
-KINKED: dict[str, tuple[str, float, float]] = {
-    "majority_rate": ("outcome", 0.5, 1.0),
-    "piu_lower": ("lower", 0.0, 1.0),
-    "piu_upper": ("rest", 0.0, -1.0),
-}
-"""Quantities that are a centre plus the distance of a functional from it or, with -1, one minus that distance."""
 GROUPS = ("group 0", "group 1")
 DOUBTS = {
     "mean_weight": "its weights leave out a part of that world, or count it twice: overlap fails or a propensity is "
@@ -77,7 +63,6 @@ DOUBTS = {
     "correction": "its regression is wrong, so the numbers rest on the weights alone; compare another regression=...",
 }
 """What a stage's diagnostic beyond the limit means, and what to do."""
-CAUSAL = ("y0", "ypi", "lower", "rest", "disagreement")
 
 
 def is_influence_based(source: Any) -> bool:
@@ -175,176 +160,6 @@ def _stack(
 
 
 @dataclass(frozen=True, eq=False)
-class JointNormal:
-    """The joint normal distribution of the weighted means of F functionals of n rows, and of the quantities they make.
-
-    Parameters
-    ----------
-    influence
-        Uncentred values, a row each; columns (model, decisions, functional).
-    weight
-        Weights of the rows, (n,).
-    given_shared
-        Whether the two worlds share anything, so that there are quantities given it.
-    inflation
-        What the variances of potential outcomes are multiplied by.
-    """
-
-    influence: pd.DataFrame
-    weight: Array
-    given_shared: bool
-    inflation: float = 1.0
-
-    @cached_property
-    def mean(self) -> Array:
-        """The weighted means, (F,)."""
-        return np.asarray(self._share @ self.influence.to_numpy(), dtype=np.float64)
-
-    @cached_property
-    def covariance(self) -> Array:
-        """The covariance of the weighted means, (F, F): sum of w^2 times centred products, over (sum of w)^2.
-
-        That of potential outcomes is inflated by what their influence values leave out.
-        """
-        causal = self.influence.columns.get_level_values(-1).isin(CAUSAL)
-        factor = np.where(causal, np.sqrt(self.inflation), 1.0)
-        return np.asarray(_covariance(self.influence.to_numpy(), self._share) * np.outer(factor, factor))
-
-    @cached_property
-    def _share(self) -> Array:
-        return np.asarray(self.weight / self.weight.sum())
-
-    @cached_property
-    def _place(self) -> dict[Any, int]:
-        return {label: at for at, label in enumerate(self.influence.columns)}
-
-    @cached_property
-    def keys(self) -> list[Key]:
-        """The quantities that the functionals make."""
-        known = {*LINEAR, *KINKED, "piu_paper_bound"} - (set() if self.given_shared else {GIVEN_UNITS})
-        pairs: dict[Any, None] = dict.fromkeys((model, decisions) for model, decisions, _ in self._place)
-        return [
-            Key(AUDITED, model, decisions, quantity)
-            for model, decisions in pairs
-            for quantity in (*LINEAR, *KINKED, "piu_paper_bound")
-            if quantity in known and all((model, decisions, each) in self._place for each in _parts(quantity))
-        ]
-
-    def point(self) -> tuple[dict[Key, float], dict[Key, str]]:
-        """Return the estimates, none of them clipped, and notes on them."""
-        point = {key: float(self._value(key, self.mean[None])[0]) for key in self.keys}
-        notes = {}
-        for key, value in point.items():
-            bound = key.quantity in ("piu_paper_bound", GIVEN_UNITS)
-            if bound and value >= 1.0 - ROUNDING:
-                notes[key] = "vacuous: a bound of 1 or more proves nothing, fair or unfair"
-            elif not -ROUNDING <= value <= 1.0 + ROUNDING and key.quantity != "mean_unfair_effect":
-                notes[key] = "outside [0, 1] by sampling error; cut there it would err inward on average"
-        return point, notes
-
-    def draws(self, random_state: int | None) -> pd.DataFrame:
-        """Return draws of the quantities, a row each: those of the functionals, mapped."""
-        drawn = _draw(self.mean, self.covariance, random_state)
-        columns = pd.MultiIndex.from_tuples(self.keys, names=Key._fields)
-        return pd.DataFrame(np.column_stack([self._value(key, drawn) for key in self.keys]), columns=columns)
-
-    def errors(self, key: Key) -> Array:
-        """Return what each row adds to the error of a quantity to first order, (n,); their squares sum to its variance.
-
-        Of a quantity with a kink it is that of what is inside the absolute value.
-        """
-        if key.quantity in KINKED:
-            parts: Mapping[str, float] = {KINKED[key.quantity][0]: 1.0}
-        elif key.quantity == "piu_paper_bound":
-            a, b = (float(self.mean[self._place[key.model, key.decisions, each]]) for each in ("y0", "ypi"))
-            parts = {"y0": 2.0 - 4.0 * b, "ypi": 2.0 - 4.0 * a}
-        else:
-            parts = LINEAR[key.quantity]
-        found = np.zeros(len(self.influence))
-        for functional, factor in parts.items():
-            at = self._place[key.model, key.decisions, functional]
-            inflated = factor * (np.sqrt(self.inflation) if functional in CAUSAL else 1.0)
-            found += inflated * (self.influence.iloc[:, at].to_numpy() - self.mean[at])
-        return np.asarray(self._share * found)
-
-    def interval(self, key: Key, level: float, reach: float | None = None) -> tuple[float, float, list[str]]:
-        """Return the Wald interval of a quantity, NaN where there is none, and notes on it.
-
-        It reaches so many standard errors to either side, by default those of its level for one quantity alone.
-        Ends of PIU and the majority rate have the image of the interval of what is inside the absolute value. The
-        paper's bound is quadratic in the two marginals: its variance is that of the quadratic form of normal variables,
-        whose second order keeps it positive where the gradient vanishes, at 1/2 and 1/2.
-        """
-        if key not in self.keys:
-            return np.nan, np.nan, []
-        reach = NormalDist().inv_cdf((1.0 + level) / 2.0) if reach is None else reach
-        if key.quantity in KINKED:
-            functional, centre, sign = KINKED[key.quantity]
-            value, spread = self._linear(key, {functional: 1.0})
-            value -= centre
-            low, high = absolute_interval(value - reach * spread, value + reach * spread)
-            return (centre + low, centre + high, []) if sign > 0.0 else (1.0 - high, 1.0 - low, [])
-        if key.quantity == "piu_paper_bound":
-            value, spread = float(self._value(key, self.mean[None])[0]), self._spread_of_bound(key)
-        else:
-            value, spread = self._linear(key, LINEAR[key.quantity])
-        return value - reach * spread, value + reach * spread, []
-
-    def _linear(self, key: Key, parts: Mapping[str, float]) -> tuple[float, float]:
-        """Return a linear combination of functionals, and its standard error."""
-        at = [self._place[key.model, key.decisions, each] for each in parts]
-        factor = np.array(list(parts.values()))
-        variance = float(factor @ self.covariance[np.ix_(at, at)] @ factor)
-        return float(self.mean[at] @ factor), float(np.sqrt(max(variance, 0.0)))
-
-    def _spread_of_bound(self, key: Key) -> float:
-        """Return the standard error of 2 (a + b - 2 a b), to second order in the errors of a and b."""
-        at = [self._place[key.model, key.decisions, each] for each in ("y0", "ypi")]
-        a, b = self.mean[at]
-        v = self.covariance[np.ix_(at, at)]
-        slope = np.array([2.0 - 4.0 * b, 2.0 - 4.0 * a])
-        return float(np.sqrt(max(slope @ v @ slope + 16.0 * (v[0, 0] * v[1, 1] + v[0, 1] ** 2), 0.0)))
-
-    def _value(self, key: Key, means: Array) -> Array:
-        """Return a quantity at each of k vectors of functionals, (k, F)."""
-
-        def get(functional: str) -> Array:
-            return means[:, self._place[key.model, key.decisions, functional]]
-
-        if key.quantity == "piu_paper_bound":
-            a, b = get("y0"), get("ypi")
-            return 2.0 * (a + b - 2.0 * a * b)
-        if key.quantity in KINKED:
-            functional, centre, sign = KINKED[key.quantity]
-            size = np.abs(get(functional) - centre)
-            return centre + size if sign > 0.0 else 1.0 - size
-        return sum((factor * get(each) for each, factor in LINEAR[key.quantity].items()), np.zeros(len(means)))
-
-
-def _covariance(values: Array, share: Array) -> Array:
-    """Return the covariance (F, F) of the means of values (n, F) of independent rows with shares (n,) of sum 1."""
-    mean, found = share @ values, np.zeros((values.shape[1],) * 2)
-    for start in range(0, len(values), CHUNK):
-        part = share[start : start + CHUNK, None] * (values[start : start + CHUNK] - mean)
-        found += part.T @ part
-    return found
-
-
-def _draw(mean: Array, covariance: Array, random_state: int | None) -> Array:
-    """Return draws of normal variables, (DRAWS, F)."""
-    scale, vectors = np.linalg.eigh(covariance)
-    noise = np.random.default_rng(random_state).standard_normal((DRAWS, len(scale)))
-    return np.asarray(mean + noise @ (vectors * np.sqrt(np.maximum(scale, 0.0))).T)
-
-
-def _parts(quantity: str) -> tuple[str, ...]:
-    """Return the functionals that a quantity is made of."""
-    if quantity == "piu_paper_bound":
-        return ("y0", "ypi")
-    return (KINKED[quantity][0],) if quantity in KINKED else tuple(LINEAR[quantity])
-
-
-@dataclass(frozen=True, eq=False)
 class WaldEstimates:
     """What an audit has of a source that hands over influence values.
 
@@ -352,7 +167,7 @@ class WaldEstimates:
     that no classifier enters; ``failure`` is the reason why there are no worlds.
     """
 
-    normal: JointNormal
+    normal: Estimates
     stages: pd.DataFrame
     weights: pd.DataFrame
     failure: str
@@ -428,7 +243,7 @@ def estimate_by_influence(
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
     inflation = max((each.inflation for each in found), default=1.0)
-    normal = JointNormal(influence, weight, bool(unfair.shared), inflation)
+    normal = Estimates(influence, weight, bool(unfair.shared), inflation)
     return WaldEstimates(normal, stages, weights, failure, names)
 
 
@@ -543,22 +358,30 @@ def compare_by_influence(
     if len(values) < len(GROUPS):
         return pd.DataFrame(columns=columns)
     share = weight / weight.sum()
-    means = [np.concatenate([share @ each[:, :-1] for each in values[group]]) for group in GROUPS]
-    zero, one = (np.hstack([each[:, :-1] for each in values[group]]) for group in GROUPS)
     worlds = [tuple(_probed(each[:, -1], share, table) for each in values[group]) for group in GROUPS]
-    to_quantities = np.vstack([np.kron([[1, 0], [0, 1], [-1, 1]], unit) for unit in np.eye(len(asked.columns))])
-    covariance = to_quantities @ _covariance(one - zero, share) @ to_quantities.T
-    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
+    zero, one = (Estimates(_by_world(values[group], asked, table.index), weight) for group in GROUPS)
+    apart = Estimates(one.influence - zero.influence, weight)
+    keys = [Key(AUDITED, *pair, quantity) for pair in asked.columns for quantity in GROUP_QUANTITIES]
+    gaps = [apart.of(key) for key in keys]
     rows = []
-    labels = [(*pair, quantity) for pair in asked.columns for quantity in GROUP_QUANTITIES]
-    found = [to_quantities @ mean for mean in means]
-    for (model, decisions, quantity), first, second, half in zip(labels, *found, reach * spread, strict=True):
-        ends = second - first - half, second - first + half
-        compared = compare_estimates(first, second, *ends, quantity, worlds)
-        rows.append({"model": model, "decisions": decisions, "quantity": quantity} | compared)
-    gaps = _draw(np.zeros(len(rows)), covariance, random_state)
-    return judge_jointly(pd.DataFrame(rows, columns=columns), spread, level, gaps)
+    for key, gap in zip(keys, gaps, strict=True):
+        ends = gap.interval(level)
+        compared = compare_estimates(zero.of(key).value, one.of(key).value, *ends, key.quantity, worlds)
+        rows.append({"model": key.model, "decisions": key.decisions, "quantity": key.quantity} | compared)
+    drawn = draw_normal(np.zeros(len(gaps)), joint_covariance(gaps), random_state)
+    spread = np.array([each.spread for each in gaps])
+    return judge_jointly(pd.DataFrame(rows, columns=columns), spread, level, drawn)
+
+
+def _by_world(values: Sequence[Array], scores: Scores, index: pd.Index) -> pd.DataFrame:
+    """Return the influence values of both worlds, (n, Q) each and of a probe, as columns of functionals."""
+    named = {
+        (*pair, name): each[:, i]
+        for name, each in zip(("y0", "ypi"), values, strict=True)
+        for i, pair in enumerate(scores.columns)
+    }
+    labels = pd.MultiIndex.from_tuples(named, names=["model", "decisions", "functional"])
+    return pd.DataFrame(np.column_stack(list(named.values())), index=index, columns=labels)
 
 
 def _probed(values: Array, share: Array, table: pd.DataFrame) -> CounterfactualSample:

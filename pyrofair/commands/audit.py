@@ -115,7 +115,7 @@ def run(settings: Settings, lines: Any) -> int:
         head.append(f"{problem.graph.outcome_column} is the outcome itself: its accuracy is 1 and means nothing.")
     if files:
         head.append(f"On rows that it was trained on, the accuracy of {' or '.join(files)} is too good: hold rows out.")
-    head += [f"Warning: {text}" for text in warned if text not in report.context["warnings"]]
+    head += [f"Warning: {text}" for text in warned if text not in report.context.warnings]
     text = as_options("\n".join([*head, "", str(report), *(("", *found.lines) if found else ())]))
     _add_files(folder, report, problem, text)
     paths = folder.write()
@@ -256,8 +256,8 @@ def _audit(
     )
     if scores == settings["scores"]:
         return report
-    stated = {name: text for name, text in report.context["score_types"].items() if "stated by the user" in text[0]}
-    types = report.context["score_types"] | {name: [ESTIMATED] for name in stated}
+    stated = {name: text for name, text in report.context.score_types.items() if "stated by the user" in text[0]}
+    types = report.context.score_types | {name: [ESTIMATED] for name in stated}
     return replace(report, context=report.context | {"score_types": types})
 
 
@@ -285,7 +285,7 @@ def _with_notes(report: Audit, problem: Problem) -> Audit:
 
     if not problem.warnings:
         return report
-    return replace(report, context=report.context | {"warnings": [*problem.warnings, *report.context["warnings"]]})
+    return replace(report, context=report.context | {"warnings": [*problem.warnings, *report.context.warnings]})
 
 
 def _add_files(folder: ResultsFolder, report: Audit, problem: Problem, text: str) -> None:

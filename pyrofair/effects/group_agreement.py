@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from pyrofair._validation import require_real
+from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Stratified, Worlds
 from pyrofair.exceptions import DataError
 
@@ -80,23 +80,16 @@ def compare_groups(
     single = source.by_group() if isinstance(source, Stratified) else {}
     if len(single) < 2:
         return pd.DataFrame(columns=list(GROUP_COLUMNS))
-    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
     worlds: list[Worlds] = [each.worlds(df=df, sample_weight=sample_weight) for each in single.values()]
-    values, variances = [], []
-    for pair in worlds:
-        scores = [np.asarray(score(world.rows), dtype=np.float64) for world in pair]
-        first, second = (_parts(world, own) for world, own in zip(pair, scores, strict=True))
-        if len(first) != len(second):
-            raise DataError("The two worlds of a group have different rows, so their difference has no interval.")
-        means = [float(world.weight @ own) for world, own in zip(pair, scores, strict=True)]
-        values.append((*means, means[1] - means[0]))
-        variances.append([float(part @ part) for part in (first, second, second - first)])
-    spreads = np.sqrt(np.sum(variances, axis=0))
+    zero = _estimates(worlds[0], score)
+    one = _estimates(worlds[1], score, after=len(worlds[0][0].rows))
+    gaps = [second - first for first, second in zip(zero, one, strict=True)]
     rows = []
-    for quantity, zero, one, half in zip(GROUP_QUANTITIES, *values, reach * spreads, strict=True):
-        ends = one - zero - half, one - zero + half
-        rows.append({"quantity": quantity} | compare_estimates(zero, one, *ends, quantity, worlds))
-    return judge_jointly(pd.DataFrame(rows, columns=list(GROUP_COLUMNS)), spreads, level)
+    for quantity, first, second, gap in zip(GROUP_QUANTITIES, zero, one, gaps, strict=True):
+        compared = compare_estimates(first.value, second.value, *gap.interval(level), quantity, worlds)
+        rows.append({"quantity": quantity} | compared)
+    spread = np.array([each.spread for each in gaps])
+    return judge_jointly(pd.DataFrame(rows, columns=list(GROUP_COLUMNS)), spread, level)
 
 
 def judge_jointly(
@@ -173,6 +166,21 @@ def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) ->
     for column, value in (where or {}).items():
         apart &= groups[column] == value
     return groups[apart]
+
+
+def _estimates(
+    pair: Worlds, score: Callable[[pd.DataFrame], npt.ArrayLike], after: int = 0
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Return the estimates of both marginals and of the effect from a group, whose rows come after so many others."""
+    scores = [np.asarray(score(world.rows), dtype=np.float64) for world in pair]
+    parts = [_parts(world, own) for world, own in zip(pair, scores, strict=True)]
+    if len(parts[0]) != len(parts[1]):
+        raise DataError("The two worlds of a group have different rows, so their difference has no interval.")
+    at = np.arange(after, after + len(parts[0]))
+    first, second = (
+        Estimate(float(world.weight @ own), part, at) for world, own, part in zip(pair, scores, parts, strict=True)
+    )
+    return first, second, second - first
 
 
 def _parts(world: CounterfactualSample, scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,7 +6,8 @@ In come edges (a string, pairs, DOT, networkx); out go a :class:`CausalGraph`, i
 """
 
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import Estimand, identify
+from pyrofair.graph.identification import Estimand
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import Regime, UnfairPaths
 from pyrofair.graph.ways_out import Relabelling, WaysOut
 

@@ -40,6 +40,8 @@ AT_BOUND = 1e-6
 SEPARATED = 1e-3
 """A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
 NEGLIGIBLE = 1e-9
+FEWEST_IN_CELL = 2
+"""A saturated model needs so many rows of an arm in a cell: one shows a mean, but not how far it may be off."""
 COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "max_weight", "problem")
 OFF, SURE = 0.1, 3.0
 """A mean weight farther from 1 than this, by more than so many standard errors, shows that overlap fails."""
@@ -57,14 +59,18 @@ MOST_LACKING = 0.01
 
 @dataclass(frozen=True)
 class Cell:
-    """A level of a column, or a cell of several if saturated, that the target has and a needed group lacks."""
+    """A level of a column, or a cell of several if saturated, that the target has and a needed group lacks.
+
+    ``rows`` are those that it has there all the same: one, if propensities or regressions are saturated.
+    """
 
     name: str
     value: int
     mass: float
+    rows: int = 0
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.mass:.2g} of the target, no row of group {self.value})"
+        return f"{self.name} ({self.mass:.2g} of the target, {self.rows or 'no'} row of group {self.value})"
 
 
 @dataclass(frozen=True)
@@ -139,8 +145,9 @@ class GroupOverlap:
                 "(arm='auto' looks for it), or draw the features instead of weighting rows: GComputation(unfair)."
             )
         if self.unsupported > max_unsupported:
+            whose = "no counterpart" if not any(cell.rows for cell in self.cells) else "at most one counterpart"
             raise PositivityError(
-                f"{self.unsupported:.3g} of the target population has no counterpart in {where}, more than "
+                f"{self.unsupported:.3g} of the target population has {whose} in {where}, more than "
                 f"max_unsupported={max_unsupported:g}: {self._first_cells()}. Merge these levels, weight another group "
                 "(arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported and read the "
                 "result with care."
@@ -186,8 +193,7 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
     rows = nuisances.rows
     w = nuisances.weights(rows, part, group)
     # Saturated weights that are zero times infinity lie in unsupported cells, and are counted there.
-    saturated = nuisances.propensity == "saturated"
-    endless = np.isinf(w) if saturated else ~np.isfinite(nuisances.raw_weights(rows, part, group))
+    endless = np.isinf(w) if nuisances.saturated else ~np.isfinite(nuisances.raw_weights(rows, part, group))
     s = rows.weight * rows.kept
     member = rows.member(group) & (s > 0)
     prefixes = [prefix for prefix in part.weight(group).prefixes if prefix]
@@ -198,7 +204,7 @@ def group_overlap(part: RegimeEstimand, group: int | None, nuisances: Nuisances)
     with np.errstate(over="ignore"):
         carried = s * w
         mean = carried.sum() / s.sum()
-    cells, mass = unsupported_cells(part, group, nuisances)
+    cells, mass = unsupported_cells(part, group, nuisances, saturated=nuisances.saturated)
     return GroupOverlap(
         regime=part.regime.name,
         group=group,
@@ -254,42 +260,33 @@ def group_sizes(part: RegimeEstimand, nuisances: Nuisances) -> tuple[GroupSize, 
 
 
 def unsupported_cells(
-    part: RegimeEstimand,
-    group: int | None,
-    nuisances: Nuisances,
+    part: RegimeEstimand, group: int | None, nuisances: Nuisances, *, saturated: bool
 ) -> tuple[tuple[Cell, ...], float]:
-    """Return the cells with target mass and no row of a group that is needed there, and their mass together.
+    """Return the cells with target mass and too few rows of a group that is needed there, and their mass together.
 
     A node must occur with the weighted group (None: both) and with the arm of every distribution that is conditioned on
-    it. A cell is one level of one categorical column; under saturated propensities every column is categorical, and
-    cells of several columns count too.
+    it. A cell is one level of one categorical column. If a model is ``saturated`` every column is categorical, cells of
+    several columns count too, and one row is too few to learn a distribution from; to be weighted, one is enough.
     """
-    rows = nuisances.rows
-    saturated, graph = nuisances.propensity == "saturated", part.regime.unfair.graph
-    table, a, weight = rows.table[rows.kept], rows.a[rows.kept], rows.weight[rows.kept]
+    rows, graph = nuisances.rows, part.regime.unfair.graph
+    table, weight = rows.table[rows.kept], rows.weight[rows.kept]
+    counted = [(rows.a[rows.kept] == value) & (weight > 0.0) for value in (0, 1)]
     cells: list[Cell] = []
     total = 0.0
-    lost = np.zeros(len(a), dtype=bool)
+    lost = np.zeros(len(table), dtype=bool)
     for index, node in enumerate(part.order):
-        coded: list[tuple[NDArray[np.int64], list[str], NDArray[np.float64]]] = []
-        for column in graph.columns_of([node]):
-            if saturated or is_categorical(table[column]):
-                levels = as_levels(table[column])
-                codes = encode_levels(table[column], levels)
-                names = [f"{column}={level}" for level in levels]
-                coded.append((codes, names, _by_group(codes, a, weight, len(levels))))
+        own = [name for name in graph.columns_of([node]) if saturated or is_categorical(table[name])]
         columns = graph.columns_of(part.order[: index + 1])
-        if saturated and len(columns) > 1:
-            joint = table[columns].drop_duplicates()
-            cell = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table[columns]))
-            values = joint.itertuples(index=False)
-            names = [", ".join(f"{c}={v}" for c, v in zip(columns, row, strict=True)) for row in values]
-            coded.append((cell.astype(np.int64), names, _by_group(cell.astype(np.int64), a, weight, len(names))))
-        fresh = np.zeros(len(a), dtype=bool)
-        mass: NDArray[np.float64] | None = None
-        for codes, names, held in coded:
+        coded = [_levels_of(table[name]) for name in own]
+        coded += [_cells_of(table[columns])] if saturated and len(columns) > 1 else []
+        conditioned = part.needed_values(index, None) if saturated else set()
+        fresh = np.zeros(len(table), dtype=bool)
+        mass: Array | None = None
+        for codes, names in coded:
+            held = np.column_stack([np.bincount(codes[each], minlength=len(names)) for each in counted])
             for value in sorted(part.needed_values(index, group)):
-                absent = (held.sum(axis=1) > 0) & ~(held[:, value] > 0)
+                least = FEWEST_IN_CELL if value in conditioned else 1
+                absent = (held.sum(axis=1) > 0) & (held[:, value] < least)
                 if not absent.any():
                     continue
                 if mass is None:
@@ -299,19 +296,26 @@ def unsupported_cells(
                 left = absent[codes] & ~lost & ~fresh
                 share = np.bincount(codes[left], weights=mass[left], minlength=len(names))
                 found = share > NEGLIGIBLE
-                cells += [Cell(names[level], value, float(share[level])) for level in np.flatnonzero(found)]
+                at = np.flatnonzero(found)
+                cells += [Cell(names[i], value, float(share[i]), int(held[i, value])) for i in at]
                 fresh |= left & found[codes]
                 total += float(share[found].sum())
         lost |= fresh
     return tuple(cells), total
 
 
-def _by_group(
-    codes: NDArray[np.int64], a: NDArray[np.int8], weight: NDArray[np.float64], size: int
-) -> NDArray[np.float64]:
-    """Return the weight of either group in each of some cells, shape (size, 2)."""
-    sums = [np.bincount(codes, weights=weight * (a == value), minlength=size) for value in (0, 1)]
-    return np.column_stack(sums)
+def _levels_of(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the level of each row of a column, (n,), and the names of the levels."""
+    levels = as_levels(column)
+    return encode_levels(column, levels), [f"{column.name}={level}" for level in levels]
+
+
+def _cells_of(table: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the cell of each row of some columns, (n,), and the names of the cells."""
+    joint = table.drop_duplicates()
+    codes = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table)).astype(np.int64)
+    rows = joint.itertuples(index=False)
+    return codes, [", ".join(f"{c}={v}" for c, v in zip(table.columns, row, strict=True)) for row in rows]
 
 
 # -- stages of an estimate ---------------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """Means given columns of a table, one class for each learner: P(A = 1 | columns), or the mean of scores.
 
-A learner knows its columns. ``design`` reads rows, once for all fits; ``fit`` returns a fitted copy, which predicts when
-it is called; ``refit`` returns the copy that other weights of the same rows make, warm where that is possible.
+A learner knows its columns. ``design`` reads rows, once for all fits; ``fit`` returns a fitted copy, which predicts
+when it is called; ``refit`` returns the copy that other weights of the same rows make, warm where that is possible.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -18,13 +19,13 @@ from scipy.optimize import nnls
 from scipy.special import expit
 from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_regressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.columns import Bins, Cells, Design, number_cells, take
+from pyrofair.nuisances.folds import hold_out, split_folds
 from pyrofair.nuisances.leaves import find_leaves, move_leaves, value_leaves
 from pyrofair.nuisances.newton import fixed_columns, information, linear_design, newton_logistic
 from pyrofair.tables.encoder import TableEncoder
@@ -42,9 +43,11 @@ __all__ = [
     "fit_weighted",
     "make_learner",
     "require_learner",
+    "smaller_group",
 ]
 
 Array = NDArray[np.float64]
+Groups = NDArray[Any] | None
 LearnerName = Literal["boosted", "logistic", "saturated", "stacked"]
 Target = Literal["propensity", "regression"]
 """What is learned: the probability of label 1, of labels (m, 1) in 0 and 1, or the means of scores (m, Q)."""
@@ -63,20 +66,20 @@ SMOOTH_TREES, LEAST_IN_LEAF = 30, 5.0
 """A smooth fit has so many trees, with at least so many rows in a leaf."""
 MOST_LEAVES = 100_000_000
 """Fits of more rows times trees are fitted from scratch for a replicate: a refit remembers the leaf of each."""
-FEW = 10
-"""Cells of fewer rows leave residuals that are too small by a share that counts."""
+FEW, ALONE = 10, 1e-9
+"""Cells of fewer rows leave residuals that are too small by a share that counts; one row leaves none."""
 SMALL = 300
-"""Trees adjust for nothing in a group of fewer rows, and a stack takes their place."""
+"""Trees alone find hardly a split in a group of fewer rows, so that they adjust for nothing: a stack is taken."""
 MOST_COPIES = 1000
 """The most often that a row is repeated for a model that takes no weights."""
 
 
 class Learner(ABC):
-    """A mean of Q responses given some columns; ``crossed`` is whether a row must be judged by a fit without it.
+    """A mean of Q responses given some columns.
 
-    ``warm`` is whether a refit starts from the fit; others are fitted anew.
-
-    ``smooths`` is whether there is another fit that errs more, and varies less between rows that are alike.
+    ``crossed`` is whether a row must be judged by a fit without it; ``warm``, whether a refit starts from the fit, and
+    is not a fit of its own; ``smooths``, whether there is another fit that errs more, and varies less between rows that
+    are alike.
     """
 
     crossed: ClassVar[bool] = True
@@ -88,8 +91,11 @@ class Learner(ABC):
         """Return the rows of a table as it reads them."""
 
     @abstractmethod
-    def fit(self, design: Design, y: NDArray[Any], weight: Array) -> Self:
-        """Return a copy fitted to m rows of a design with responses (m, Q) and weights (m,)."""
+    def fit(self, design: Design, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
+        """Return a copy fitted to m rows of a design with responses (m, Q) and weights (m,).
+
+        Where it splits rows to choose something, it keeps those of one of ``groups`` (m,) together.
+        """
 
     @abstractmethod
     def __call__(self, design: Design) -> Array:
@@ -100,7 +106,7 @@ class Learner(ABC):
         return self(design)
 
     def refit(self, design: Design, y: NDArray[Any], weight: Array, before: Array) -> Learner:
-        """Return the fit of the same rows with other weights; ``before`` are those of this fit."""
+        """Return the fit of the same rows with other weights; ``before`` (m,) are those of this fit."""
         return self.fit(design, y, weight)
 
     def smooth(self, design: Design, y: NDArray[Any], weight: Array) -> Learner:
@@ -108,7 +114,10 @@ class Learner(ABC):
         return self.fit(design, y, weight)
 
     def leverage(self, design: Design) -> Array:
-        """Return by what share each fitted row (m,) draws its own prediction to itself; 0 where that is little."""
+        """Return by what share each fitted row (m,) draws its own prediction to itself; 0 where that is little.
+
+        A row's residual is too small by this share. It is 0 also where a row alone makes its prediction.
+        """
         return np.zeros(design.shape[0])
 
 
@@ -127,14 +136,15 @@ class Saturated(Learner):
         """Return the number of each row's cell."""
         return number_cells(X, self.levels)
 
-    def fit(self, design: Design, y: NDArray[Any], weight: Array) -> Self:
+    def fit(self, design: Design, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
         """Average the responses of each cell."""
         cells, index = np.unique(design, return_inverse=True)
         total = np.bincount(index, weight)
         with np.errstate(invalid="ignore"):
             means = np.column_stack([np.bincount(index, weight * column) / total for column in y.T])
-            rows = np.bincount(index, weight) ** 2 / np.bincount(index, weight**2)
-        return replace(self, cells=cells, means=means, share=np.where(rows < FEW, 1.0 / rows, 0.0))
+            rows = total**2 / np.bincount(index, weight**2)
+        few = (rows < FEW) & (rows > 1.0 + ALONE)
+        return replace(self, cells=cells, means=means, share=np.where(few, 1.0 / np.where(few, rows, 1.0), 0.0))
 
     def _at(self, design: Design) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         assert self.cells is not None
@@ -148,7 +158,7 @@ class Saturated(Learner):
         return np.where(absent[:, None], np.nan, self.means[at])
 
     def leverage(self, design: Design) -> Array:
-        """Return one over the rows of each row's cell, where these are few."""
+        """Return one over the rows of each row's cell, where these are few but more than one."""
         assert self.share is not None
         at, absent = self._at(design)
         return np.where(absent, 0.0, self.share[at])
@@ -194,7 +204,7 @@ class Logistic(Learner):
         """Return a column of ones beside the encoded columns."""
         return linear_design(self.encoder, X)
 
-    def fit(self, design: Design, y: NDArray[Any], weight: Array) -> Self:
+    def fit(self, design: Design, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
         """Maximise the weighted likelihood of each response."""
         if self.linear:
             curved, right = information(design, weight), design.T @ (weight[:, None] * y)
@@ -207,10 +217,8 @@ class Logistic(Learner):
 
     def refit(self, design: Design, y: NDArray[Any], weight: Array, before: Array) -> Learner:
         """Start from the present coefficients; those of levels in one group only have no best value, and are kept."""
-        if self.linear:
+        if self.coef is None or self.low is None:  # linear, or not fitted
             return self.fit(design, y, weight)
-        assert self.coef is not None
-        assert self.low is not None
         scaled = (y - self.low) / (1.0 - self.low)
         found = []
         for a, coef in zip(scaled.T, self.coef.T, strict=True):
@@ -220,8 +228,8 @@ class Logistic(Learner):
 
     def __call__(self, design: Design) -> Array:
         """Return the fitted means."""
-        odds = np.asarray(design @ self.coef)
-        return odds if self.linear else np.asarray(self.low + (1.0 - self.low) * expit(odds))
+        linear: Array = np.asarray(design @ self.coef)
+        return linear if self.low is None else self.low + (1.0 - self.low) * expit(linear)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,18 +249,17 @@ class Estimator(Learner):
         """Return the table as it is."""
         return X
 
-    def fit(self, design: Design, y: NDArray[Any], weight: Array) -> Self:
+    def fit(self, design: Design, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
         """Fit a clone for each column."""
         known: dict[bytes, tuple[Any, float, float]] = {}
         for column in y.T:
             if (key := column.tobytes()) not in known:
-                low, high = column.min(), column.max()
-                model = None if low == high else fit_weighted(self._clone(len(y)), design, column, weight, self.target)
-                known[key] = model, float(low), float(high)
+                low, high = float(column.min()), float(column.max())
+                known[key] = (None if low == high else self._fit_one(design, column, weight, groups)), low, high
         return replace(self, fits=tuple(known[column.tobytes()] for column in y.T))
 
-    def _clone(self, m: int) -> Any:
-        return clone(self.model)
+    def _fit_one(self, design: Design, y: NDArray[Any], weight: Array, groups: Groups) -> Any:
+        return fit_weighted(clone(self.model), design, y, weight, self.target)
 
     def __call__(self, design: Design) -> Array:
         """Return the predictions of each column's model."""
@@ -269,12 +276,14 @@ class Estimator(Learner):
 class Boosted(Estimator):
     """Gradient-boosted trees on codes and bins; categories are split as sets.
 
-    A refit of propensities keeps the trees, and fits the values of their leaves again.
+    A refit of propensities keeps the trees, and fits the values of their leaves again; ``memo`` holds what all refits
+    of a fit need.
     """
 
     bins: Bins | None = None
     n: int = 0
     seed: int = 0
+    memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     warm = True
 
     @classmethod
@@ -294,15 +303,20 @@ class Boosted(Estimator):
         assert self.bins is not None
         return self.bins(X)
 
-    def fit(self, design: Cells, y: NDArray[Any], weight: Array) -> Self:
+    def fit(self, design: Cells, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
         """Grow trees for each response."""
-        return super().fit(design.rows, y, weight)
+        return super().fit(design.rows, y, weight, groups)
 
-    def _clone(self, m: int) -> Any:
-        leaf = (
-            {} if self.target == "propensity" else {"min_samples_leaf": int(np.clip(m // PARTS, LEAST_LEAF, MOST_LEAF))}
-        )
-        return clone(self.model).set_params(**leaf)
+    def _fit_one(self, design: Array, y: NDArray[Any], weight: Array, groups: Groups) -> Any:
+        model = clone(self.model)
+        if self.target == "regression":
+            model.set_params(min_samples_leaf=int(np.clip(len(y) // PARTS, LEAST_LEAF, MOST_LEAF)))
+        if self.target == "regression" or groups is None:
+            return fit_weighted(model, design, y, weight, self.target)
+        # Trees that stop by rows whose copies they have seen stop too late.
+        train, held = hold_out(y, weight, self.seed, groups)
+        stop = {"X_val": design[held], "y_val": y[held], "sample_weight_val": weight[held]}
+        return fit_weighted(model, design[train], y[train], weight[train], self.target, **stop)
 
     def __call__(self, design: Cells) -> Array:
         """Return the predictions of different rows, for all."""
@@ -313,30 +327,29 @@ class Boosted(Estimator):
         (model, low, high), *others = self.fits
         if self.target == "regression" or others or model is None or model.n_iter_ * len(y) > MOST_LEAVES:
             return self.fit(design, y, weight)
-        leaves, kept = self._leaves_of(design), self.__dict__
-        if "_was" not in kept:
-            kept["_was"] = value_leaves(model, leaves, y[:, 0], before)
-        moved = move_leaves(model, kept["_was"], value_leaves(model, leaves, y[:, 0], weight))
+        leaves = self._leaves_of(design)
+        if "values" not in self.memo:
+            self.memo["values"] = value_leaves(model, leaves, y[:, 0], before)
+        moved = move_leaves(model, self.memo["values"], value_leaves(model, leaves, y[:, 0], weight))
         other = replace(self, fits=((moved, low, high),))
-        other.__dict__["_leaves"] = kept["_leaves"]
+        other.memo["leaves"] = self.memo["leaves"]
         return other
 
     def own(self, design: Cells) -> Array:
-        """Return the predictions of rows that a refit has met before by the leaves they are in."""
-        if "_leaves" not in self.__dict__:
+        """Return the predictions of fitted rows, after a refit by the leaves that they are known to be in."""
+        if "leaves" not in self.memo:
             return self(design)
         model, leaves = self.fits[0][0], self._leaves_of(design)
         values = (tree.nodes["value"][leaf] for leaf, (tree,) in zip(leaves, model._predictors, strict=True))
-        return np.asarray(expit(sum(values, np.full(design.shape[0], float(model._baseline_prediction.item())))))[
-            :, None
-        ]
+        odds = sum(values, np.full(design.shape[0], float(model._baseline_prediction.item())))
+        return np.asarray(expit(odds))[:, None]
 
     def _leaves_of(self, design: Cells) -> list[NDArray[np.uint8]]:
-        """Return the leaves of the rows of a design, found once for all refits."""
-        known = self.__dict__.setdefault("_leaves", {})
+        """Return for each tree the leaves of the rows of a design, found once for all refits."""
+        known = self.memo.setdefault("leaves", {})
         if id(design) not in known:
             found = find_leaves(self.fits[0][0], design.different)
-            known[id(design)] = design, [leaf[design.index] for leaf in found]
+            known[id(design)] = design, [leaf[design.index] for leaf in found]  # the design lives, so its id is its own
         return list(known[id(design)][1])
 
     def smooth(self, design: Cells, y: NDArray[Any], weight: Array) -> Learner:
@@ -350,7 +363,7 @@ class Boosted(Estimator):
         return replace(self, fits=forest.fits)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_leaves", "_was")}
+        return self.__dict__ | {"memo": {}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,17 +398,19 @@ class Stacked(Learner):
         """Return the designs of all members."""
         return Together(tuple(member.design(X) for member in self.members))
 
-    def fit(self, design: Together, y: NDArray[Any], weight: Array) -> Self:
+    def fit(self, design: Together, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
         """Fit the members in folds, find the weight of each, and fit them to all rows."""
-        split: Any = StratifiedKFold if self.target == "propensity" else KFold
-        found = np.empty((len(self.members), *y.shape))
-        for train, test in split(STACK_FOLDS, shuffle=True, random_state=self.seed).split(y, y[:, 0]):
+        found = np.zeros((len(self.members), *y.shape))
+        label = y[:, 0] if self.target == "propensity" else None
+        for train, test in split_folds(label, weight, STACK_FOLDS, self.seed, groups):
+            near = None if groups is None else groups[train]
             for own, member, part in zip(found, self.members, design.parts, strict=True):
-                own[test] = member.fit(take(part, train), y[train], weight[train])(take(part, test))
+                fit = member.fit(take(part, train), y[train], weight[train], near)
+                own[test] = fit(take(part, test))
         root = np.sqrt(weight)
         shares = [nnls(root[:, None] * f.T, root * a)[0] for f, a in zip(found.transpose(2, 0, 1), y.T, strict=True)]
         share = np.column_stack([s / s.sum() if s.any() else np.full(len(s), 1.0 / len(s)) for s in shares])
-        members = tuple(m.fit(part, y, weight) for m, part in zip(self.members, design.parts, strict=True))
+        members = tuple(m.fit(part, y, weight, groups) for m, part in zip(self.members, design.parts, strict=True))
         return replace(self, members=members, share=share, span=(y.min(axis=0), y.max(axis=0)))
 
     def refit(self, design: Together, y: NDArray[Any], weight: Array, before: Array) -> Learner:
@@ -405,10 +420,17 @@ class Stacked(Learner):
 
     def __call__(self, design: Together) -> Array:
         """Return the average of the members."""
+        return self._average([member(part) for member, part in zip(self.members, design.parts, strict=True)])
+
+    def own(self, design: Together) -> Array:
+        """Return the average of the members' predictions of fitted rows."""
+        return self._average([member.own(part) for member, part in zip(self.members, design.parts, strict=True)])
+
+    def _average(self, found: Sequence[Array]) -> Array:
         assert self.share is not None
         assert self.span is not None
-        both = zip(self.members, design.parts, self.share, strict=True)
-        return np.asarray(sum(share * member(part) for member, part, share in both)).clip(*self.span)
+        both = zip(self.share, found, strict=True)
+        return np.asarray(sum(share * each for share, each in both)).clip(*self.span)
 
 
 # -- scikit-learn's models ---------------------------------------------------------------------------------------------
@@ -468,28 +490,31 @@ def _mean(model: Any, X: Design) -> Array:
     return found
 
 
-def fit_weighted(model: Any, X: Any, y: NDArray[Any], weight: Array, target: Target) -> Any:
-    """Fit a model with weights; one that takes none gets each row as often as its weight, in integer ratios."""
+def fit_weighted(model: Any, X: Any, y: NDArray[Any], weight: Array, target: Target, **given: Any) -> Any:
+    """Fit a model with weights; one that takes none gets each row as often as its weight, in integer ratios.
+
+    What else is ``given`` goes to its ``fit``.
+    """
+    what = "propensity model" if target == "propensity" else "regression"
     last = model.steps[-1] if isinstance(model, Pipeline) else None
-    own = f"The {'propensity model' if target == 'propensity' else 'regression'} "
-    name, given = own + type(model).__name__, dict[str, Any]()
     if not (weight == weight[0]).all():
         if has_fit_parameter(last[1] if last else model, "sample_weight"):
-            given = {f"{last[0]}__sample_weight" if last else "sample_weight": weight}
+            given |= {f"{last[0]}__sample_weight" if last else "sample_weight": weight}
         elif (counts := _as_counts(weight)) is not None:
             rows = np.repeat(np.arange(len(y)), counts)
             X, y = take(X, rows), y[rows]
         else:
             raise DataError(
-                f"{own}{type(last[1] if last else model).__name__} takes no sample_weight, and the weights are not in "
-                "the ratio of integers by which rows could be repeated. Use a model that takes weights, or in an audit bootstrap='multinomial'."
+                f"The {what} {type(last[1] if last else model).__name__} takes no sample_weight, and the weights are "
+                "not in the ratio of integers by which rows could be repeated. Use a model that takes weights, or in "
+                "an audit bootstrap='multinomial'."
             )
     try:
         return model.fit(X, y, **given)
     except DataError:
         raise
     except ValueError as error:
-        raise DataError(f"{name} cannot be fitted: {error}") from error
+        raise DataError(f"The {what} {type(model).__name__} cannot be fitted: {error}") from error
 
 
 def _as_counts(weight: Array) -> NDArray[np.int64] | None:
@@ -517,7 +542,7 @@ def make_learner(
 ) -> Learner:
     """Return a learner of a target on the columns of a table, unfitted; without columns it is the mean.
 
-    ``smallest`` are the rows of the smaller group: where they are few, a stack takes the place of trees.
+    ``smallest`` is the number of rows of the smaller group: if it is below 300, a stack takes the place of trees.
     """
     if not len(X.columns) or (isinstance(spec, str) and spec == "saturated"):
         return Saturated({name: as_levels(X[name]) for name in X.columns}, target)
@@ -529,6 +554,11 @@ def make_learner(
     if spec == "boosted" and (smallest is None or smallest >= SMALL):
         return trees
     return Stacked((Logistic(TableEncoder().fit(X), target == "regression"), trees), target, seed)
+
+
+def smaller_group(a: NDArray[np.int8], weight: Array) -> int:
+    """Return how many rows with a weight the smaller of both groups (n,) has."""
+    return int(np.bincount(a[weight > 0.0], minlength=2).min())
 
 
 def require_learner(name: str, value: object, target: Target) -> None:

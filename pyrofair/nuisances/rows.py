@@ -13,10 +13,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
+from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
 from pyrofair.nuisances.crossfit import CrossFit
-from pyrofair.nuisances.folds import FOLDS
+from pyrofair.nuisances.folds import FOLDS, Folds, split_folds
 from pyrofair.nuisances.learners import LearnerName
 from pyrofair.tables.labels import read_sensitive, repeat_label
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
@@ -31,9 +32,10 @@ Prefix = tuple[str, ...]
 
 @dataclass
 class Rows:
-    """A table of n rows with groups, sample weights, and whether each is kept or trimmed, all (n,).
+    """A table of n rows with A in 0 and 1, sample weights, and whether each is kept or trimmed, all (n,).
 
     ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
+    Fitted rows of one of the ``groups`` (n,), such as a household, share a fold; None: each row is one by itself.
     """
 
     table: pd.DataFrame
@@ -42,15 +44,17 @@ class Rows:
     kept: NDArray[np.bool_]
     probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
     position: NDArray[np.int64] | None = None
+    groups: NDArray[np.int64] | None = None
     views: dict[tuple[int | None, int | None], tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, df: object, sample_weight: object, graph: CausalGraph) -> Rows:
+    def read(cls, df: object, sample_weight: object, graph: CausalGraph, groups: npt.ArrayLike | None = None) -> Rows:
         """Return the rows of a table to fit on, which need not hold the outcome."""
         table = read_table(df, feature_columns(graph))
         weight = read_weight(sample_weight, table)
         a = read_sensitive(table, graph, weight=weight)
-        return cls(table, a, weight, np.ones(len(a), dtype=bool))
+        own = None if groups is None else _read_groups(groups, len(a))
+        return cls(table, a, weight, np.ones(len(a), dtype=bool), groups=own)
 
     def member(self, group: int | None) -> NDArray[np.bool_]:
         """Return which rows are kept and of a group (None: of either), shape (n,)."""
@@ -88,6 +92,17 @@ class Rows:
         return features, np.where(changed, -1, index).astype(np.int64)
 
 
+def _read_groups(groups: npt.ArrayLike, n: int) -> NDArray[np.int64]:
+    """Return a code for the group of each of n rows, such as its household, (n,)."""
+    values = np.asarray(groups)
+    if values.shape != (n,):
+        raise DataError(f"groups has the shape {values.shape}, expected {(n,)}: one value for each row.")
+    codes, _ = pd.factorize(values)
+    if (codes < 0).any():
+        raise DataError(f"groups lacks a value in {int((codes < 0).sum())} of {n} rows.")
+    return codes.astype(np.int64)
+
+
 @dataclass
 class Nuisances:
     """The propensities P(A = 1 | prefix), fitted on the kept rows; weights are made of those in [clip, 1 - clip]."""
@@ -112,8 +127,19 @@ class Nuisances:
     def model(self, prefix: Prefix) -> CrossFit:
         """Return the propensity of a prefix, fitting it at the first call."""
         if prefix not in self.models:
-            self.models[prefix] = CrossFit(self.propensity, self.seed, self.folds).fit(*self._data(self.rows, prefix))
+            model = CrossFit(self.propensity, self.seed, self.folds)
+            self.models[prefix] = model.fit(*self._data(self.rows, prefix))
         return self.models[prefix]
+
+    @property
+    def saturated(self) -> bool:
+        """Whether propensities are cell frequencies."""
+        return isinstance(self.propensity, str) and self.propensity == "saturated"
+
+    def split(self, folds: int | None = None) -> Folds:
+        """Return the folds of the fitted rows, by default as many as the propensities have."""
+        rows = self.rows
+        return split_folds(rows.a, rows.weight, self.folds if folds is None else folds, self.seed, rows.groups)
 
     def refit(self, weight: NDArray[np.float64]) -> Nuisances:
         """Return the same propensities on the same rows with other weights (n,)."""
@@ -190,9 +216,9 @@ class Nuisances:
         p = np.array([self.probability(rows, prefix, clip=False) for prefix in prefixes]).reshape(-1, len(rows.a))
         return np.asarray(((trim <= p) & (p <= 1.0 - trim)).all(axis=0))
 
-    def _data(self, rows: Rows, prefix: Prefix) -> tuple[pd.DataFrame, NDArray[np.int8], NDArray[np.float64]]:
-        """Return what a propensity is fitted on: the columns, groups and weights of the kept rows."""
-        table = rows.table[self.graph.columns_of(prefix)]
-        if rows.kept.all():
-            return table, rows.a, rows.weight
-        return table[rows.kept], rows.a[rows.kept], rows.weight[rows.kept]
+    def _data(self, rows: Rows, prefix: Prefix) -> tuple[pd.DataFrame, NDArray[np.int8], NDArray[np.float64], Any]:
+        """Return what a propensity is fitted on: the columns, values of A, weights and groups of the kept rows."""
+        table, kept = rows.table[self.graph.columns_of(prefix)], rows.kept
+        if kept.all():
+            return table, rows.a, rows.weight, rows.groups
+        return table[kept], rows.a[kept], rows.weight[kept], None if rows.groups is None else rows.groups[kept]

@@ -5,22 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from pyrofair._random import seed_from
 from pyrofair._validation import did_you_mean, require_choice, require_seed, shown
 from pyrofair.audits.audit import Audit, audit, require_audit_settings
-from pyrofair.audits.bootstrap import AUDITED, Key
 from pyrofair.audits.contrasts import require_unfitted
 from pyrofair.audits.display import table_fragment
 from pyrofair.audits.plots import gain_text, plot_edge_costs
-from pyrofair.audits.wald import KINKED, JointNormal
+from pyrofair.effects.estimates import AUDITED, Estimate, Key
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError, PyrofairWarning
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EdgeCosts", "edge_costs"]
 
-Array = NDArray[np.float64]
 Edge = tuple[str, str]
 
 NOTHING = "(nothing)"
@@ -216,7 +212,7 @@ def edge_costs(
     settings = {"level": level, "random_state": seed, **settings}
     runs = _Runs(models, source, df, settings)
     full = runs.audit(NOTHING, unfair, may_fail=False)
-    outcome = full is not None and bool(models) and {*full.context["outcomes"]} == {*models}
+    outcome = full is not None and bool(models) and {*full.context.outcomes} == {*models}
     if outcome:
         settings["scores"] = "outcome"
     absences = _default(unfair, into_outcome=outcome) if named is None else named
@@ -376,7 +372,7 @@ class _Runs:
 
 @dataclass(frozen=True, eq=False)
 class _Ends:
-    """The ends of PIU in a graph, their limits, and what each row adds to the error of either, (n,), or None."""
+    """The ends of PIU in a graph, their limits, and the estimates of either of which a change has an interval."""
 
     status: str
     low: float = np.nan
@@ -384,7 +380,7 @@ class _Ends:
     lower: float = np.nan
     upper: float = np.nan
     effect: float = np.nan
-    errors: tuple[Array | None, ...] = (None, None)
+    estimates: tuple[Estimate | None, Estimate | None] = (None, None)
     note: str = ""
 
 
@@ -395,43 +391,36 @@ def _ends(runs: _Runs, name: str, model: str, decisions: str, level: float) -> _
         status = NOT_IDENTIFIED if isinstance(error, NotIdentifiedError) else REFUSED
         return _Ends(status, note=str(getattr(error, "cause", error)))
     if name not in runs.audits:
-        n = len(runs.df)
-        return _Ends(NO_PATH, 0.0, 0.0, 0.0, 0.0, 0.0, (np.zeros(n), np.zeros(n)), NO_EFFECT)
+        nothing = Estimate(0.0, np.zeros(len(runs.df)))
+        return _Ends(NO_PATH, 0.0, 0.0, 0.0, 0.0, 0.0, (nothing, nothing), NO_EFFECT)
     found = runs.audits[name]
     table = found.table[(found.table["model"] == model) & (found.table["decisions"] == decisions)]
     rows: Any = table.set_index("quantity")
     low, high = (rows.loc[each] for each in ENDS)
     if not np.isfinite([low["estimate"], high["estimate"]]).all():
         return _Ends(REFUSED, note=str(low["note"] or high["note"] or "it cannot be estimated"))
-    errors, note = _errors(found, model, decisions, level)
-    doubt = found.context.get("doubts", {}).get(model, "")
+    estimates, note = _estimates(found, model, decisions, level)
+    doubt = found.context.doubts.get(model, "")
     notes = dict.fromkeys(filter(None, [low["note"], high["note"], note, doubt and f"in doubt: {doubt}"]))
     effect = float(rows.loc["mean_unfair_effect", "estimate"])
     numbers = {"low": low["estimate"], "high": high["estimate"], "lower": low["lower"], "upper": high["upper"]}
     floats = {name: float(value) for name, value in numbers.items()}
-    return _Ends(IDENTIFIED, **floats, effect=effect, errors=errors, note="; ".join(notes))
+    return _Ends(IDENTIFIED, **floats, effect=effect, estimates=estimates, note="; ".join(notes))
 
 
-def _errors(found: Audit, model: str, decisions: Any, level: float) -> tuple[tuple[Array | None, ...], str]:
-    """Return what each row adds to the error of either end to first order, and why an end has none."""
-    if found.influence.empty or "inflation" not in found.context:
+def _estimates(
+    found: Audit, model: str, decisions: Any, level: float
+) -> tuple[tuple[Estimate | None, Estimate | None], str]:
+    """Return the estimates of both ends of which a change has an interval, and why an end has none."""
+    of = found.context.estimates(found.influence)
+    if of is None:
         return (None, None), NO_INTERVAL
-    normal = JointNormal(found.influence, found.context["weight"], False, found.context["inflation"])
-    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
-    labels: list[Any] = [*normal.influence.columns]
-    errors: list[Array | None] = []
-    kinks = []
-    for quantity in ENDS:
-        key = Key(AUDITED, model, decisions, quantity)
-        if key not in normal.keys:
-            return (None, None), ""
-        functional, centre, sign = KINKED[quantity]
-        at = float(normal.mean[labels.index((model, decisions, functional))]) - centre
-        own = normal.errors(key)
-        near = abs(at) <= reach * float(np.sqrt(own @ own))
-        errors.append(None if near else sign * np.sign(at) * own)
-        kinks += [AT_A_KINK.format(quantity.removeprefix("piu_"))] if near else []
-    return tuple(errors), "; ".join(kinks)
+    keys = [Key(AUDITED, model, decisions, quantity) for quantity in ENDS]
+    if not {*keys} <= {*of.keys}:
+        return (None, None), ""
+    low, high = (of.of(key) for key in keys)
+    kinks = [AT_A_KINK.format(name) for name, each in (("lower", low), ("upper", high)) if each.near_kink(level)]
+    return (None if low.near_kink(level) else low, None if high.near_kink(level) else high), "; ".join(kinks)
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
@@ -471,16 +460,14 @@ def _gains(full: _Ends, own: _Ends, level: float) -> dict[str, float]:
     """Return by how much the upper end falls and the interval is narrower, with intervals."""
     found: dict[str, float] = {"gain": full.high - own.high}
     found["narrower"] = found["gain"] - (full.low - own.low)
-    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
     low, high = (
         None if one is None or other is None else one - other
-        for one, other in zip(full.errors, own.errors, strict=True)
+        for one, other in zip(full.estimates, own.estimates, strict=True)
     )
     width = None if low is None or high is None else high - low
-    for name, errors in (("gain", high), ("narrower", width)):
-        if errors is not None:
-            half = reach * float(np.sqrt(errors @ errors))
-            found |= {f"{name}_lower": found[name] - half, f"{name}_upper": found[name] + half}
+    for name, change in (("gain", high), ("narrower", width)):
+        if change is not None:
+            found[f"{name}_lower"], found[f"{name}_upper"] = change.interval(level)
     return found
 
 

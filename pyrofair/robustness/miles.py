@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property, partial
-from statistics import NormalDist
 from typing import Self
 
 import numpy as np
@@ -26,6 +25,7 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
+from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     CounterfactualSample,
@@ -264,9 +264,10 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         if level is None:
             return plain
         form = Form.of(self.unfair, literal=self.literal)
-        z = NormalDist().inv_cdf((1.0 + level) / 2.0)
         rows, random = _Rows(self.table_, self.weight_, self.unfair.graph), fresh_state(random_state)
-        found = [self._widened(form, rows, arms, own, z, random) for arms, own in zip(form.worlds, scores, strict=True)]
+        found = [
+            self._widened(form, rows, arms, own, level, random) for arms, own in zip(form.worlds, scores, strict=True)
+        ]
         low, high = (
             (max(min(ends[0], wide[0]), 0.0), min(max(ends[1], wide[1]), 1.0))
             for ends, wide in zip(plain, found, strict=True)
@@ -392,9 +393,9 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         return CounterfactualSample(pd.concat(parts, axis=1), weight, unit)
 
     def _widened(
-        self, form: Form, rows: _Rows, arms: Arms | None, scores: Array, z: float, random: np.random.RandomState
+        self, form: Form, rows: _Rows, arms: Arms | None, scores: Array, level: float, random: np.random.RandomState
     ) -> Interval:
-        """Return the ends of a world, moved outward by z standard errors."""
+        """Return the ends of a world, moved outward by their sampling error."""
         sizes = {group: kish_size(rows.weight[rows.a == group]) for group in (0, 1)}
         used = {0, 1} if arms is not None else {form.baseline}
         for group in sorted(used):
@@ -405,8 +406,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
                 )
         if arms is None:
             weight = rows.weight[rows.a == form.baseline]
-            mean, variance = _mean(scores, weight)
-            return mean - z * variance**0.5, mean + z * variance**0.5
+            return _mean(scores, weight).interval(level)
         levels, values = self._levels(form, rows, arms)
         table = scores.reshape(len(levels), len(values))
         split = {group: _halve(int((rows.a == group).sum()), random) for group in (0, 1)}
@@ -414,17 +414,18 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
             (levels.part(split[arms.mediator][which]), values.part(split[arms.witness][which])) for which in (0, 1)
         ]
         found = []
-        for sign, choose in ((-1.0, _lower_terms), (1.0, _upper_terms)):
-            estimates, variances = [], []
+        for end, choose in enumerate((_lower_terms, _upper_terms)):
+            ends, errors = [], []  # of each half, and of all their rows, none of which is in both
             for (own_p, own_f), (p, f) in (halves, halves[::-1]):
                 terms = choose(p.weight, table @ f.weight)
                 parts = [(terms.level[own_p.code], own_p.of_row), ((terms.score @ table)[own_f.code], own_f.of_row)]
                 if arms.mediator == arms.witness:  # both are of the same rows
                     parts = [(parts[0][0] + parts[1][0], own_p.of_row)]
                 means = [_mean(*part) for part in parts]
-                estimates.append(terms.constant + sum(mean for mean, _ in means))
-                variances.append(sum(variance for _, variance in means))
-            found.append(float(np.mean(estimates) + sign * z * np.sqrt(np.sum(variances)) / 2.0))
+                ends.append(terms.constant + sum(each.value for each in means))
+                errors += [each.errors for each in means if each.errors is not None]
+            whole = Estimate(float(np.mean(ends)), np.concatenate(errors) / len(halves))
+            found.append(whole.interval(level)[end])
         return found[0], found[1]
 
 
@@ -548,8 +549,8 @@ def _share(code: NDArray[np.int64], weight: Array, size: int) -> Array:
     return np.bincount(code, weight, size).astype(np.float64)
 
 
-def _mean(values: Array, weight: Array) -> tuple[float, float]:
-    """Return a weighted mean, and the variance of its error."""
+def _mean(values: Array, weight: Array) -> Estimate:
+    """Return a weighted mean of independent rows."""
     share = weight / weight.sum()
     mean = float(share @ values)
-    return mean, float(share**2 @ (values - mean) ** 2)
+    return Estimate(mean, share * (values - mean))

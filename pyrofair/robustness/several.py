@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import require_choice, require_real, shown
+from pyrofair._validation import shown
 from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph.paths import UnfairPaths

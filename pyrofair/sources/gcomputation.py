@@ -32,7 +32,8 @@ from pyrofair._validation import (
 )
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
-from pyrofair.graph.identification import Estimand, identify
+from pyrofair.graph.identification import Estimand
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST

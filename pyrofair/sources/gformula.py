@@ -212,14 +212,14 @@ class GFormula:
         switched = self.graph.switched
         if self._combinations(switched) > exact:
             raise DataError(
-                f"{asked[0]} takes each value of {', '.join(self.graph.graph.columns_of(switched))} by itself, and they "
-                f"have more than {exact} together, or are no categories or integers. {asked[1]}"
+                f"{asked[0]} takes each value of {', '.join(self.graph.graph.columns_of(switched))} by itself, and "
+                f"they have more than {exact} together, or are no categories or integers. {asked[1]}"
             )
         for node in switched:
             if {*self.graph.given[node]} & {*self.graph.drawn} - {*switched}:
                 raise DataError(
-                    f"{asked[0]} does not serve here: {node!r}, which unfair edges switch, reads a drawn node that they "
-                    f"do not. {asked[1]}"
+                    f"{asked[0]} does not serve here: {node!r}, which unfair edges switch, reads a drawn node that "
+                    f"they do not. {asked[1]}"
                 )
 
     def caused(self, roots: World, most: int, seed: int) -> World:

@@ -29,7 +29,7 @@ from pyrofair.nuisances.diagnostics import (
     join_stages,
     stage_table,
 )
-from pyrofair.nuisances.folds import fold_of, split_folds
+from pyrofair.nuisances.folds import fold_of
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.donors import (
     Block,
@@ -286,7 +286,7 @@ class GraphForm:
         known = np.flatnonzero(own.kept & (own.weight > 0.0))
         if self.saturated:
             return [(self._judge(-1, known), np.arange(len(rows.a)))]
-        folds = split_folds(own.a, own.weight, self.nuisances.folds, self.nuisances.seed)
+        folds = self.nuisances.split()
         # With one fold all rows are judged as new ones are; those without weight by the first of several.
         n = len(own.a)
         label = np.full(len(rows.a), -1) if len(folds) < 2 else fold_of(folds, n, rows.position)

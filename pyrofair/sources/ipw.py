@@ -31,7 +31,8 @@ from pyrofair._validation import (
 )
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import DataError, PositivityWarning
-from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
+from pyrofair.graph.identification import Estimand, RegimeEstimand
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import Regime, UnfairPaths
 from pyrofair.nuisances.diagnostics import GroupOverlap, group_overlap
 from pyrofair.nuisances.folds import FOLDS
@@ -74,9 +75,10 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         of those that have support, the one whose weights need the fewest propensities given features, and then the one
         with the largest effective size; see ``arm_`` and :meth:`overlap`.
     propensity
-        ``"logistic"`` (unpenalised, the paper's), ``"boosted"`` (cross-fitted trees), ``"saturated"`` (cell
-        frequencies), or a scikit-learn classifier, cloned, given the columns of each prefix as they are, and
-        cross-fitted too, whatever it is.
+        ``"logistic"`` (unpenalised, the paper's), ``"boosted"`` (cross-fitted trees, or a stack of them and a logistic
+        model if a group has fewer than 300 rows), ``"saturated"`` (cell frequencies; a cell counts as unsupported if an
+        arm whose distribution is taken from there has one row in it), or a scikit-learn classifier, cloned, given the
+        columns of each prefix as they are, and cross-fitted too, whatever it is.
     folds
         The folds of cross-fitting: each row is judged by models that did not see it. 1 fits ``"boosted"`` or a
         classifier on all rows, which serves those of few parameters, such as ``LogisticRegression``.

@@ -29,10 +29,11 @@ from pyrofair._validation import (
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import PositivityError, PositivityWarning
-from pyrofair.graph.identification import Estimand, RegimeEstimand, identify
+from pyrofair.graph.identification import Estimand, RegimeEstimand
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells
-from pyrofair.nuisances.folds import FOLDS, split_folds
+from pyrofair.nuisances.folds import FOLDS
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
@@ -74,7 +75,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         The unfair paths; they must be identified.
     propensity
         The model of P(A | features before a stage): ``"boosted"`` trees, ``"logistic"``, ``"saturated"``,
-        ``"stacked"`` (both of the former), or a scikit-learn classifier, cloned.
+        ``"stacked"`` (boosted and logistic), or a scikit-learn classifier, cloned. If a group has fewer than 300 rows,
+        ``"boosted"`` is ``"stacked"``: trees alone find hardly a split there, and would adjust for nothing.
     regression
         The model of the mean score given the features before a stage: the same names, or a scikit-learn regressor.
     form
@@ -202,14 +204,16 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     def _unsupported(self) -> list[str]:
         """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
         found = []
+        saturated = self.nuisances_.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
         for part in self._parts():
-            cells, mass = unsupported_cells(part, None, self.nuisances_)
+            cells, mass = unsupported_cells(part, None, self.nuisances_, saturated=saturated)
             shown = f"{part.regime.name} world: {'; '.join(map(str, cells[:5]))}"
             if mass > MOST_UNSUPPORTED:
                 found.append(shown)
             elif cells:
                 warnings.warn(
-                    f"Poor overlap in the {shown}. Scores there are extrapolated; {mass:.2g} of that world is touched.",
+                    f"Poor overlap in the {shown}. Scores there are extrapolated, or rest on one row; this affects "
+                    f"{mass:.2g} of that world.",
                     PositivityWarning,
                     stacklevel=5,
                 )
@@ -287,8 +291,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         the rows of the others.
         """
         check_is_fitted(self, "estimand_")
-        own = self.nuisances_.rows
-        folds = split_folds(own.a, own.weight, self.nuisances_.folds, self.nuisances_.seed)
+        own, folds = self.nuisances_.rows, self.nuisances_.split()
         found = [
             self.stages(own.table.iloc[test], own.weight[test]).assign(fold=i) for i, (_, test) in enumerate(folds)
         ]

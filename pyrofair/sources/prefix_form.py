@@ -22,7 +22,6 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.nuisances.columns import Design, take
 from pyrofair.nuisances.diagnostics import (
-    MOST_LACKING,
     Stage,
     StageValues,
     add_problems,
@@ -30,8 +29,8 @@ from pyrofair.nuisances.diagnostics import (
     describe_stages,
     stage_table,
 )
-from pyrofair.nuisances.folds import fold_of, split_folds
-from pyrofair.nuisances.learners import Learner, LearnerName, make_learner
+from pyrofair.nuisances.folds import fold_of
+from pyrofair.nuisances.learners import Learner, LearnerName, make_learner, smaller_group
 from pyrofair.nuisances.rows import Nuisances, Rows
 
 __all__ = ["Average", "PrefixForm", "Walk", "World", "check_scores", "make_scores"]
@@ -106,24 +105,7 @@ class PrefixForm:
         found = [(world, stage) for world in self.worlds for stage in world.stages]
         weights = [self.weights(rows, world, stage) for world, stage in found]
         table = stage_table([(stage, weight) for (_, stage), weight in zip(found, weights, strict=True)], rows)
-        both = zip(found, weights, strict=True)
-        table = add_problems(table, [self._alone(rows, stage, weight) for (_, stage), weight in both])
         return add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
-
-    def _alone(self, rows: Rows, stage: Stage, weight: Array) -> str:
-        """Return how much of a stage's weight is on rows that are alone in their cell, whose error nothing shows."""
-        if not (isinstance(self.regression, str) and self.regression == "saturated" and stage.given):
-            return ""
-        fitted, columns = self.nuisances.rows, self.nuisances.graph.columns_of(stage.given)
-        learner = make_learner("saturated", fitted.table[columns], self.seed, "regression")
-        at = np.flatnonzero(fitted.member(stage.arm) & (fitted.weight > 0.0))
-        cells = learner.design(fitted.table[columns].iloc[at])
-        alone = learner.fit(cells, np.zeros((len(at), 1)), fitted.weight[at]).leverage(
-            learner.design(rows.table[columns])
-        )
-        carried = rows.weight * weight
-        share = float(carried[alone > 1.0 - ROUNDING].sum() / max(carried.sum(), 1e-300))
-        return f"{share:.1%} of its weight is on rows that are alone in their cell" if share > MOST_LACKING else ""
 
     def _lacking(self, rows: Rows, world: World, stage: Stage) -> str:
         """Return how much of a world hardly has a counterpart in a stage's arm, if it is too much."""
@@ -235,7 +217,7 @@ class Walk:
         stages = [stage for world in self.form.worlds for stage in world.stages]
         crossed = crossed or any(self._regression(stage)[0].crossed for stage in stages)
         nuisances = self.form.nuisances
-        folds = split_folds(fitted.a, fitted.weight, nuisances.folds if crossed else 1, nuisances.seed)
+        folds = nuisances.split(None if crossed else 1)
         own = fold_of(folds, len(fitted.a), self.rows.position)
         found = []
         for i, (train, _) in enumerate(folds):
@@ -248,7 +230,7 @@ class Walk:
         if stage.given not in self.regressions:
             columns = self.form.nuisances.graph.columns_of(stage.given)
             known = self.fitted.table[columns]
-            smallest = int(np.bincount(self.fitted.a[self.fitted.weight > 0.0], minlength=2).min())
+            smallest = smaller_group(self.fitted.a, self.fitted.weight)
             regression = make_learner(self.form.regression, known, self.form.seed, "regression", smallest)
             fitted = regression.design(known)
             own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
@@ -307,10 +289,11 @@ class Walk:
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
             fitted = take(learned, train[at]), known[at], self.fitted.weight[train[at]]
-            predict = regression.fit(*fitted)
-            start = predict(take(design, judged))
+            predict = regression.fit(*fitted, None if self.fitted.groups is None else self.fitted.groups[train[at]])
+            asked = take(design, judged)
+            start = predict(asked)
             weight = of[0].weight[judged, None]
-            rest = (own - start) / (1.0 - self._leverage(predict, take(design, judged), judged, stage))[:, None]
+            rest = (own - start) / (1.0 - self._leverage(predict, asked, judged, train[at]))[:, None]
             correction = np.where(weight > 0.0, weight * rest, 0.0)
             for j, values in enumerate(of):
                 part = slice(j * self.columns, (j + 1) * self.columns)
@@ -326,7 +309,7 @@ class Walk:
             own = smooth = start
             if last and regression.smooths:
                 rough = regression.smooth(*fitted)
-                smooth, smooth_known = rough(take(design, judged)), np.full_like(known, np.nan)
+                smooth, smooth_known = rough(asked), np.full_like(known, np.nan)
                 if self.form.worlds[0].shared:
                     smooth_known[needed] = rough(take(learned, train[needed]))
         return Average(total, own, known, smooth, smooth_known)
@@ -347,16 +330,15 @@ class Walk:
         found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None)
         return list(np.hsplit(found.total + found.end, len(given)))
 
-    def _leverage(self, fit: Learner, design: Design, judged: NDArray[np.int64], stage: Stage) -> Array:
-        """Return by what share rows draw their own regression to themselves, which makes residuals too small, (m,).
+    def _leverage(self, fit: Learner, design: Design, judged: NDArray[np.int64], learned: NDArray[np.int64]) -> Array:
+        """Return by what share judged rows (m,) that a fit was ``learned`` from draw it to themselves.
 
-        A cell's only row has no residual: it is left as it is, and counted by :meth:`PrefixForm.stages`.
+        Their residuals are too small by this share.
         """
-        seen = self.rows.member(stage.arm)[judged] & (self.rows.weight[judged] > 0.0)
-        if fit.crossed or self.rows.position is not None:
-            return np.zeros(len(judged))
-        found = np.where(seen, fit.leverage(design), 0.0)
-        return np.where(found < 1.0 - ROUNDING, found, 0.0)
+        seen = np.zeros(len(self.fitted.a) + 1, dtype=bool)  # the last for rows that were not fitted
+        seen[learned] = True
+        position = judged if self.rows.position is None else self.rows.position[judged]
+        return np.where(seen[position], fit.leverage(design), 0.0)
 
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import pyrofair as pf
 from pyrofair.audits.contrasts import _few_replicates
-from pyrofair.audits.simultaneous import quantile_of_largest
+from pyrofair.effects.estimates import AUDITED, Key
 
 LEVELS = ("white", "black", "asian")
 P_Q = {0: 0.5, 1: 0.5}
@@ -154,45 +154,13 @@ def test_errors_make_the_variance_of_an_interval() -> None:
         {"model": Model()}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), table, contrasts=["asian"]
     )
     audit = report.audits["asian"]
-    from pyrofair.audits.bootstrap import AUDITED, Key
-    from pyrofair.audits.wald import JointNormal
-
-    normal = JointNormal(audit.influence, audit.context["weight"], True, audit.context["inflation"])
+    normal = audit.context.estimates(audit.influence)
+    assert normal is not None
     for quantity in ("p_ypi", "mean_unfair_effect", "positive_rate", "piu_upper"):
         key = Key(AUDITED, "model", "score", quantity)
         low, high, _ = normal.interval(key, 0.95)
-        errors = normal.errors(key)
+        errors = normal.of(key).errors
         assert 1.96 * np.sqrt(errors @ errors) == pytest.approx((high - low) / 2, rel=1e-4)
-
-
-def test_the_quantile_of_the_largest() -> None:
-    rng = np.random.default_rng(0)
-    z = NormalDist().inv_cdf(0.975)
-    one = rng.normal(size=400)
-    same = np.column_stack([one, -2 * one, 0 * one])
-    assert quantile_of_largest(same.T @ same, 0.95) == pytest.approx(z, abs=0.01)
-    apart = np.kron(np.eye(4), np.ones((10, 1)))
-    assert quantile_of_largest(apart.T @ apart, 0.95) == pytest.approx(
-        NormalDist().inv_cdf((1 + 0.95**0.25) / 2), abs=0.01
-    )
-    half = np.column_stack(
-        [np.r_[np.ones(50), np.ones(50), np.zeros(50)], np.r_[np.zeros(50), np.ones(50), np.ones(50)]]
-    )
-    drawn = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 400_000)
-    assert quantile_of_largest(half.T @ half, 0.95) == pytest.approx(np.quantile(np.abs(drawn).max(1), 0.95), abs=0.01)
-
-
-def test_the_quantile_of_many_is_that_of_their_directions() -> None:
-    rng = np.random.default_rng(1)
-    for k in (3, 70):
-        errors = rng.normal(size=(500, k))
-        one = quantile_of_largest(errors.T @ errors, 0.95)
-        twice = np.column_stack([errors, errors[:, ::-1], 0 * errors])
-        assert quantile_of_largest(twice.T @ twice, 0.95) == pytest.approx(one, abs=0.02)
-        assert one == quantile_of_largest(errors.T @ errors, 0.95)
-        assert NormalDist().inv_cdf(0.975) < one <= NormalDist().inv_cdf((1 + 0.95 ** (1 / k)) / 2)
-    many = quantile_of_largest(np.eye(2_001), 0.95)
-    assert many == pytest.approx(NormalDist().inv_cdf((1 + 0.95 ** (1 / 2_001)) / 2))
 
 
 def test_other_sources_have_bonferronis_intervals() -> None:

@@ -8,35 +8,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pyrofair.audits.context import Context
 from pyrofair.audits.report import QUANTITIES, describe_audit, stage_lines
 from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph(
     "sex -> M -> Y; sex -> Y", sensitive="sex", outcome="Y", baseline="woman", contrast="man", positive="yes"
 )
-SETTING: dict[str, Any] = {
-    "rows": 12_345,
-    "level": 0.95,
-    "threshold": 0.5,
-    "replicates": 200,
-    "failed": 0,
-    "unfair": str(GRAPH.unfair("sex -> Y")),
-    "swapped": False,
-    "paired": False,
-    "graph": GRAPH,
-    "order": ("sex", "M"),
-    "unnamed": [],
-    "untouched": {},
-    "overlap": pd.DataFrame(),
-    "assumptions": ("The graph is right.", "The groups overlap."),
-    "warnings": [],
-    "failure": "",
-    "small": {},
-    "score_types": {},
-    "outcomes": [],
-    "outcome_assumptions": (),
-    "resampling": "",
-}
+SETTING = Context(
+    paths=GRAPH.unfair("sex -> Y"),
+    rows=12_345,
+    level=0.95,
+    threshold=0.5,
+    replicates=200,
+    order=("sex", "M"),
+    assumptions=("The graph is right.", "The groups overlap."),
+)
 Span = tuple[float, float, float]
 NOTHING: Span = (np.nan, np.nan, np.nan)
 PLAIN: dict[str, Span] = {
@@ -299,7 +286,7 @@ def test_overlap() -> None:
 
 
 def test_swapped_roles() -> None:
-    text = read(swapped=True)
+    text = read(paths=GRAPH.unfair("sex -> Y").reversed())
     assert "Y0 is the answer with the contrast, 'man', on all paths, Ypi with the baseline, 'woman', on the unf" in text
     assert "Y0 is the answer with the baseline" not in text
 

@@ -1,22 +1,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from pyrofair.audits.bootstrap import AUDITED, Estimator, Key
+from pyrofair.audits.bootstrap import Estimator
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import (
     QUANTITIES,
-    absolute_interval,
+    effective_sizes,
     group_table,
     main_table,
     percentile_intervals,
-    percentiles,
 )
+from pyrofair.effects.estimates import AUDITED, Key, absolute_interval, percentiles
 from pyrofair.effects.group_agreement import join_seeds, judge_jointly
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Views
 from pyrofair.graph.causal_graph import CausalGraph
@@ -44,10 +45,15 @@ def estimator(n: int = 10) -> Estimator:
         outcome=None,
         weight=np.ones(n),
         threshold=0.5,
-        sources={},
         worlds={},
-        index=np.full(n, -1),
     )
+
+
+def tabled(
+    found: Estimator, point: dict[Key, float], draws: pd.DataFrame, level: float, failure: str = "", **more: Any
+) -> pd.DataFrame:
+    intervals = percentile_intervals(point, draws, level, found)
+    return main_table(found.models, found.weight, point, {}, intervals, effective_sizes(found), failure, **more)
 
 
 def lone(heavy: float = 1.0) -> dict[str, Views]:
@@ -58,9 +64,7 @@ def lone(heavy: float = 1.0) -> dict[str, Views]:
 
 
 def row(draws: pd.DataFrame, level: float = 0.9) -> pd.Series:
-    table = main_table(
-        estimator(), {LOWER: 0.5}, {}, percentile_intervals(draws, level, estimator()), "the source is out"
-    )
+    table = tabled(estimator(), {LOWER: 0.5}, draws, level, "the source is out")
     return table.set_index(["decisions", "quantity"]).loc[("score", "piu_lower")]
 
 
@@ -96,9 +100,7 @@ def test_many_replicates_that_left_0_1_leave_no_interval(lost: int) -> None:
 
 
 def test_every_quantity_has_a_row_and_a_reason() -> None:
-    table = main_table(
-        estimator(), {LOWER: 0.5}, {}, percentile_intervals(frame(lower=[]), 0.95, estimator()), "the source is out"
-    )
+    table = tabled(estimator(), {LOWER: 0.5}, frame(lower=[]), 0.95, "the source is out")
     without = [each for each in QUANTITIES if each not in ("accuracy", "majority_rate")]
     assert list(table["quantity"]) == [*QUANTITIES, *without]
     missing = table[table["estimate"].isna()]
@@ -112,7 +114,7 @@ def test_every_quantity_has_a_row_and_a_reason() -> None:
 @pytest.mark.parametrize(("upper", "crosses"), [(0.4, True), (0.5, False), (0.6, False)])
 def test_ends_that_cross_are_noted(upper: float, crosses: bool) -> None:
     point = {LOWER: 0.5, LOWER._replace(quantity="piu_upper"): upper}
-    table = main_table(estimator(), point, {}, percentile_intervals(pd.DataFrame(), 0.9, estimator()), "")
+    table = tabled(estimator(), point, pd.DataFrame(), 0.9)
     note = table.set_index(["decisions", "quantity"]).loc[("score", "piu_upper"), "note"]
     assert ("below the lower end by chance" in note) == crosses
 
@@ -226,7 +228,7 @@ def with_worlds(unit: bool, views: int) -> Estimator:
 def ends(found: Estimator, draws: dict[str, np.ndarray]) -> pd.DataFrame:
     keys = {Key(AUDITED, "m", "score", name): values for name, values in draws.items()}
     frame = pd.DataFrame(np.column_stack(list(keys.values())), columns=pd.MultiIndex.from_tuples(keys))
-    table = main_table(found, dict.fromkeys(keys, 0.5), {}, percentile_intervals(frame, 0.9, found), "")
+    table = tabled(found, dict.fromkeys(keys, 0.5), frame, 0.9)
     return table.set_index(["decisions", "quantity"]).loc["score", ["lower", "upper"]]
 
 
@@ -278,9 +280,7 @@ def test_a_small_group_leaves_no_interval_to_what_rests_on_it() -> None:
     keys = {Key(AUDITED, "m", "score", name): np.linspace(0.1, 0.2, 101) for name in ("positive_rate", *QUANTITIES[3:])}
     frame = pd.DataFrame(np.column_stack(list(keys.values())), columns=pd.MultiIndex.from_tuples(keys))
     for small, without in [(("few", ""), {"p_y0"}), (("", "few"), {"p_ypi"})]:
-        table = main_table(
-            estimator(), dict.fromkeys(keys, 0.5), {}, percentile_intervals(frame, 0.95, estimator()), "", {"m": small}
-        )
+        table = tabled(estimator(), dict.fromkeys(keys, 0.5), frame, 0.95, small={"m": small})
         found = table[table["decisions"] == "score"].set_index("quantity")
         bare = set(found.index[found["lower"].isna()])
         assert bare == without | {*QUANTITIES[5:]}

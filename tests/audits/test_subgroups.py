@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
-from pyrofair.audits.subgroups import _estimate, _impossible, _Level, read_subgroups
+from pyrofair.audits.subgroups import _estimate, _Level, read_subgroups
+from pyrofair.effects.estimates import Estimates
 
 # Q causes A and M; W causes A, M and the score; A causes M. The effect runs with opposite signs in Q=0 and Q=1.
 GRAPH = pf.CausalGraph("{Q W} -> A; {A Q W} -> M; {A Q W M} -> Y", sensitive="A", outcome="Y")
@@ -234,18 +235,19 @@ def test_functions_of_continuous_columns_are_taken() -> None:
 
 
 def test_an_impossible_effect_is_no_number() -> None:
-    share = np.full(4, 0.25)
-    y0, ypi = np.array([0.0, 0.0, 0.25, 0.25]), np.array([2.0, 1.5, 1.0, 1.0])
-    assert "estimated at 1.25, and none lies outside -1 to 1" in _impossible(share, y0, ypi)
-    assert _impossible(share, y0, ypi.clip(max=1.0)) == ""
     columns = pd.MultiIndex.from_product([["model"], ["threshold"], ["ypi", "y0", "positive"]])
     influence = pd.DataFrame(0.5, index=range(40), columns=columns)
     influence["model", "threshold", "ypi"] = 2.0
     level = _Level("Q", "0", np.arange(40), 40.0, "", "")
-    row, deviation = _estimate(level, "model", "p_y0", {"y0": 1.0}, "", influence, 1.0, np.ones(40))
-    assert deviation is None
+    row, estimate = _estimate(level, Estimates(influence, np.ones(40)), "model", "p_y0")
+    assert estimate is None
     assert np.isnan(row["estimate"])
     assert row["note"].startswith("in doubt: the mean unfair effect is estimated at 1.50")
+    influence["model", "threshold", "ypi"] = 1.5
+    row, estimate = _estimate(level, Estimates(influence, np.ones(40)), "model", "p_y0")
+    assert row["estimate"] == pytest.approx(0.5)
+    assert estimate is not None
+    assert row["note"] == ""
 
 
 def test_labels_of_columns_without_repeats_cannot_be_checked() -> None:
@@ -259,9 +261,6 @@ def test_sources_without_values_for_rows_are_refused() -> None:
         pf.DataError, match=r"subgroups need a source .* IPW has none. Pass the unfair paths, or OneStep"
     ):
         run(TABLE, source=pf.IPW(UNFAIR, propensity="saturated"), subgroups=["Q"])
-    coupled = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", joint="consistent")
-    with pytest.raises(pf.DataError, match="joint='consistent' do not go together"):
-        run(TABLE, source=coupled, subgroups=["Q"])
 
 
 def test_the_graph_form_conditions_on_parents_alone() -> None:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import pyrofair as pf
-from pyrofair.audits.bootstrap import AUDITED, Key
-from pyrofair.audits.wald import JointNormal, is_influence_based
+from pyrofair.audits.wald import is_influence_based
+from pyrofair.effects.estimates import AUDITED, Estimates, Key
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -222,12 +222,12 @@ def test_equal_weights_leave_accuracy_the_exact_bound() -> None:
     assert "exact test-set bound" in row["note"]
 
 
-def joint(a: NDArray[Any], b: NDArray[Any]) -> JointNormal:
+def joint(a: NDArray[Any], b: NDArray[Any]) -> Estimates:
     """Estimates of two means; the other functionals follow as they do where nothing is shared."""
     parts = {"y0": a, "ypi": b, "lower": b - a, "rest": 1.0 - a - b, "disagreement": a + b, "positive": a}
     frame = pd.DataFrame(parts)
     frame.columns = pd.MultiIndex.from_tuples([("m", "score", each) for each in parts])
-    return JointNormal(frame, np.ones(len(a)), given_shared=False)
+    return Estimates(frame, np.ones(len(a)), given_shared=False)
 
 
 @pytest.mark.parametrize("correlation", [-1.0, 0.3, 1.0])
@@ -465,11 +465,11 @@ def test_draws_have_the_moments_of_the_intervals() -> None:
 
 
 def test_values_are_those_of_one_pass_whatever_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyrofair.audits import wald
+    from pyrofair.effects import estimates
 
     df = simulated(300, 0)
     whole = run(Model(), fitted(df), df).table
-    monkeypatch.setattr(wald, "CHUNK", 7)
+    monkeypatch.setattr(estimates, "CHUNK", 7)
     pd.testing.assert_frame_equal(run(Model(), fitted(df), df).table, whole)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pyrofair.sources.propensity import Nuisances, Rows
 from scipy.special import expit
 from scipy.stats import norm, truncnorm
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -24,6 +23,7 @@ import pyrofair as pf
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.effects.scoring import positive_scores
+from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
 
 Array = NDArray[np.float64]

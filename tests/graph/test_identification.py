@@ -11,7 +11,8 @@ import pytest
 from pyrofair.datasets.uci import load_adult, load_german
 from pyrofair.exceptions import FormulaNotApplicableError, GraphError, NotIdentifiedError, PyrofairError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import Estimand, Weight, identify
+from pyrofair.graph.identification import Estimand, Weight
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 
 ADULT = "{A C} -> M; {A C M} -> L; {A C M L} -> R; {A C M L R} -> Y"

@@ -12,7 +12,8 @@ import pytest
 from pyrofair.commands.line import main
 from pyrofair.exceptions import FormulaNotApplicableError, GraphError, NotIdentifiedError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import Target, identify
+from pyrofair.graph.identification import Target
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.graph.ways_out import MOST_RELABELLINGS, WaysOut
 

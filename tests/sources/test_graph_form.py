@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from pyrofair.sources.propensity import Nuisances, Rows
 from scipy.special import expit
 
 import pyrofair as pf
 from pyrofair.effects.influence import InfluenceValues
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError
-from pyrofair.graph.identification import identify
+from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
+from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.donors import Block, LeafMechanisms, Pool
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from pyrofair.sources.propensity import Logistic
 from scipy.special import expit
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.learn import learn_mechanisms
-from pyrofair.sources import gcomputation, gformula, models
+from pyrofair.nuisances import newton
+from pyrofair.nuisances.crossfit import CrossFit
+from pyrofair.sources import gcomputation, gformula
 from pyrofair.tables import encoder
 from pyrofair.tables.encoder import TableEncoder
 
@@ -32,9 +33,9 @@ def test_compressed_rows_give_the_same_fit(levels: int, monkeypatch: pytest.Monk
     """Also with collinear numbers, with levels of one group only, and with a level that has lost its weight."""
     table, a = units(600, levels)
     weight = np.random.default_rng(1).exponential(size=600) * (table["C"] != "level 3").to_numpy()
-    dense = Logistic().fit(table, a, weight)
-    monkeypatch.setattr(models, "WIDE", 1)
-    compressed = Logistic().fit(table, a, weight)
+    dense = CrossFit("logistic").fit(table, a, weight)
+    monkeypatch.setattr(newton, "WIDE", 1)
+    compressed = CrossFit("logistic").fit(table, a, weight)
     used = weight > 0
     assert compressed.fitted[used] == pytest.approx(dense.fitted[used], abs=1e-6)
     assert compressed.predict(table[:50])[used[:50]] == pytest.approx(dense.predict(table[:50])[used[:50]], abs=1e-6)

@@ -48,8 +48,8 @@ def known_versions() -> dict[str, str]:
 def audit_to_json(audit: Audit, *, rows: bool = False, indent: int | None = None) -> str:
     """Return an audit as JSON; with ``rows`` also its draws and influence values, a list for each column."""
     context = audit.context
-    paths = context["paths"]
-    graph = context["graph"]
+    paths = context.paths
+    graph = context.graph
     readings = [
         {"model": model, "decisions": decisions, **asdict(each)}
         for (model, decisions), each in read_audit(audit.table, audit.groups, context).items()
@@ -65,9 +65,9 @@ def audit_to_json(audit: Audit, *, rows: bool = False, indent: int | None = None
     found: dict[str, Any] = {
         "schema": "pyrofair-audit",
         "schema_version": SCHEMA_VERSION,
-        "versions": context["versions"],
-        "settings": context["settings"],
-        "source": context["source"],
+        "versions": context.versions,
+        "settings": context.settings,
+        "source": context.source,
         "question": {
             "sensitive": graph.sensitive,
             "sensitive_column": graph.sensitive_column,
@@ -92,12 +92,12 @@ def audit_to_json(audit: Audit, *, rows: bool = False, indent: int | None = None
             "stages": _records(audit.stages),
             "thresholds": _records(audit.thresholds),
             "subgroups": _records(audit.subgroups),
-            "overlap": _records(context["overlap"]),
+            "overlap": _records(context.overlap),
         },
-        "assumptions": context["assumptions"],
-        "outcome_assumptions": context["outcome_assumptions"],
-        "warnings": context["warnings"],
-        "context": {name: context.get(name) for name in KEPT},
+        "assumptions": context.assumptions,
+        "outcome_assumptions": context.outcome_assumptions,
+        "warnings": context.warnings,
+        "context": {name: getattr(context, name) for name in KEPT},
     }
     if rows:
         found["draws"] = _by_column(audit.draws)

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from pyrofair._validation import require_choice, shown
 from pyrofair._version import __version__
+from pyrofair.audits.context import Context
 from pyrofair.audits.display.words import advice, answer, changes, describe_question, percent, shorten, span
 from pyrofair.audits.readings import (
     Reading,
@@ -143,7 +144,7 @@ def table_fragment(title: str, table: pd.DataFrame, note: str = "") -> str:
 def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
     """Return what the templates show of an audit."""
     context = audit.context
-    paths, level = context["paths"], context["level"]
+    paths, level = context.paths, context.level
     readings = read_audit(audit.table, audit.groups, context)
     of = _quantities(audit.table)
     models = list(dict.fromkeys(audit.table["model"]))
@@ -159,13 +160,11 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
         "context": context,
         "version": __version__,
         "decisions": decisions,
-        "question": describe_question(
-            paths, len(models), context["rows"], context["threshold"], decisions, without_scores
-        ),
+        "question": describe_question(paths, len(models), context.rows, context.threshold, decisions, without_scores),
         "answers": answers[: MOST_CARDS if len(answers) <= MOST_CARDS else MOST_LISTED],
         "listed": len(answers) > MOST_CARDS,
         "omitted": max(0, len(answers) - MOST_LISTED),
-        "facts": [_facts(of, model, basis[model], context["threshold"]) for model in models],
+        "facts": [_facts(of, model, basis[model], context.threshold) for model in models],
         "changes": changes([readings[model, basis[model]] for model in models], context, decisions),
         "at_thresholds": _at_thresholds(
             audit, {model: readings[model, "threshold"] for model in models if basis[model] == "threshold"}
@@ -178,16 +177,16 @@ def _view(audit: Audit, decisions: Decisions) -> dict[str, Any]:
             for each in ((decisions, "score" if decisions == "threshold" else "threshold"))
             if (scored := [model for model in models if (model, each) in of])
         ],
-        "tracks": [(model, _tracks(of, model, basis[model], context["threshold"])) for model in models],
+        "tracks": [(model, _tracks(of, model, basis[model], context.threshold)) for model in models],
         "thresholds": _threshold_tables(audit, models),
         "subgroups": _subgroup_tables(audit, decisions),
         "support": _support_tables(audit, basis),
-        "support_lines": context.get("stage_lines", ()),
-        "warnings": [(text, advice(text)) for text in context["warnings"]],
+        "support_lines": context.stage_lines,
+        "warnings": [(text, advice(text)) for text in context.warnings],
         "settings": _settings(audit),
         "citations": CITATIONS,
         "interval": _interval_of(context),
-        "score_types": {model: " ".join(context["score_types"].get(model, ())).strip() for model in models},
+        "score_types": {model: " ".join(context.score_types.get(model, ())).strip() for model in models},
         "sizes": [(model, of[model, basis[model]]["mean_unfair_effect"].ess) for model in models],
     }
 
@@ -200,9 +199,9 @@ def _quantities(table: pd.DataFrame) -> dict[tuple[str, Any], dict[str, Any]]:
     return found
 
 
-def _interval_of(context: Mapping[str, Any]) -> str:
-    level, tried, failed = context["level"], context["replicates"], context["failed"]
-    if context.get("wald"):
+def _interval_of(context: Context) -> str:
+    level, tried, failed = context.level, context.replicates, context.failed
+    if context.wald:
         return f"{level:.0%} Wald intervals from influence values"
     if tried > 1:
         lost = f", {failed} of which failed" if failed else ""
@@ -247,7 +246,7 @@ def _at_thresholds(audit: Audit, own: Mapping[str, Reading]) -> str:
         return ""
     for model, of in ends.items():
         if own[model].is_verdict:
-            of[audit.context["threshold"]] = own[model].least
+            of[audit.context.threshold] = own[model].least
     model = max(ends, key=lambda name: max(ends[name].values()) - min(ends[name].values()))
     low, high = (end(ends[model], key=ends[model].__getitem__) for end in (min, max))
     if ends[model][low] == ends[model][high]:
@@ -422,7 +421,7 @@ def _at(value: float) -> str | None:
 
 
 def _head(reading: Reading, of: Mapping[str, Any], audit: Audit) -> str:
-    return answer(reading, of, audit.context["paths"], audit.context["level"]).head
+    return answer(reading, of, audit.context.paths, audit.context.level).head
 
 
 def _threshold_tables(audit: Audit, models: Sequence[str]) -> list[Table]:
@@ -483,9 +482,9 @@ def _subgroup_tables(audit: Audit, decisions: Decisions) -> list[Table]:
                     "answer": _head(readings[subgroup, str(level), model], of, audit),
                 }
             )
-        note = f"All intervals of subgroups hold together with {audit.context['level']:.0%}, asymptotically."
+        note = f"All intervals of subgroups hold together with {audit.context.level:.0%}, asymptotically."
         if decisions == "score":
-            note += f" Decisions are yes where the score exceeds {audit.context['threshold']:g}, not drawn."
+            note += f" Decisions are yes where the score exceeds {audit.context.threshold:g}, not drawn."
         caption = f"{model}, by {subgroup}"
         tables.append(_table(f"subgroups-{i}", caption, pd.DataFrame(rows), source, note=note))
     return tables
@@ -494,7 +493,7 @@ def _subgroup_tables(audit: Audit, decisions: Decisions) -> list[Table]:
 def _support_tables(audit: Audit, basis: Mapping[str, Decisions]) -> list[Table]:
     """Return the tables of overlap, of the comparison of groups (for the decisions of each model), and of stages."""
     found = []
-    overlap = audit.context["overlap"]
+    overlap = audit.context.overlap
     if len(overlap):
         found.append(_table("overlap", "Overlap of the observed groups, by world", overlap))
     if len(audit.groups):
@@ -545,9 +544,9 @@ def _individuals(given: pd.DataFrame | None) -> Table | None:
 
 def _settings(audit: Audit) -> list[tuple[str, str]]:
     context = audit.context
-    graph: CausalGraph = context["graph"]
-    settings = context["settings"]
-    found = [("source", context["source"])]
+    graph: CausalGraph = context.graph
+    settings = context.settings
+    found = [("source", context.source)]
     for name, value in settings.items():
         if name == "subgroups":
             value = "; ".join(f"{key} ({', '.join(columns)})" for key, columns in value.items()) or "none"
@@ -560,14 +559,14 @@ def _settings(audit: Audit) -> list[tuple[str, str]]:
             f"column {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}",
         )
     )
-    if context["resampling"]:
-        found.append(("resampling", context["resampling"]))
-    if context["unnamed"]:
+    if context.resampling:
+        found.append(("resampling", context.resampling))
+    if context.unnamed:
         found.append(
             (
                 "without column names",
-                f"{', '.join(context['unnamed'])}, given {', '.join(context['order'])} in this order",
+                f"{', '.join(context.unnamed)}, given {', '.join(context.order)} in this order",
             )
         )
-    found += [(f"version of {name}", number) for name, number in context["versions"].items()]
+    found += [(f"version of {name}", number) for name, number in context.versions.items()]
     return found

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pyrofair.audits.context import Context
 from pyrofair.audits.readings import Reading
 from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import CausalGraph, UnfairPaths
@@ -177,7 +178,7 @@ def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths, level: f
     return Answer(*texts[reading.status], "open")
 
 
-def changes(readings: Sequence[Reading], context: Mapping[str, Any], decisions: Decisions = "threshold") -> list[str]:
+def changes(readings: Sequence[Reading], context: Context, decisions: Decisions = "threshold") -> list[str]:
     """Return what would change the answers, most general first, a sentence each."""
     limit = "at this threshold" if decisions == "threshold" else "for decisions made in this way"
     found = [
@@ -200,8 +201,8 @@ def changes(readings: Sequence[Reading], context: Mapping[str, Any], decisions: 
         "failed": "Rows, or a source, without the reason given; until then no number here bears on the question.",
     }
     found += [text for status, text in by_status.items() if status in {each.status for each in readings}]
-    if context["warnings"]:
-        count = len(context["warnings"])
+    if context.warnings:
+        count = len(context.warnings)
         found.append(f"{count} warning{'s' if count > 1 else ''} below, each with what to do.")
     return found
 

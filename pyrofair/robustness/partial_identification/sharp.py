@@ -22,6 +22,7 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
+from pyrofair.effects.estimates import percentiles
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths, show_paths
@@ -482,9 +483,8 @@ def _range(draws: Vector, estimate: Vector, level: float, *, lower: bool) -> tup
     mean, reflected too, and moved outward by as much; and where there is such a bias, by up to sqrt(2) spreads more,
     for its estimate is low where that of the end is inward.
     """
-    tail = (1.0 - level) / 2.0
     mean = draws.mean(axis=0)
-    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0, method="weibull")
+    low, high = percentiles(draws, level)
     spread = np.maximum(mean - low, high - mean)
     bias = np.maximum(mean - estimate if lower else estimate - mean, 0.0) / (np.sqrt(2.0) - 1.0)
     outward = bias + spread + np.sqrt(2.0) * np.minimum(bias, spread)

@@ -1,0 +1,113 @@
+"""Critical values: by how many standard errors intervals reach, of one estimate and of several that hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri, ndtr, ndtri, stdtrit
+from scipy.stats import qmc
+
+__all__ = ["quantile_of_largest", "reach_of"]
+
+Array = NDArray[np.float64]
+
+POINTS = 15
+"""Two to this power quasi-random points find the quantile up to 0.01."""
+BLOCK = 1 << 12
+"""The points that are made at once where there are many estimates."""
+FEW_ESTIMATES = 64
+"""So many estimates have points that are kept for the next call."""
+MOST_ESTIMATES = 2_000
+"""Of more estimates no points are made, and the quantile is that of independent ones, never too small."""
+NONE = 1e-12
+"""The standard error, relative to the largest, and the share of variance, below which there is rounding alone."""
+ALIKE = 9
+"""Estimates whose correlations with all agree in their powers to so many digits are in no order of their own."""
+
+
+def reach_of(level: float, degrees: float = np.inf) -> float:
+    """Return by how many standard errors an interval of one estimate reaches to either side.
+
+    It is the quantile of the normal distribution or, with finite ``degrees`` of freedom, of Student's t; not a number
+    without any degree.
+    """
+    if np.isinf(degrees):
+        return NormalDist().inv_cdf((1.0 + level) / 2.0)
+    return float(stdtrit(degrees, (1.0 + level) / 2.0)) if degrees > 0.0 else np.nan
+
+
+def quantile_of_largest(covariance: Array, level: float, degrees: float = np.inf) -> float:
+    """Return the quantile of the largest absolute value of normal variables over their standard errors.
+
+    An estimate without error does not count. The value is never below that of one variable, nor above that of
+    independent ones, which bounds it for any correlations (Sidak, 1967). Equal calls give equal numbers, and so does
+    another order of the estimates: quasi-random points are turned by the symmetric root of the correlations, in an
+    order that the correlations themselves decide.
+
+    Parameters
+    ----------
+    covariance
+        Of k estimates, (k, k).
+    level
+        The probability that all k lie within it.
+    degrees
+        Degrees of freedom of the standard errors, one scale of all: the variables are then Student's t.
+
+    References
+    ----------
+    Hothorn, Bretz and Westfall (2008); Sidak (1967), for the bound.
+    """
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    kept = spread > NONE * max(float(spread.max(initial=0.0)), 1e-300)
+    k = int(kept.sum())
+    alone = reach_of(level, degrees)
+    if k < 2 or np.isnan(alone):
+        return alone
+    independent = reach_of(float(np.exp(np.log(level) / k)), degrees)
+    if k > MOST_ESTIMATES:
+        return independent
+    root = _root(covariance[np.ix_(kept, kept)] / np.outer(spread[kept], spread[kept]))
+    largest = np.concatenate([_largest(points, root, degrees) for points in _blocks(k + int(np.isfinite(degrees)))])
+    return min(max(float(np.quantile(largest, level)), alone), independent)
+
+
+def _root(correlation: Array) -> Array:
+    """Return the symmetric root of correlations (k, k), in an order that does not follow that of the estimates."""
+    powers = [np.round((correlation**power).sum(axis=1), ALIKE) for power in (3, 2, 1)]
+    order = np.lexsort(powers)
+    scale, vectors = np.linalg.eigh(correlation[np.ix_(order, order)])
+    scale = np.where(scale > NONE * scale.max(), scale, 0.0)
+    return np.asarray((vectors * np.sqrt(scale)) @ vectors.T)
+
+
+def _largest(points: Array, root: Array, degrees: float) -> Array:
+    """Return the largest absolute variable at each of m points (m, k), or (m, k + 1) where the scale varies too."""
+    k = len(root)
+    largest = np.abs(points[:, :k] @ root).max(axis=1)
+    if np.isinf(degrees):
+        return np.asarray(largest)
+    return np.asarray(largest / np.sqrt(chdtri(degrees, ndtr(-points[:, k])) / degrees))
+
+
+def _blocks(k: int) -> Iterator[Array]:
+    """Yield the points of k independent standard normal variables, blocks of (n, k)."""
+    if k <= FEW_ESTIMATES:
+        points = _held(k)
+        yield from (points[start : start + BLOCK] for start in range(0, len(points), BLOCK))
+    else:
+        yield from _make(k)
+
+
+@lru_cache(maxsize=2)
+def _held(k: int) -> Array:
+    return np.concatenate(list(_make(k)))
+
+
+def _make(k: int) -> Iterator[Array]:
+    engine = qmc.Sobol(k, rng=np.random.default_rng(0))
+    for _ in range((1 << POINTS) // BLOCK):
+        yield np.asarray(ndtri(np.clip(engine.random(BLOCK), 1e-12, 1.0 - 1e-12)), dtype=np.float64)
