@@ -18,13 +18,13 @@ def run(settings: Settings, lines: Any) -> int:
 
     from pyrofair._cells import CellFolder, made_folder
     from pyrofair._random import one_thread
-    from pyrofair.commands import comparison
+    from pyrofair.commands.comparison import FILES, STRENGTHS, compare
 
     own = {"strength": settings["strength"], "n_boot": settings["replicates"], "seed": settings["seed"]}
-    identity = {"command": "compare", "data": settings["data"], "strengths": comparison.STRENGTHS, **own}
+    identity = {"command": "compare", "data": settings["data"], "strengths": STRENGTHS, **own}
     folder = Path(settings["output"] or f"compare-{settings['data']}")
     known = CellFolder(made_folder(folder)).is_of(identity)
-    replaced = [name for name in comparison.FILES if (folder / name).exists()]
+    replaced = [name for name in FILES if (folder / name).exists()]
     if replaced and not known and not settings["overwrite"]:
         raise UsageError(
             f"The output folder {str(folder)!r} holds {', '.join(replaced)} of another run. Name another folder, or "
@@ -35,7 +35,7 @@ def run(settings: Settings, lines: Any) -> int:
     if replaced:
         lines.write(f"replacing {', '.join(replaced)} in {folder}")
     with one_thread(), threadpool_limits(1):  # of two threads, each mostly waits for the other in small networks
-        result = comparison.compare(settings["data"], cells, report=lines.write, **own)
+        result = compare(settings["data"], cells, report=lines.write, **own)
         paths = result.save(folder)
     lines.write("\n".join([result.text, *(f"wrote {path}" for path in paths)]))
     return DONE
