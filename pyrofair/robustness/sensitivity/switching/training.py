@@ -150,7 +150,6 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
                 rows=each.rows.iloc[kept].reset_index(drop=True),
                 weight=np.maximum(each.weight[kept], least),
                 unit=unit[kept],
-                cell=None,
             )
             for each in (one, other)
         )
