@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from pyrofair._validation import (
     require_unmasked,
     shown,
 )
-from pyrofair.effects.scoring import Adapter, read_classes, read_probabilities, refuse_outside
+from pyrofair.effects.scoring import Adapter, read_classes, read_probabilities, refuse_outside, require_scores
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 
@@ -304,47 +304,28 @@ class ScoresOf(_Adapted):
             return np.exp(-np.logaddexp(0.0, -odds))
         if found.ndim == 2:
             return read_probabilities(repr(name), found, n)[:, 1]
-        score = found.astype(np.float64)
-        wrong = ~((score >= 0.0) & (score <= 1.0))
-        if wrong.any():
-            raise DataError(
-                f"{name!r} returned {int(wrong.sum())} score(s) outside [0, 1], such as {score[wrong][0]:g}. If these "
-                "are log-odds, pass returns='logit'."
-            )
-        return score
+        return require_scores(
+            f"{name!r} returned", found.astype(np.float64), "If these are log-odds, pass returns='logit'."
+        )
 
 
-class _Modes:
-    """The modes of the modules that are evaluated now, in any thread: by id how many use each, and its own mode."""
-
-    lock = threading.Lock()
-    held: ClassVar[dict[int, tuple[int, bool]]] = {}
+_EVALUATED = threading.RLock()
 
 
 @contextmanager
 def _evaluation(module: nn.Module) -> Iterator[None]:
-    """Let a module be in evaluation mode until the last thread has left, also one that shares layers with another.
+    """Hold a module in evaluation mode; each of its modules then gets its own mode back.
 
-    The mode belongs to a module, not to a thread, and threads of a bootstrap score one module at the same time. Each
-    of its modules gets the mode back that it had before the first thread came.
+    The mode belongs to a module, not to a thread, and other modules may share its layers: one is evaluated at a time.
     """
-    with _Modes.lock:
-        inner = list(module.modules())
-        for each in inner:
-            users, mode = _Modes.held.get(id(each), (0, each.training))
-            _Modes.held[id(each)] = users + 1, mode
-    try:
-        with _Modes.lock:
+    with _EVALUATED:
+        modes = [(each, each.training) for each in module.modules()]
+        try:
             module.eval()
-        yield
-    finally:
-        with _Modes.lock:
-            for each in inner:
-                users, mode = _Modes.held.pop(id(each))
-                if users > 1:
-                    _Modes.held[id(each)] = users - 1, mode
-                elif each.training != mode:
-                    each.training = mode
+            yield
+        finally:
+            for each, mode in modes:
+                each.training = mode
 
 
 def _forward(name: str, module: nn.Module, encoded: Any, passed: Mapping[str, Any]) -> torch.Tensor:

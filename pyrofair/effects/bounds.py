@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,12 @@ __all__ = [
     "PIUBounds",
     "Signs",
     "UnitMeans",
+    "bounds_of_marginals",
     "choose_signs",
     "feasible_interval",
     "piu_bounds",
     "split_draws",
+    "table_of_bounds",
     "test_set_bound",
     "unit_disagreement",
     "unit_ends",
@@ -93,6 +96,25 @@ def piu_bounds(p0: npt.ArrayLike, p1: npt.ArrayLike) -> PIUBounds:
     a, b = _probabilities(p0=p0, p1=p1)
     found = np.abs(a - b), np.minimum(b, 1 - a) + np.minimum(a, 1 - b), b * (1 - a) + (1 - b) * a
     return PIUBounds(*(each if each.ndim else float(each) for each in found))
+
+
+def bounds_of_marginals(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Return the ends of the mean difference and of PIU for any two marginals between the ends given, whatever joint.
+
+    Each end is a number, or an array of one shape. Of two points the ends of PIU are those of :func:`piu_bounds`.
+    """
+    (l0, u0), (l1, u1) = first, second
+    apart = np.maximum(np.maximum(l1 - u0, l0 - u1), 0.0)
+    nearest = np.minimum(np.maximum(1.0, l0 + l1), u0 + u1)  # of the sum of the marginals to 1
+    return (l1 - u0, u1 - l0), (apart, 1.0 - np.abs(1.0 - nearest))
+
+
+def table_of_bounds(first: tuple[float, float], second: tuple[float, float], piu: tuple[float, float]) -> pd.DataFrame:
+    """Return the ends of both marginals, and what follows from them for the mean difference, with those of PIU."""
+    effect, _ = bounds_of_marginals(first, second)
+    table = {"p_y0": first, "p_ypi": second, "mean_unfair_effect": effect, "piu": piu}
+    found: pd.DataFrame = pd.DataFrame.from_dict(table, orient="index", columns=["lower", "upper"])
+    return found.rename_axis("quantity")
 
 
 def feasible_interval(

@@ -221,7 +221,9 @@ def cross(
     keys = _rows(table)
     number, first = Counter(keys), {key: at for at, key in reversed(list(enumerate(keys)))}
     labels = {combination: _label(combination, columns, separator) for combination in every}
-    counts = pd.DataFrame(every, columns=columns).assign(label=labels.values(), rows=[number[each] for each in every])
+    counts = pd.DataFrame(every, columns=columns).assign(
+        label=[*labels.values()], rows=[number[each] for each in every]
+    )
     _refuse_counts(counts, columns, every.index(chosen), allow_empty=allow_empty)
     label_of = {each: label for each, label in labels.items() if each in first}
     own_levels = table.iloc[[first[each] for each in label_of]].set_axis(pd.Index(label_of.values(), dtype=object))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyrofair._validation import require_choice, require_real, require_unmasked, shown
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.tables.reading import require_aligned
 
 __all__ = [
     "DECISIONS",
@@ -26,9 +27,11 @@ __all__ = [
     "no_probabilities",
     "positive_scores",
     "read_classes",
+    "read_given",
     "read_probabilities",
     "refuse_outside",
     "require_decisions",
+    "require_scores",
 ]
 
 Decisions = Literal["threshold", "score"]
@@ -170,14 +173,43 @@ def _ask_once(
             f"score returned the shape {found.shape} of the type {found.dtype} for {len(rows)} rows; it must "
             "return one number for each row."
         )
-    numbers: NDArray[np.float64] = found.astype(np.float64)
-    wrong = ~((numbers >= 0.0) & (numbers <= 1.0))
+    return require_scores("score returned", found.astype(np.float64), "Scores are probabilities, or decisions 0 and 1.")
+
+
+def require_scores(said: str, scores: NDArray[np.float64], hint: str) -> NDArray[np.float64]:
+    """Return scores, or refuse them if some lie outside [0, 1]: what was said begins the message, the hint ends it."""
+    wrong = ~((scores >= 0.0) & (scores <= 1.0))
     if wrong.any():
+        raise DataError(f"{said} {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. {hint}")
+    return scores
+
+
+def read_given(name: str, given: Any, table: pd.DataFrame) -> NDArray[np.float64]:
+    """Return scores that are given for the n rows of a table, shape (n,), checked."""
+    if not isinstance(given, np.ndarray | pd.Series | list | tuple):
+        raise DataError(f"{no_probabilities(name, given)} Or pass scores, one for each row, as an array or a Series.")
+    if isinstance(given, pd.Series):
+        require_aligned(table, given, f"the scores {name!r}", table="df")
+    require_unmasked(repr(name), given)
+    try:
+        if getattr(getattr(given, "dtype", None), "kind", "") == "c":
+            raise TypeError("complex numbers")
+        scores = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
         raise DataError(
-            f"score returned {int(wrong.sum())} number(s) outside [0, 1], such as {numbers[wrong][0]}. Scores are "
-            "probabilities of the positive outcome, or decisions 0 and 1."
+            f"{name!r} is given as scores, but they are no numbers: {error}. Scores are probabilities of yes, one for "
+            "each row; of decisions as text make 1 and 0: (decisions == 'yes').astype(int)."
+        ) from error
+    if scores.shape != (len(table),):
+        raise DataError(
+            f"{name!r} is given as scores of shape {scores.shape}; expected {(len(table),)}, one for each row: of "
+            "predict_proba, pass the column of the positive class."
         )
-    return numbers
+    hint = (
+        "Scores are probabilities of the positive outcome; log-odds must be put through the logistic function, and "
+        "numbers from 0 to 100 be divided by 100."
+    )
+    return require_scores(f"{name!r} gives", scores, hint)
 
 
 def require_decisions(decisions: object, threshold: object) -> None:
@@ -219,14 +251,9 @@ def read_probabilities(name: str, returned: object, n: int) -> NDArray[np.float6
         )
     proba = raw.astype(np.float64)
     near = max(NEAR_ONE, 4.0 * float(np.finfo(raw.dtype).eps)) if raw.dtype.kind == "f" else NEAR_ONE
-    wrong = ~((proba >= 0.0) & (proba <= 1.0)).all(axis=1)
-    if wrong.any():
-        low, high = np.sort(proba[wrong][0])
-        worst = low if high <= 1.0 else high
-        raise DataError(
-            f"{name} gives {int(wrong.sum())} score(s) outside [0, 1], such as {worst}. Scores are probabilities "
-            "of the two classes; log-odds must be put through the logistic function."
-        )
+    widest = np.where(proba.max(axis=1) > 1.0, proba.max(axis=1), proba.min(axis=1))
+    hint = "Scores are probabilities of the two classes; log-odds must be put through the logistic function."
+    require_scores(f"{name} gives", widest, hint)
     wrong = np.abs(proba.sum(axis=1) - 1.0) > near
     if wrong.any():
         raise DataError(
@@ -298,23 +325,8 @@ def refuse_outside(
 ) -> None:
     """Refuse a model that reads columns outside those allowed, ``order``; a DataError says why, and what to do."""
     outside = [column for column in reads if column not in order]
-    if outside:
-        raise DataError(_why_outside(name, outside, graph, order, model))
-
-
-def _pipeline(columns: Sequence[str], model: object) -> str:
-    """Return the code of a pipeline that encodes columns inside a model."""
-    shown = " ".join(repr(model).split())
-    written = shown if re.fullmatch(r"\w+\(.*\)", shown) and len(shown) < 80 else f"{type(model).__name__}(...)"
-    return (
-        "encode inside the model, make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
-        f"[{', '.join(map(repr, columns))}]), remainder='passthrough'), {written}), and fit that on the columns "
-        "themselves."
-    )
-
-
-def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: Sequence[str], model: object) -> str:
-    """Return why a model may not read columns that it was fitted on, and what to do."""
+    if not outside:
+        return
     known = graph.columns_of(graph.observed)
     unknown = [column for column in outside if isinstance(column, str) and column not in known]
     # A column that is named like a code of another one: 'job_nurse' of 'job'. Of 'job' and 'job_type' the longer.
@@ -327,7 +339,7 @@ def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: S
         sources = list(dict.fromkeys(coded.values()))
         few = list(coded)[:4]
         shown = ", ".join(map(repr, few)) + (f" and {len(coded) - 4} more" if len(coded) > 4 else "")
-        return (
+        raise DataError(
             f"{name!r} was fitted on {shown}, which look like codes of {', '.join(map(repr, sources))} made before the "
             "fit, as pandas.get_dummies makes them; in each world it is given the columns themselves, "
             f"{', '.join(order)}. So {_pipeline(sources, model)}"
@@ -335,8 +347,19 @@ def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: S
     why = "they are no observed parents of the outcome"
     if graph.sensitive_column in outside:
         why = f"the graph has no edge {graph.sensitive} -> {graph.outcome}"
-    return (
+    raise DataError(
         f"{name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read {', '.join(order)}. It was "
         "fitted on a table with these columns; fit it on the others alone (a pipeline that drops columns later still "
         "asks for them), or correct the graph."
+    )
+
+
+def _pipeline(columns: Sequence[str], model: object) -> str:
+    """Return the code of a pipeline that encodes columns inside a model."""
+    shown = " ".join(repr(model).split())
+    written = shown if re.fullmatch(r"\w+\(.*\)", shown) and len(shown) < 80 else f"{type(model).__name__}(...)"
+    return (
+        "encode inside the model, make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
+        f"[{', '.join(map(repr, columns))}]), remainder='passthrough'), {written}), and fit that on the columns "
+        "themselves."
     )
