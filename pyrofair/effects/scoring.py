@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import require_choice, require_real, require_unmasked, shown
+from pyrofair._validation import (
+    optional,
+    require_choice,
+    require_instance,
+    require_names,
+    require_real,
+    require_unmasked,
+    shown,
+)
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.tables.reading import require_aligned
@@ -20,6 +29,7 @@ __all__ = [
     "DECISIONS",
     "Adapter",
     "Decisions",
+    "Passed",
     "Rule",
     "Score",
     "ask_scores",
@@ -40,6 +50,8 @@ Rule = Decisions | float
 """How a score is turned into a decision; a number is a threshold of its own."""
 Score = Any
 """A fitted classifier, an adapter of one, or a function of a table that returns its scores."""
+Passed = Mapping[str, str | Sequence[str]]
+"""Columns by the keyword under which a model is given them."""
 
 MOST_ASKED_AGAIN, SAME = 1_000, 1e-5
 """The most rows that are scored once more, and up to what their scores are the same, for single precision rounds."""
@@ -57,16 +69,54 @@ def decide(scores: NDArray[np.float64], decisions: Rule, threshold: float) -> ND
 class Adapter(ABC):
     """A model in a wrapper that scores rows by itself: those of :mod:`pyrofair.effects.adapters`.
 
-    A subclass says which columns reach the model, asks it, and reads what it returned.
+    It knows which columns reach the model, and as what. A subclass calls the model, and reads what it returned.
     """
 
-    @abstractmethod
+    def __init__(self, model: Any, columns: Sequence[str] | None, passes: Passed | None) -> None:
+        optional(partial(require_names, what="column names"))("columns", columns)
+        if passes is not None:
+            expected = "a dictionary from keywords to columns, such as {'sensitive_features': 'sex'}"
+            require_instance("passes", passes, Mapping, expected)
+            for keyword, names in passes.items():
+                require_instance("a keyword of passes", keyword, str, "a string")
+                require_names(f"passes[{keyword!r}]", names, "column names", one=True)
+        self.model = model
+        self.columns = None if columns is None else tuple(columns)
+        self.passes = {
+            keyword: each if isinstance(each, str) else list(each) for keyword, each in (passes or {}).items()
+        }
+
     def reads(self, order: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns that reach the model, given those that it may read in order."""
+        """Return the columns that reach the model, of those that the graph lets it read, in the order given."""
+        passed = [name for each in self.passes.values() for name in ([each] if isinstance(each, str) else each)]
+        return tuple(dict.fromkeys([*self._own(order), *passed]))
+
+    def _own(self, order: Sequence[str]) -> list[str]:
+        if self.columns is not None:
+            return list(self.columns)
+        # Of a method, such as predict_proba of a pipeline, the object's.
+        for each in (self.model, getattr(self.model, "__self__", None)):
+            if (names := getattr(each, "feature_names_in_", None)) is not None:
+                return [str(name) for name in np.asarray(names)]
+        return list(order)
 
     @abstractmethod
+    def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
+        """Return what the model returns for its columns of rows, and those that are passed by keyword."""
+
     def ask(self, name: str, rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str]) -> Any:
         """Return what the model, which may read the columns in order, returns for rows."""
+        refuse_outside(name, self.reads(order), graph, order, model=self.model)
+        own = self._own(order)
+        X: Any = rows[own]
+        if not hasattr(self.model, "feature_names_in_") and hasattr(self.model, "n_features_in_"):
+            if self.columns is None and self.model.n_features_in_ != len(own):
+                raise DataError(
+                    f"{name!r} was fitted on {self.model.n_features_in_} unnamed columns, but the graph lets it read "
+                    f"{len(own)}: {', '.join(own)}. Name those that it was fitted on, in their order: columns=[...]."
+                )
+            X = X.to_numpy()
+        return self._call(name, X, {keyword: rows[each] for keyword, each in self.passes.items()})
 
     @abstractmethod
     def read(
@@ -89,6 +139,9 @@ class Adapter(ABC):
         returned = self.ask(name, rows, graph, order)
         _require_order(name, returned, rows)
         return self.read(name, returned, len(rows), graph, labels)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {shown(self.model)}>"
 
 
 def _require_order(name: str, returned: object, rows: pd.DataFrame) -> None:

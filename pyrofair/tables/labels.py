@@ -506,12 +506,10 @@ def codes_of_rows(df: pd.DataFrame, labels: Levels) -> pd.DataFrame:
     return df.assign(**{name: codes_of(name, own, df[name]) for name, own in have.items()}) if have else df
 
 
-def require_do(values: object, name: str = "do") -> None:
+def require_do(values: object) -> None:
     """Refuse what is no dictionary of nodes and the values they are set to."""
     if values is not None and not isinstance(values, Mapping):
-        raise DataError(
-            f"{name}={shown(values)} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}."
-        )
+        raise DataError(f"do={shown(values)} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}.")
 
 
 def codes_of_do(values: Mapping[str, Any] | None, labels: Levels) -> dict[str, Any]:
