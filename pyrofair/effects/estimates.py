@@ -89,14 +89,14 @@ QUANTITIES_OF: dict[str, tuple[dict[str, float], Image]] = {
 """For each quantity its functionals with their factors, and the image of their sum; the paper's bound is quadratic."""
 
 
-def percentiles(draws: Array, level: float, axis: int = 0) -> tuple[Any, Any]:
+def percentiles(draws: Array, level: float) -> tuple[Any, Any]:
     """Return the percentile interval of B replicates (B, ...).
 
     The k-th smallest is taken for the quantile k / (B + 1), which is the share expected below it: with k / B an
     interval of 200 replicates at 95 % would hold 94 %.
     """
     tail = (1.0 - level) / 2.0
-    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=axis, method="weibull")
+    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0, method="weibull")
     return low, high
 
 

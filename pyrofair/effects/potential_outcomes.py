@@ -104,9 +104,6 @@ class CounterfactualSample:
     origin : numpy.ndarray of int64, shape (m,), optional
         Position in the observed rows of the row that this one is, unchanged; -1 where it was changed or drawn.
         Training reuses the forward pass of unchanged rows.
-    cell : numpy.ndarray of int64, shape (m,), optional
-        Within a unit, the value of what unfair edges out of the sensitive attribute switch, numbered alike in both
-        worlds. With cells, row i of both worlds is one draw of all else, and differs in the sensitive attribute alone.
 
     Raises
     ------
@@ -124,7 +121,6 @@ class CounterfactualSample:
     weight: npt.NDArray[np.float64]
     unit: npt.NDArray[np.int64] | None = None
     origin: npt.NDArray[np.int64] | None = None
-    cell: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         m = len(self.rows)
@@ -139,7 +135,7 @@ class CounterfactualSample:
                 "A weight is a ratio of probabilities: check the propensities it was made of."
             )
         object.__setattr__(self, "weight", weight)
-        for name in ("unit", "origin", "cell"):
+        for name in ("unit", "origin"):
             if (given := getattr(self, name)) is not None:
                 ids = np.asarray(given)
                 _check_length(name, ids, m)
@@ -172,7 +168,7 @@ class CounterfactualSample:
     def reweighted(self, factor: npt.NDArray[np.float64]) -> Self:
         """Return the sample with its k units, or else rows, reweighted by a factor (k,); the sum of weights is kept."""
         weight = self.weight * factor[self.unit_index]
-        return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin, self.cell)
+        return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin)
 
     def scored(self, scores: torch.Tensor | npt.ArrayLike) -> Scored:
         """Return scores (m,) of the rows with their weights, in the precision and on the device of the scores.
