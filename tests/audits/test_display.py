@@ -300,12 +300,12 @@ def test_every_judgement_has_a_plain_answer(status: Any, head: str) -> None:
     own = audited(models={"plain": Model(0.1, 0.3, 0.3)}).table.query("decisions == 'threshold'")
     of = {row.quantity: row for row in own.itertuples()}
     for paths in (UNFAIR, UNFAIR.reversed()):
-        given = answer(Reading(status, "", 0.08, most, "Q"), of, paths, 0.95)
+        given = answer(Reading(status, 0.08, most, "Q", 0.1, 0.7), of, paths, 0.95)
         assert given.head == head
         assert (given.tone == "unfair") == (status == "unfair")
         assert "nan" not in given.body
         if status == "unfair":
-            assert f"With “{'woman' if paths.swapped else 'man'}” along them" in given.body
+            assert f"With “{'woman' if paths.swapped else 'man'}” along the unfair paths" in given.body
 
 
 def test_percentages() -> None:
