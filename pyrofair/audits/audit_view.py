@@ -60,8 +60,8 @@ CUT_ELSEWHERE = (
     "An effect may be small where few scores lie and large elsewhere: the same scores, cut at other thresholds."
 )
 WITHIN = (
-    "Within subgroups that the sensitive attribute does not cause. The effect in all is an average over them and may hide "
-    "opposite ones."
+    "Within subgroups that the sensitive attribute does not cause. The effect in all is an average over them and may "
+    "hide opposite ones."
 )
 Quantities = Mapping[tuple[str, Any], Mapping[str, Any]]
 """The rows of each model and decisions, by quantity."""
@@ -241,7 +241,7 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
         f"{what}: the models side by side",
         own if decisions == "score" else pd.concat([rates, own]).drop_duplicates(),
         "model",
-        after=lambda model, _: {"reading": readings[model, decisions].text},
+        last=("reading", {model: each.text for (model, of), each in readings.items() if of == decisions}),
         note="Estimates with intervals in brackets.",
     )
 
@@ -253,7 +253,7 @@ def _threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading])
             f"{model}: decisions at several thresholds",
             own,
             "threshold",
-            after=lambda threshold, _, model=model: {"answer": readings[model, threshold].head},
+            last=("answer", {at: each.head for (name, at), each in readings.items() if name == model}),
             note="The interval of each threshold holds by itself, not together with those of others.",
         )
         for i, (model, own) in enumerate(audit.thresholds.groupby("model", sort=False))
@@ -276,15 +276,15 @@ def _subgroup_tables(
     return [
         spans_table(
             f"subgroups-{i}",
-            f"{model}, by {subgroup}",
+            f"{key[1]}, by {key[0]}",
             own,
             "level",
-            label=str(subgroup),
+            label=str(key[0]),
             before=sizes,
-            after=lambda level, _, key=(subgroup, model): {"answer": readings[key[0], str(level), key[1]].head},
+            last=("answer", {level: each.head for (name, level, of), each in readings.items() if (name, of) == key}),
             note=note,
         )
-        for i, ((subgroup, model), own) in enumerate(keys)
+        for i, (key, own) in enumerate(keys)
     ]
 
 

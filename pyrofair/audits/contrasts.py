@@ -38,6 +38,7 @@ from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph.paths import show_paths
 from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
@@ -110,7 +111,7 @@ class ContrastAudit(FamilyAudit):
             question=[
                 f"Would these models decide otherwise on an individual if {column} were another level instead of "
                 f"{baseline!r} along the paths called unfair, and {baseline!r} along all others?",
-                *str(unfair).splitlines(),
+                f"Judged were {context['rows']:,} individuals. Called unfair: {show_paths(unfair.paths)}.",
             ],
             lead=[
                 f"Audit of {table['model'].nunique()} model(s) on {context['rows']:,} rows: "

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAILURES",
     "KEY",
+    "OF_GRAPHS",
     "REFUSALS",
     "SCHEMA",
     "FamilyAudit",
@@ -49,6 +50,8 @@ __all__ = [
 SCHEMA = "pyrofair-family"
 KEY = ["model", "decisions", "quantity"]
 REFUSALS = (DataError, PositivityError)
+OF_GRAPHS = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
+"""The quantities that depend on the graph."""
 FAILURES = (NotIdentifiedError, *REFUSALS)
 """Errors that leave one member without an audit, while the others go on."""
 NUMBERS = ("estimate", "low", "high", "lower", "upper", "ess")
@@ -61,8 +64,8 @@ class FamilyAudit(ABC):
     Attributes
     ----------
     quantities : DataFrame
-        For each member (the first column), model, decisions and quantity: estimate, lower, upper, ess and note, and what
-        else belongs to a kind of family. A member without an answer has NaN, and the reason in note.
+        For each member (the first column), model, decisions and quantity: estimate, lower, upper, ess and note, and
+        what else belongs to a kind of family. A member without an answer has NaN, and the reason in note.
     summary : DataFrame
         What is read over all members.
     audits : dict
@@ -172,7 +175,7 @@ class FamilyAudit(ABC):
             made,
             blocks=[*self._blocks(readings), *made.blocks],
             answers=answers,
-            basis=[] if first is None else basis_of([], first),
+            basis=[] if first is None else basis_of([], replace(first, level=level)),
             changes=changes([*chosen.values()], len(warned))[:4],
             assumptions=assumptions,
             closing=[*doubts, *made.closing],
@@ -200,15 +203,22 @@ class FamilyAudit(ABC):
                     self.key,
                     named=self._label,
                     before=self._before,
-                    after=lambda name, of, key=(str(model), decisions): {
-                        "answer": readings[(name, *key)].head,
-                        "note": str(of["mean_unfair_effect"].note),
-                    },
+                    last=(
+                        "answer",
+                        {name: each.head for (name, *of), each in readings.items() if of == [model, decisions]},
+                    ),
+                    note=self._notes(rows),
                 )
                 for decisions, rows in of_model.groupby("decisions", sort=False)
             ]
             blocks.append(Block(f"model-{i}", str(model), tables=tables))
         return blocks
+
+    def _notes(self, rows: pd.DataFrame) -> str:
+        """Return the notes on the effects of a model."""
+        own = rows[(rows["quantity"] == "mean_unfair_effect") & (rows["note"] != "")]
+        notes = zip(own[self.key], own["note"], strict=True)
+        return " ".join(f"{self._label(name)}: {str(note).rstrip('.')}." for name, note in notes)
 
     def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
         """Return what else the tables show of a member."""

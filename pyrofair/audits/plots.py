@@ -189,7 +189,8 @@ def plot_members(rows: pd.DataFrame, members: Mapping[Any, tuple[str, str]], wha
     left.axvline(0.0, color=GREY, linewidth=0.8)
     left.set_xlabel(f"mean unfair effect, {what}")
     most = max(float(np.nanmax([*piu, *far], initial=0.0)), 0.01)
-    right.set_xlim(-0.01 * most, 1.04 * most)
+    least = min(float(np.nanmin([*piu, *far], initial=0.0)), 0.0)
+    right.set_xlim(least - 0.01 * most, 1.04 * most)
     right.set_xlabel(f"probability of individual unfairness, {what}")
     for at, (_, text) in zip(height, members.values(), strict=True):
         right.annotate(text, (1.0, at), xycoords=("axes fraction", "data"), xytext=(6, 0), fontsize=8,

@@ -62,8 +62,8 @@ class Verdict(NamedTuple):
 VERDICTS: dict[Status, Verdict] = {
     "unfair": Verdict(
         "Yes, for at least {least}", "", "unfair to at least {least} of units, and to at most {most}.", "unfair",
-        "A model trained with a penalty on this effect, or without the columns on the unfair paths; audit it again, and "
-        "compare accuracy and rates.",
+        "A model trained with a penalty on this effect, or without the columns on the unfair paths; audit it again, "
+        "and compare accuracy and rates.",
     ),
     "small": Verdict(
         "Little, at most {most}", "", "unfair to at most {most} of units.", "calm",

@@ -17,7 +17,7 @@ from pyrofair.audits.audit import Audit, audit, require_audit_settings
 from pyrofair.audits.audit_view import graph_block
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.display.words import span
-from pyrofair.audits.family import SCHEMA, FamilyAudit, Members, of_decisions, require_unfitted, with_paths
+from pyrofair.audits.family import OF_GRAPHS, SCHEMA, FamilyAudit, Members, of_decisions, require_unfitted, with_paths
 from pyrofair.audits.plots import gain_text
 from pyrofair.audits.view import Block, View
 from pyrofair.effects.estimates import AUDITED, Estimate, Key
@@ -85,6 +85,9 @@ class EdgeCosts(FamilyAudit):
         own = self.table[(self.table["model"] == model) & (self.table["decisions"] == decisions)]
         return {row["absent"]: _beside(row) for row in own.to_dict("records")}
 
+    def _notes(self, rows: pd.DataFrame) -> str:
+        return ""  # those of the gains hold them all
+
     def _told(self) -> View:
         paths = self.context["unfair"]
         lines = [
@@ -94,6 +97,10 @@ class EdgeCosts(FamilyAudit):
             for line in f"Without {name}:\n{error}".replace("\n", "\n  ").splitlines()
         ]
         gains = self.table.groupby(["model", "decisions"], sort=False)
+        tables = [
+            make_table(f"gains-{i}", f"{name}, {of_decisions(each)}: gains", _shown(own), own, note=_notes(own))
+            for i, ((name, each), own) in enumerate(gains)
+        ]
         return View(
             title="What each disputed edge costs",
             question=[
@@ -106,10 +113,7 @@ class EdgeCosts(FamilyAudit):
                 f"brackets {self.context['level']:.0%} intervals.",
             ],
             blocks=[
-                Block("gains", "What each absence gains", lines, [
-                    make_table(f"gains-{i}", f"{model}, {of_decisions(decisions)}: gains", _shown(own), own)
-                    for i, ((model, decisions), own) in enumerate(gains)
-                ]),
+                Block("gains", "What each absence gains", lines, tables),
                 graph_block(paths),
             ],
             closing=[
@@ -118,7 +122,7 @@ class EdgeCosts(FamilyAudit):
             ],
             schema=SCHEMA,
             data=self._data,
-        )  # fmt: skip
+        )
 
 
 def _beside(row: Mapping[Any, Any]) -> str:
@@ -133,23 +137,29 @@ def _beside(row: Mapping[Any, Any]) -> str:
     return "; ".join(filter(None, [gain_text(row), shared]))
 
 
+def _notes(costs: pd.DataFrame) -> str:
+    noted = costs[costs["note"] != ""]
+    return " ".join(f"{name}: {note.rstrip('.')}." for name, note in zip(noted["absent"], noted["note"], strict=True))
+
+
 def _shown(costs: pd.DataFrame) -> pd.DataFrame:
     """Return the gains of a model as texts."""
-    rows = []
-    for row in costs.to_dict("records"):
-        gain = {"estimate": row["gain"], "lower": row["gain_lower"], "upper": row["gain_upper"]}
-        piu = {"estimate": np.nan} | {name: row[name] for name in ("low", "high", "lower", "upper")}
-        rows.append(
-            {
-                "absent": row["absent"],
-                "status": row["status"],
-                "PIU": span(SimpleNamespace(**piu)) if np.isfinite(row["high"]) else "",
-                "gain": span(SimpleNamespace(**gain)) if np.isfinite(row["gain"]) else "",
-                "shared then": row["becomes_shared"],
-                "note": row["note"],
-            }
-        )
-    return pd.DataFrame(rows)
+
+    def change(name: str) -> list[str]:
+        ends = zip(costs[name], costs[f"{name}_lower"], costs[f"{name}_upper"], strict=True)
+        made = (SimpleNamespace(estimate=each, lower=low, upper=high) for each, low, high in ends)
+        return ["" if np.isnan(each.estimate) else span(each) for each in made]
+
+    return pd.DataFrame(
+        {
+            "absent": costs["absent"],
+            "status": costs["status"],
+            "gain": change("gain"),
+            "narrower": change("narrower"),
+            "unfair paths left": costs["unfair_paths"],
+            "shared then": costs["becomes_shared"],
+        }
+    )
 
 
 def edge_costs(
@@ -273,7 +283,8 @@ def edge_costs(
     first = next(iter(members.audits.values())).table
     zero = first[first["quantity"].isin((*ENDS, "mean_unfair_effect"))]
     zero = zero.assign(estimate=0.0, lower=0.0, upper=0.0, note=NO_EFFECT)
-    table = members.table(names, {name: zero for name, each in paths.items() if each is None})
+    parts = {name: each.table[each.table["quantity"].isin(OF_GRAPHS)] for name, each in members.audits.items()}
+    table = members.table(names, parts | {name: zero for name, each in paths.items() if each is None})
     costs = _costs(members, paths, names, len(df), level)
     order = {name: paths.get(name) for name in names}
     return EdgeCosts(table, costs, members.audits, members.failures, context, order)

@@ -15,7 +15,7 @@ from pyrofair._validation import require_flag, require_integer, require_seed, sh
 from pyrofair.audits.audit import audit, require_audit_settings
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.display.words import span
-from pyrofair.audits.family import KEY, REFUSALS, SCHEMA, FamilyAudit, Members, of_decisions
+from pyrofair.audits.family import KEY, OF_GRAPHS, REFUSALS, SCHEMA, FamilyAudit, Members, of_decisions
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.view import Block, View
 from pyrofair.effects.scoring import Decisions
@@ -27,13 +27,19 @@ from pyrofair.tables.reading import as_pandas
 
 __all__ = ["GraphsAudit", "audit_graphs"]
 
-OF_GRAPHS = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
-"""The quantities that depend on the graph."""
 COLUMNS = ["graph", *KEY, "estimate", "low", "high", "lower", "upper", "by", "ess", "note"]
 ESTIMATE, SHARP, VALID, CLOSED = "estimate", "sharp bounds", "valid bounds", "closed-form bounds"
 """What a number is: an estimate of what is identified, or which bounds."""
 BOUNDED = {"p_y0": "y0", "p_ypi": "ypi", "mean_unfair_effect": "effect"}
 """Quantities that bounds have, by their name there; the ends of PIU are those of its bounds."""
+LABELS = {
+    "p_y0": "P(Y0 = 1)",
+    "p_ypi": "P(Ypi = 1)",
+    "mean_unfair_effect": "mean unfair effect",
+    "piu_lower": "PIU at least",
+    "piu_upper": "PIU at most",
+    "piu_paper_bound": "the paper's bound",
+}
 POINT = 1e-6
 """Ends that are nearer to each other are one value."""
 N_BOOT = 200
@@ -108,7 +114,8 @@ def _shown(union: pd.DataFrame) -> pd.DataFrame:
     spans = [span(_Range(*each)) for each in ends]
     names = {"smallest_in": "smallest in", "largest_in": "largest in", "without": "graphs without"}
     shown = union[["model", "quantity", *names]].rename(columns=names)
-    shown.insert(2, "smallest to largest, with intervals", spans)
+    shown["quantity"] = shown["quantity"].map(LABELS)
+    shown.insert(2, "smallest to largest", spans)
     return shown
 
 

@@ -1,7 +1,7 @@
 """Audits for readers: tables as texts, plain words, the templates of pages and fragments, and data for JSON.
 
-In come an audit's tables and its context; out go texts. Judgements are those of ``audits.readings``; ``audits.view`` puts
-the parts together.
+In come an audit's tables and its context; out go texts. Judgements are those of ``audits.readings``; ``audits.view``
+puts the parts together.
 """
 
 from pyrofair.audits.display.export import SCHEMA_VERSION

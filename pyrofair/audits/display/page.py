@@ -23,6 +23,7 @@ WIDTH = 110
 """The most characters of a line of a table in text."""
 NARROWEST = 7
 """The fewest characters of a column that is wrapped to make room for others."""
+NO_BREAK = "\N{NO-BREAK SPACE}"
 MOST_ROWS = 60
 """The most rows of a table that a notebook shows."""
 SPANS = {
@@ -73,18 +74,31 @@ class Table:
 
     def lines(self, width: int = WIDTH) -> list[str]:
         """Return the table as lines of text, long cells wrapped so that none is wider, if that can be."""
-        cells = [list(self.columns), *map(list, self.rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
-        while sum(widths) + 2 * len(widths) - 2 > width and max(widths) > NARROWEST:
-            widths[widths.index(max(widths))] -= 1
+        held = [[_unbroken(text) for text in row] for row in (self.columns, *self.rows)]
+        columns = list(zip(*held, strict=True))
+        widths = [max(map(len, texts)) for texts in columns]
+        least = [max((len(part) for text in texts for part in text.split(" ")), default=0) for texts in columns]
+        least = [size if right else min(size, NARROWEST) for size, right in zip(least, self.numeric, strict=True)]
+        while sum(widths) + 2 * len(widths) - 2 > width:
+            room = [size - own for size, own in zip(widths, least, strict=True)]
+            if max(room) <= 0:
+                break
+            widest = max((i for i, spare in enumerate(room) if spare > 0), key=widths.__getitem__)
+            widths[widest] -= 1
         found = [self.caption]
-        for row in cells:
+        for row in held:
             parts = [wrap(text, size) or [""] for text, size in zip(row, widths, strict=True)]
             for i in range(max(map(len, parts))):
                 texts = (part[i] if i < len(part) else "" for part in parts)
                 line = zip(texts, widths, self.numeric, strict=True)
                 found.append("  ".join(f"{text:{'>' if right else '<'}{size}}" for text, size, right in line).rstrip())
-        return [*found, self.note] if self.note else found
+        return [line.replace(NO_BREAK, " ") for line in (*found, *wrap(self.note, width))]
+
+
+def _unbroken(text: str) -> str:
+    """Return a cell whose interval is not broken over lines."""
+    first, bracket, rest = text.partition("[")
+    return first + bracket + rest.replace(" ", NO_BREAK) if bracket else text
 
 
 @cache
@@ -132,7 +146,7 @@ def spans_table(
     label: str = "",
     named: Callable[[Any], str] = lambda value: f"{value:g}" if isinstance(value, float) else str(value),
     before: Callable[[Any, Mapping[str, Any]], Mapping[str, str]] = lambda *_: {},
-    after: Callable[[Any, Mapping[str, Any]], Mapping[str, str]] = lambda *_: {},
+    last: tuple[str, Mapping[Any, str]] = ("", {}),
     note: str = "",
 ) -> Table:
     """Return the table of rates, effect and PIU with their intervals, a line for each value of a column of tidy rows.
@@ -145,15 +159,19 @@ def spans_table(
         The heading of the first column, by default the key.
     named
         The text of a value.
-    before, after
-        Functions of a value and its rows by quantity: what else its line holds, by heading.
+    before
+        A function of a value and its rows by quantity: what its line holds before these, by heading.
+    last
+        The heading of the last column, and its text for each value; none without any.
     """
     found = []
     shown = [quantity for quantity in SPANS if rows["quantity"].eq(quantity).any()]
     for value, own in rows.groupby(key, sort=False, dropna=False):
-        of = {row.quantity: row for row in own.itertuples()}
+        lines: Any = own.itertuples()
+        of = {row.quantity: row for row in lines}
         spans = {SPANS[quantity]: span(of.get(quantity)) for quantity in shown}
-        found.append({label or key: named(value), **before(value, of), **spans, **after(value, of)})
+        ending = {last[0]: last[1][value]} if last[1] else {}
+        found.append({label or key: named(value), **before(value, of), **spans, **ending})
     return make_table(name, caption, pd.DataFrame(found), rows, note=note)
 
 

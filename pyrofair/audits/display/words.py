@@ -47,8 +47,12 @@ def span(row: Any) -> str:
     low, high = (getattr(row, end, row.estimate) for end in ("low", "high"))
     if np.isnan(low):
         return "not available"
-    text = percent(low) if np.isfinite(row.estimate) else f"{percent(low)} to {percent(high)}"
-    return text if np.isnan(row.lower) else f"{text} [{percent(row.lower)[:-1]}, {percent(row.upper)[:-1]}]"
+    point = np.isfinite(row.estimate) or percent(low) == percent(high)
+    text = percent(low) if point else f"{percent(low)} to {percent(high)}"
+    ends = [percent(each)[:-1] for each in (row.lower, row.upper)]
+    if all(ends):
+        return f"{text} [{', '.join(ends)}]"
+    return f"{text} [at {'least' if ends[0] else 'most'} {''.join(ends)}]" if any(ends) else text
 
 
 def describe_question(
@@ -121,9 +125,10 @@ def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths | None, l
     if reading.status == "unfair" and paths is not None and not np.isnan(of["mean_unfair_effect"].estimate):
         effect = of["mean_unfair_effect"].estimate
         other = paths.graph.baseline if paths.swapped else paths.graph.contrast
+        moves = "rises" if effect > 0.0 else "falls"
         body += (
-            f" With {_quoted(other)} along the unfair paths, the share of yes {'rises' if effect > 0.0 else 'falls'} by "
-            f"{percent(abs(effect))[:-1]} percentage points."
+            f" With {_quoted(other)} along the unfair paths, the share of yes {moves} by {percent(abs(effect))[:-1]} "
+            "percentage points."
         )
     return Answer(reading.head, body, reading.tone)
 
