@@ -22,6 +22,7 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_paths
+from pyrofair.robustness.miles import MilesBounds
 from pyrofair.robustness.partial_identification import SharpBounds, sharp_bounds
 from pyrofair.tables.reading import as_pandas
 
@@ -290,8 +291,6 @@ def _sharp(
 def _closed_form(
     model: Any, unfair: UnfairPaths, df: pd.DataFrame, decisions: Decisions, seed: int | None, settings: Any
 ) -> pd.DataFrame:
-    from pyrofair.robustness.miles import MilesBounds  # audits know no source but where none is given
-
     source = MilesBounds(unfair).fit(df, sample_weight=settings.get("sample_weight"))
     own = {"decisions": decisions, "threshold": settings.get("threshold", 0.5)}
     ends = source.bounds(model, **own)

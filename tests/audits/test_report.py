@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pyrofair.audits.audit import Audit
 from pyrofair.audits.context import Context
-from pyrofair.audits.report import QUANTITIES, describe_audit, stage_lines
+from pyrofair.audits.report import QUANTITIES, stage_lines
 from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph(
@@ -73,9 +74,8 @@ def groups(*agree: bool | Any) -> pd.DataFrame:
 
 
 def read(table: pd.DataFrame | None = None, compared: pd.DataFrame | None = None, **setting: Any) -> str:
-    return describe_audit(
-        rows() if table is None else table, groups() if compared is None else compared, SETTING | setting
-    )
+    table, compared = rows() if table is None else table, groups() if compared is None else compared
+    return str(Audit(table, compared, pd.DataFrame(), SETTING | setting))
 
 
 def verdicts(**changed: Span) -> list[str]:

@@ -21,8 +21,8 @@ __all__ = ["CITATIONS", "Table", "cell", "environment", "make_table", "next_name
 
 WIDTH = 110
 """The most characters of a line of a table in text."""
-NARROWEST = 7
-"""The fewest characters of a column that is wrapped to make room for others."""
+NARROWEST = 12
+"""A column of texts may be this narrow, whatever is broken, to make room for others."""
 NO_BREAK = "\N{NO-BREAK SPACE}"
 MOST_ROWS = 60
 """The most rows of a table that a notebook shows."""
