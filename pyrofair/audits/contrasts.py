@@ -336,9 +336,10 @@ def _simultaneous(
     """Return the quantities of all contrasts, with intervals that hold at once for each model and quantity."""
     table, k = members.table(list(rows)), len(rows)
     sizes = table["contrast"].map({each: len(at) for each, at in rows.items()})
-    table.insert(table.columns.get_loc("ess"), "n", sizes)
+    table.insert([*table].index("ess"), "n", sizes)
     estimates = {name: each.context.estimates(each.influence, rows[name]) for name, each in members.audits.items()}
-    for of, own in table.groupby(KEY, sort=False):
+    keys: Any = table.groupby(KEY, sort=False)
+    for of, own in keys:
         key = Key(AUDITED, *of)
         found = {name: each.of(key) for name, each in estimates.items() if each is not None and key in each.keys}
         reach = np.nan
