@@ -40,13 +40,14 @@ from pyrofair.graph.svg import graph_svg
 if TYPE_CHECKING:
     from pyrofair.audits.audit import Audit
 
-__all__ = ["basis_of", "graph_block", "quantities_of", "settings_of", "view_of"]
+__all__ = ["RIGHT_GRAPH", "basis_of", "graph_block", "quantities_of", "settings_of", "view_of"]
 
 THINNEST = 0.004
 """A range that is narrower is drawn as a point."""
 MOST_INDIVIDUALS = 50
 """The most individual rows that the page shows; its CSV holds all."""
 INDIVIDUAL_COLUMNS = ("row", "model", "path", "baseline", "switched", "effect", "effect_sd", "flips")
+RIGHT_GRAPH = "The causal graph, and which of its paths are unfair. No table can confirm a graph."
 SCALE = (
     "On one scale from 0 to 100%. The thick bar is the range of PIU that the estimates leave open, thin lines are "
     "intervals for chance, and the upright mark beside accuracy is the majority class: what always giving the commoner "
@@ -160,7 +161,7 @@ def graph_block(paths: UnfairPaths) -> Block:
 def basis_of(rates: Sequence[str], context: Context) -> list[str]:
     """Return what the answers rest on, in sentences, among them the rates of each model unless there are many."""
     level, tried, failed = context.level, context.replicates, context.failed
-    found = ["The causal graph, and which of its paths are unfair. No table can confirm a graph."]
+    found = [RIGHT_GRAPH]
     if len(rates) > MOST_CARDS:
         rates = ["Accuracy and rates of each model, below: a bound is no merit of a model that decides alike for all."]
     if context.wald:

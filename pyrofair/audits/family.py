@@ -18,13 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
-from pyrofair.audits.audit_view import basis_of, quantities_of, settings_of
+from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, quantities_of, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
 from pyrofair.audits.plots import plot_members
 from pyrofair.audits.readings import Reading, judge, read_audit
-from pyrofair.audits.view import Block, View
+from pyrofair.audits.view import MOST_CARDS, Block, View
 from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.effects.potential_outcomes import PotentialOutcomes, SeveralContrasts
 from pyrofair.effects.scoring import DECISIONS
@@ -101,9 +101,9 @@ class FamilyAudit(ABC):
     def _read(self) -> dict[tuple[Any, str, Any], Reading]:
         """Return the reading of each member, model and decisions."""
         rates = {
-            (row.model, row.decisions): row
-            for one in self.audits.values()
-            for row in one.table[one.table["quantity"] == "positive_rate"].itertuples()
+            of: quantities["positive_rate"]
+            for each in self.audits.values()
+            for of, quantities in quantities_of(each.table).items()
         }  # of the rows as they are, whatever the graph
         found: dict[tuple[Any, str, Any], Reading] = {}
         for name, own in self.quantities.groupby(self.key, sort=False):
@@ -146,8 +146,10 @@ class FamilyAudit(ABC):
 
     def _beside(self, model: str, decisions: str) -> dict[Any, str]:
         """Return the members in the order of the picture, and what stands beside each."""
-        why = {name: "not identified" if isinstance(each, NotIdentifiedError) else "not audited"
-               for name, each in self.failures.items()}  # fmt: skip
+        why = {
+            name: "not identified" if isinstance(each, NotIdentifiedError) else "not audited"
+            for name, each in self.failures.items()
+        }
         return {name: why.get(name, "") for name in dict.fromkeys(self.quantities[self.key])}
 
     @property
@@ -157,8 +159,9 @@ class FamilyAudit(ABC):
         of = {name: quantities_of(own) for name, own in self.quantities.groupby(self.key)}
         chosen = {key: each for key, each in readings.items() if key[2] == "threshold"} or readings
         level, warned = self.context["level"], self.context.get("warnings", ())
+        paths = self.unfair if len(chosen) <= MOST_CARDS else {}  # in a long list the direction is left out
         answers = [
-            (f"{model}, {self._label(name)}", answer(each, of[name][model, decisions], self.unfair.get(name), level))
+            (f"{model}, {self._label(name)}", answer(each, of[name][model, decisions], paths.get(name), level))
             for (name, model, decisions), each in chosen.items()
         ]
         contexts = {name: each.context for name, each in self.audits.items()}
@@ -175,7 +178,7 @@ class FamilyAudit(ABC):
             made,
             blocks=[*self._blocks(readings), *made.blocks],
             answers=answers,
-            basis=[] if first is None else basis_of([], replace(first, level=level)),
+            basis=[RIGHT_GRAPH] if first is None else basis_of([], replace(first, level=level)),
             changes=changes([*chosen.values()], len(warned))[:4],
             assumptions=assumptions,
             closing=[*doubts, *made.closing],

@@ -79,10 +79,9 @@ class GraphsAudit(FamilyAudit):
         return self.summary
 
     def _beside(self, model: str, decisions: str) -> dict[Any, str]:
-        by = self.table[(self.table["model"] == model) & (self.table["quantity"] == "piu_upper")]
-        how = dict(zip(by["graph"], by["by"], strict=True))
-        return {name: text if name in self.failures and name not in self.bounds else how.get(name, "")
-                for name, text in super()._beside(model, decisions).items()}  # fmt: skip
+        own = self.table[(self.table["model"] == model) & (self.table["quantity"] == "piu_upper")]
+        how = {name: by for name, by in zip(own["graph"], own["by"], strict=True) if by}
+        return super()._beside(model, decisions) | how
 
     def _told(self) -> View:
         without = [name for name in self.failures if name not in self.bounds]
