@@ -355,7 +355,7 @@ def _classifier(**settings: Any) -> Any:
 
 
 def _pscf(**settings: Any) -> Any:
-    given = {"epochs": 1, "hidden": 4, "encoder_hidden": (4,), "progress": False, "random_state": 0} | settings
+    given = {"epochs": 1, "hidden": 4, "progress": False, "random_state": 0} | settings
     return pf.PSCF(UNFAIR, **given).fit(TABLE[list(FEATURES)], TABLE["Y"])
 
 
@@ -432,8 +432,8 @@ SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
     ),
     _path: ("strengths", "seeds", "test", "held_out", "n_boot", "threshold", "progress", "resume"),
     _pscf: (
-        "latents", "average", "samples", "mmd", "latent_size", "own_noise", "hidden", "encoder_hidden", "components",
-        "families", "epochs", "batch_size", "learning_rate", "weight_decay", "progress", "random_state",
+        "latents", "samples", "mmd", "own_noise", "hidden",
+        "families", "epochs", "batch_size", "learning_rate", "progress", "random_state",
     ),
     _mechanisms: (
         "families", "parameters", "hidden", "components", "posterior", "posterior_draws", "given", "nodes", "steps",
@@ -700,9 +700,9 @@ def _kept(what: str) -> Any:
             "path": lambda: _fitted_path(n_boot=2),
             "posterior": lambda: _posterior(),
             "effects": lambda: _effects(),
-            "PSCF": lambda: pf.PSCF(
-                THROUGH, epochs=1, samples=3, hidden=4, encoder_hidden=(4,), progress=False, random_state=0
-            ).fit(UNITS[["A", "M"]], UNITS["Y"]),
+            "PSCF": lambda: pf.PSCF(THROUGH, epochs=1, samples=3, hidden=4, progress=False, random_state=0).fit(
+                UNITS[["A", "M"]], UNITS["Y"]
+            ),
             "Counterfactuals": lambda: _counterfactual(),
             "Abduction": lambda: _abduced(),
         }

@@ -596,7 +596,7 @@ EACH = [(name, setting) for name, (_, kinds) in CALLS.items() for setting in kin
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyrofair.classifiers.penalized.train", must_not_run)
     monkeypatch.setattr("pyrofair.classifiers.many.train_many", must_not_run)
-    monkeypatch.setattr("pyrofair.classifiers.pscf.classifier.fit_amortised", must_not_run)
+    monkeypatch.setattr("pyrofair.classifiers.pscf.given.fit_amortised", must_not_run)
     monkeypatch.setattr("pyrofair.mechanisms.learn.fit_mechanisms", must_not_run)
 
 
@@ -628,16 +628,10 @@ def test_constraints_refuse_what_is_out_of_range() -> None:
         ("PSCF", "unfair", None, "A -> Y", GRAPH),
         ("PSCF", "samples", 0, -1, 2.5),
         ("PSCF", "mmd", -1, None, math.inf),
-        ("PSCF", "likelihood", 0, -1, None, math.inf),
-        ("PSCF", "warmup", -1, 2.5, None),
         ("PSCF", "latents", "no", None, 1),
         ("PSCF", "coupling", "no", None, 1),
         ("PSCF", "decisions", "no", 1),
-        ("PSCF", "prior", "no", None, 1),
-        ("PSCF", "weight_decay", -1, None, math.inf),
         ("PSCF", "own_noise", 0, -1, math.inf),
-        ("PSCF", "latent_size", 0, 2.5),
-        ("PSCF", "encoder_hidden", 1, None, [0], [2.5], [True], ["x"]),
         ("PSCF", "progress", "no", 1, 0, None),
         ("PSCF", "learning_rate", 0, None, math.inf),
     ]:

@@ -325,7 +325,7 @@ class Draw:
     """The weights of one replicate, and a generator for all else that it draws.
 
     Exponential weights, which make Dirichlet ones when divided by their sum (the Bayesian bootstrap), belong to the
-    number of a row alone: rows in batches have the same ones.
+    number of a row alone.
     """
 
     seed: int
