@@ -45,14 +45,15 @@ from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
+    Measured,
     effective_sizes,
     group_table,
-    main_table,
     percentile_intervals,
+    rows_alike,
     stage_lines,
 )
 from pyrofair.audits.subgroups import SUBGROUP_COLUMNS, Subgroup, estimate_subgroups, read_subgroups
-from pyrofair.audits.thresholds import doubts_by_threshold, name_thresholds, read_thresholds
+from pyrofair.audits.thresholds import doubts_by_threshold, read_thresholds
 from pyrofair.audits.wald import (
     Scores,
     compare_by_influence,
@@ -403,13 +404,8 @@ def audit(
     if is_partitions(df):
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
         own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "cluster": cluster, "sample": sample}
-        alone: dict[str, Any] = {
-            "level": level,
-            "scores": scores,
-            "thresholds": thresholds,
-            "random_state": random_state,
-        }
-        pilot = partial(audit, models, **alone, **given)
+        alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
+        pilot = partial(audit, models, random_state=random_state, **alone, **given)
         return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
     if named := next((name for name, value in (("cluster", cluster), ("sample", sample)) if value is not None), None):
         raise DataError(
@@ -521,11 +517,19 @@ def audit(
     small = {
         name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
     }
-    intervals = percentile_intervals(point, draws, level, estimator)
-    made = (audited, _alike(weight), point, notes, intervals, effective_sizes(estimator), failure, small)
-    more = doubts_by_threshold(at, {}, disagreeing(groups))
+    measured = Measured(
+        models=audited,
+        alike=rows_alike(weight),
+        point=point,
+        notes=notes,
+        intervals=percentile_intervals(point, draws, level, estimator),
+        sizes=effective_sizes(estimator),
+        failure=failure,
+        small=small,
+    )
+    more = doubts_by_threshold(at, disagreeing(groups))
     return Audit(
-        main_table(*made, groups),
+        measured.table({}, groups),
         groups,
         _of_decisions(pd.DataFrame(draws[AUDITED])) if len(draws) else pd.DataFrame(),
         replace(
@@ -542,13 +546,8 @@ def audit(
             warnings=warned,
             failure=failure,
         ),
-        thresholds=name_thresholds(main_table(*made, doubts=more, decisions_of=at)) if at else pd.DataFrame(),
+        thresholds=measured.thresholds(at, more),
     )
-
-
-def _alike(weight: NDArray[np.float64]) -> int:
-    """Return the number of rows if all have one weight, and else 0."""
-    return len(weight) if (weight == weight[0]).all() else 0
 
 
 def _of_decisions(draws: pd.DataFrame) -> pd.DataFrame:
@@ -605,14 +604,8 @@ def _audit_by_influence(
     if not fresh and len(found.weights):
         warned += _warn(_poor_stages(found.weights), PositivityWarning, stacklevel=4)  # a fresh source has warned
 
-    def tabled(of: Any, doubts: Mapping[Any, str], rules: Sequence[Any]) -> pd.DataFrame:
-        intervals = partial(of.normal.interval, level=level)
-        point, notes = of.normal.point()
-        made = (point, notes, intervals, of.sizes(), of.failure, of.small(), None, doubts, rules)
-        return main_table(scores.models, _alike(weight), *made)
-
     return Audit(
-        tabled(found, doubts, DECISIONS),
+        found.measured(scores.models, level).table(doubts),
         groups,
         pd.DataFrame(found.normal.draws(random_state)[AUDITED]),
         replace(
@@ -633,7 +626,7 @@ def _audit_by_influence(
         ),
         found.normal.influence,
         found.stages,
-        name_thresholds(tabled(cut, more, at)) if at else pd.DataFrame(),
+        cut.measured(scores.models, level).thresholds(at, more),
         within,
     )
 
@@ -853,31 +846,20 @@ def _poor_overlap(
     if fresh:
         return found
     counted = kept & (weight > 0.0)
-    judged = []
     for regime, world in zip(fitted.unfair.regimes, worlds[AUDITED][0], strict=True):
-        mean = None
+        problems = []
         if isinstance(fitted, Stratified) and counted.any():
             mean = float(np.average(fitted.weights(regime, table)[counted], weights=weight[counted]))
-        judged.append((regime.name, world, mean))
-    return found + _poor_worlds(judged, few=isinstance(fitted, Stratified))
-
-
-def _poor_worlds(judged: Iterable[tuple[str, Any, float | None]], *, few: bool = True) -> list[str]:
-    """Return which worlds are badly supported, given for each its name, itself, and the mean weight of rows if any."""
-    found = []
-    for name, world, mean in judged:
-        problems = []
-        low, high = MEAN_WEIGHT
-        if mean is not None and not low <= mean <= high:
-            problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
+            low, high = MEAN_WEIGHT
+            if not low <= mean <= high:
+                problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
+        size = f"the effective size {world.effective_size:.1f} is below"
         if world.effective_size < SMALLEST_SHARE * world.units:
-            problems.append(
-                f"the effective size {world.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows"
-            )
-        elif few and world.effective_size < FEWEST_ROWS:
-            problems.append(f"the effective size {world.effective_size:.1f} is below {FEWEST_ROWS} rows")
+            problems.append(f"{size} {SMALLEST_SHARE:.0%} of {world.units} rows")
+        elif isinstance(fitted, Stratified) and world.effective_size < FEWEST_ROWS:
+            problems.append(f"{size} {FEWEST_ROWS} rows")
         if problems:
-            found.append(f"Poor overlap among the audited rows, world {name!r}: {'; '.join(problems)}.")
+            found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
     return found
 
 

@@ -18,12 +18,14 @@ from pyrofair.audits.display.words import answer, changes, describe_question, pe
 from pyrofair.audits.readings import (
     Reading,
     accuracy_remark,
+    quantities_of,
     rate_remark,
     read_audit,
     read_levels,
     read_thresholds,
 )
 from pyrofair.audits.report import (
+    describe_intervals,
     group_lines,
     model_lines,
     setting_lines,
@@ -40,7 +42,7 @@ from pyrofair.graph.svg import graph_svg
 if TYPE_CHECKING:
     from pyrofair.audits.audit import Audit
 
-__all__ = ["RIGHT_GRAPH", "basis_of", "graph_block", "quantities_of", "settings_of", "view_of"]
+__all__ = ["RIGHT_GRAPH", "basis_of", "graph_block", "settings_of", "view_of"]
 
 THINNEST = 0.004
 """A range that is narrower is drawn as a point."""
@@ -160,27 +162,13 @@ def graph_block(paths: UnfairPaths) -> Block:
 
 def basis_of(rates: Sequence[str], context: Context) -> list[str]:
     """Return what the answers rest on, in sentences, among them the rates of each model unless there are many."""
-    level, tried, failed = context.level, context.replicates, context.failed
     found = [RIGHT_GRAPH]
     if len(rates) > MOST_CARDS:
         rates = ["Accuracy and rates of each model, below: a bound is no merit of a model that decides alike for all."]
-    if context.wald:
-        interval = f"{level:.0%} Wald intervals from influence values"
-    elif tried > 1:
-        lost = f", {failed} of which failed" if failed else ""
-        interval = f"{level:.0%} intervals from {tried} bootstrap replicates{lost}"
-    else:
-        return [*found, *rates, "Points only, without intervals, and the assumptions below."]
-    return [*found, *rates, f"{interval}, which cover chance, not a wrong graph; and the assumptions below."]
-
-
-def quantities_of(table: pd.DataFrame) -> dict[tuple[str, Any], dict[str, Any]]:
-    """Return the rows of each model and decisions of a tidy table, by quantity."""
-    found: dict[tuple[str, Any], dict[str, Any]] = {}
-    rows: Any = table.itertuples()
-    for row in rows:
-        found.setdefault((row.model, row.decisions), {})[row.quantity] = row
-    return found
+    intervals = describe_intervals(context)
+    covers = "which cover chance, not a wrong graph; and the assumptions below."
+    last = f"{intervals}, {covers}" if intervals else "Points only, without intervals, and the assumptions below."
+    return [*found, *rates, last]
 
 
 def _facts(of: Quantities, model: str, decisions: Decisions, threshold: float) -> str:

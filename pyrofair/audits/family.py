@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
-from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, quantities_of, settings_of
+from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
 from pyrofair.audits.plots import plot_members
-from pyrofair.audits.readings import Reading, judge, read_audit
+from pyrofair.audits.readings import Reading, judge, quantities_of, read_audit
 from pyrofair.audits.view import MOST_CARDS, Block, View
 from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.effects.potential_outcomes import PotentialOutcomes, SeveralContrasts

@@ -12,7 +12,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +24,8 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, shown
 from pyrofair.audits.context import texts_of
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import main_table
+from pyrofair.audits.report import Measured
 from pyrofair.audits.subgroups import QUANTITIES, Level, estimate_level, tell_subgroups
-from pyrofair.audits.thresholds import name_thresholds
 from pyrofair.audits.wald import Scores, stack_values
 from pyrofair.effects.estimates import AUDITED, CAUSAL, Estimates, Key, Samples
 from pyrofair.effects.influence import InfluenceValues
@@ -363,12 +361,7 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
     ess = pilot.table[pilot.table["decisions"] == "threshold"].set_index(["model", "quantity"])["ess"] * larger
     sizes = {model.name: ess[model.name].to_dict() for model in models}
     alike = whole.rows if work.weight is None and work.plan.cluster is None else 0
-
-    def tabled(doubts: Mapping[Any, str], rules: Sequence[Any]) -> pd.DataFrame:
-        intervals = partial(made.interval, level=context.level)
-        found = (models, alike, *made.point(), intervals, sizes, "", context.small)
-        return main_table(*found, doubts=doubts, decisions_of=rules)
-
+    measured = Measured.of(made, context.level, models=models, alike=alike, sizes=sizes, small=context.small)
     drawn = pd.DataFrame(made.draws(context.settings["random_state"])[AUDITED])
     effect = made.of(Key(AUDITED, models[0].name, "threshold", "mean_unfair_effect"))
     text = (
@@ -379,10 +372,10 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
     )
     return replace(
         pilot,
-        table=tabled(context.doubts, DECISIONS),
+        table=measured.table(context.doubts),
         draws=drawn.loc[:, drawn.columns.get_level_values("decisions").isin(DECISIONS)],
         influence=pilot.influence.iloc[:0],
-        thresholds=name_thresholds(tabled(context.threshold_doubts, at)) if at else pilot.thresholds,
+        thresholds=measured.thresholds(at, context.threshold_doubts),
         subgroups=_subgroups(pilot, sums, work, parts, larger),
         context=replace(
             context, rows=whole.rows, weight=None, inflation=1.0, resampling=text, warnings=[*context.warnings, *poor]

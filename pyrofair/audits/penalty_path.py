@@ -34,19 +34,18 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.audits.audit import Audit, audit, default_source, fit_source
-from pyrofair.audits.bootstrap import FROM_OUTCOMES, Estimator, make_views
+from pyrofair.audits.bootstrap import FROM_OUTCOMES, make_views
 from pyrofair.audits.display import table_fragment
-from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
 from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.classifiers.batches import Problem, hold_out, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, evaluate, train_many
-from pyrofair.effects.estimates import AUDITED, absolute_interval
+from pyrofair.effects.estimates import absolute_interval
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.influence import InfluenceBased
-from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, SeveralContrasts, Views
+from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, SeveralContrasts
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
@@ -99,21 +98,23 @@ class PenaltyPath:
     unfinished: Mapping[int, nn.Module] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
 
+    def _told(self) -> list[str]:
+        """Return what is to be said of the means."""
+        apart = "bimodal: the seeds fall into two groups of solutions there; look at .table, not at the mean."
+        found = [
+            f"Means over {self.table['seed'].nunique()} seed(s) by strength, thresholded decisions.",
+            apart if self.summary()["bimodal"].any() else "",
+            _describe_apart(self.groups),
+            "Unfinished: pass it as resume=... to go on." if self.unfinished else "",
+        ]
+        return [each for each in found if each]
+
     def __str__(self) -> str:
         if self.table.empty:
             return "Penalty path: no strength was finished."
-        means = self.summary().filter(items=SUMMARISED)
-        lines = [
-            f"Penalty path: means over {self.table['seed'].nunique()} seed(s) by strength, thresholded decisions.",
-            means.round(3).to_string(),
-        ]
-        if means["bimodal"].any():
-            lines.append("bimodal: the seeds fall into two groups of solutions there; look at .table, not at the mean.")
-        if apart := _describe_apart(self.groups):
-            lines.append(apart)
-        if self.unfinished:
-            lines.append("Unfinished: pass it as resume=... to go on.")
-        return "\n".join(lines)
+        means, *more = self._told()
+        shown = self.summary().filter(items=SUMMARISED).round(3).to_string()
+        return "\n".join([f"Penalty path: {means[:1].lower()}{means[1:]}", shown, *more])
 
     def __repr__(self) -> str:
         if self.table.empty:
@@ -125,13 +126,7 @@ class PenaltyPath:
         if self.table.empty:
             return table_fragment("Penalty path: no strength was finished", pd.DataFrame())
         means = self.summary().filter(items=SUMMARISED).reset_index()
-        notes = [
-            f"Means over {self.table['seed'].nunique()} seed(s), thresholded decisions.",
-            "Where bimodal, the seeds fall into two groups: look at .table." if means["bimodal"].any() else "",
-            _describe_apart(self.groups),
-            "Unfinished: pass it as resume=... to go on." if self.unfinished else "",
-        ]
-        return table_fragment("Penalty path", means, " ".join(filter(None, notes)))
+        return table_fragment("Penalty path", means, " ".join(self._told()))
 
     def plot(self, decisions: Decisions = "threshold") -> Figure:
         """Draw accuracy, mean unfair effect and PIU by strength (the paper's figure 3), and accuracy against PIU."""
@@ -400,9 +395,13 @@ def penalty_path(
             f"resume was made with another {', another '.join(other)}; go on with that of the call that was "
             "interrupted, or start anew without resume."
         )
-    open_seeds = [seed for seed in wanted if len(found.finished(seed)) < len(order) or not found.is_audited(seed)]
+    own = judge is classifier.source
+    keep = n_boot > 0 or judge is None or (not own and is_influence_based(judge))
+    open_seeds = [
+        seed for seed in wanted if len(found.finished(seed)) < len(order) or not found.is_audited(seed, keep=keep)
+    ]
     judging = _fit_judge(judge, classifier, measured, found) if open_seeds else None
-    trace = _Trace(classifier, training, measured, order, judging, threshold, n_boot, max_stack)
+    trace = _Trace(classifier, training, measured, order, judging, threshold, n_boot, max_stack, keep)
     total = sum(len(order) - len(found.finished(seed)) for seed in wanted)
     with tqdm(total=total, desc="penalty path", disable=not progress, leave=False) as bar:
         parts = _divide(open_seeds, found, joblib.effective_n_jobs(n_jobs), max_stack or TOGETHER)
@@ -418,8 +417,8 @@ def penalty_path(
                     for done in work:
                         bar.update(found.take(done))
         except KeyboardInterrupt:
-            begun = [seed for seed in open_seeds if not found.is_audited(seed) or seed in found.modules]
-            trace.fill(begun, found)
+            begun = [seed for seed in open_seeds if not found.is_audited(seed, keep=keep) or seed in found.modules]
+            trace.fill(begun, found, keep=False)
             names = ", ".join(map(str, found.open or begun[:1]))
             warnings.warn(
                 f"Interrupted in seed {names}; what was finished is returned. Pass it as resume=... to go on.",
@@ -603,24 +602,16 @@ class _Found:
         """Return the finished strengths of a seed, in order."""
         return list(dict.fromkeys(row["strength"] for row in self.rows if row["seed"] == seed))
 
-    def is_audited(self, seed: int) -> bool:
-        """Return whether the intervals of a seed are made."""
-        return any((each["seed"] == seed).any() for each in self.intervals)
+    def is_audited(self, seed: int, *, keep: bool) -> bool:
+        """Return whether the figures of a seed are written or, if intervals are to be kept, these are made."""
+        if keep:
+            return any((each["seed"] == seed).any() for each in self.intervals)
+        return all("accuracy" in row for row in self.rows if row["seed"] == seed)
 
-    def audit(
-        self,
-        seed: int,
-        measured: _Rows,
-        threshold: float,
-        n_boot: int,
-        judge: Any,
-        *,
-        fill: bool = False,
-        keep: bool = True,
-    ) -> None:
+    def audit(self, seed: int, measured: _Rows, threshold: float, n_boot: int, judge: Any, *, keep: bool) -> None:
         """Audit all classifiers of a seed together, by a fitted judge or else by their own source.
 
-        ``fill`` writes the figures of the audit into the rows of the table; ``keep`` keeps its intervals.
+        Its figures are written into the rows of the table; ``keep`` keeps its intervals, and what it warned of.
         """
         strengths = {f"strength {strength!r}": strength for strength in self.finished(seed)}
         models = {name: self.models[strength, seed] for name, strength in strengths.items()}
@@ -631,19 +622,18 @@ class _Found:
                 models,
                 source,
                 measured.table.assign(**{measured.graph.outcome_column: measured.y.to_numpy()}),
-                n_boot=n_boot,
+                n_boot=n_boot if keep else 0,
                 threshold=threshold,
                 sample_weight=measured.weight,
                 progress=False,
                 random_state=seed,
             )
+        self._fill(seed, report, strengths)
+        if not keep:
+            return
         for each in caught:
             if "groups, weighted alone, disagree" not in str(each.message):  # one warning serves all seeds
                 self.warned.setdefault(str(each.message), each.category)
-        if fill:
-            self._fill(seed, report, strengths)
-        if not keep:
-            return
         # Whether the groups disagree is tested over the whole path; its groups hold the result.
         note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
         # Influence values do not rest on weights alone, so that a path judged by them is not tested for that.
@@ -701,30 +691,10 @@ class _Rows:
         rows = hash_rows(self.table[columns])
         return str(joblib.hash((columns, rows, self.outcome, self.weight / self.weight.mean())))
 
-    def measure(self, model: PenalizedClassifier, views: Views, threshold: float, objective: float) -> list[Row]:
-        """Return a row for each decisions: the quantities of a fitted model, in a source's views of these rows."""
-        audited = AuditedModel("the classifier", model, self.graph, tuple(self.graph.input_columns))
-        point, _ = Estimator(
-            models=(audited,),
-            observed={audited.name: audited.observed(self.table)},
-            table=self.table,
-            outcome=self.outcome,
-            weight=self.weight,
-            threshold=float(threshold),
-            worlds={AUDITED: views},
-        ).point()
-        rows = []
-        for decisions in DECISIONS:
-            of = {key.quantity: value for key, value in point.items() if key.decisions == decisions}
-            of |= {key.quantity: value for key, value in point.items() if key.quantity in FROM_OUTCOMES}
-            of = {quantity: of[quantity] for quantity in dict.fromkeys((*FROM_OUTCOMES, *of))}
-            rows.append({"decisions": decisions, "objective": objective} | of)
-        return rows
-
 
 @dataclass(frozen=True)
 class _Trace:
-    """What the fits of a path have in common."""
+    """What the fits of a path have in common; ``keep``: their audits have intervals."""
 
     classifier: PenalizedClassifier
     training: _Rows
@@ -734,6 +704,7 @@ class _Trace:
     threshold: float
     n_boot: int
     max_stack: int | None
+    keep: bool
 
     @property
     def by_influence(self) -> bool:
@@ -744,41 +715,33 @@ class _Trace:
         """Fit and audit seeds, of which as many strengths are finished; enter what each strength came to at once."""
         found.open = list(seeds)
         with neutral_torch():
-            for strength, models, objectives, views in self._fits(seeds, found):
-                rows = [
-                    {"strength": strength, "seed": seed} | row
-                    for seed, model, objective, view in zip(seeds, models, objectives, views, strict=True)
-                    for row in self._measure(model, view, objective)
+            for strength, models, objectives in self._fits(seeds, found):
+                found.rows += [
+                    {"strength": strength, "seed": seed, "decisions": decisions, "objective": objective}
+                    for seed, objective in zip(seeds, objectives, strict=True)
+                    for decisions in DECISIONS
                 ]
-                found.rows += rows
                 for seed, model in zip(seeds, models, strict=True):
                     found.models[strength, seed] = model
                     found.modules[seed] = model.module_
                 tell(len(seeds))
+        self.fill(seeds, found, keep=self.keep)
         for seed in seeds:
-            if (self.by_influence or self.n_boot) and not found.is_audited(seed):
-                found.audit(seed, self.measured, self.threshold, self.n_boot, self.judging, fill=self.by_influence)
             found.modules.pop(seed, None)
         found.open = []
 
-    def fill(self, seeds: Sequence[int], found: _Found) -> None:
-        """Write the figures of classifiers that were fitted before an interrupt, where an audit makes them."""
+    def fill(self, seeds: Sequence[int], found: _Found, *, keep: bool) -> None:
+        """Write the figures of finished classifiers into the table, and keep their intervals where an audit has any."""
         for seed in seeds:
-            if self.by_influence and found.finished(seed) and not found.is_audited(seed):
-                found.audit(seed, self.measured, self.threshold, self.n_boot, self.judging, fill=True, keep=False)
-
-    def _measure(self, model: PenalizedClassifier, views: Views, objective: float) -> list[Row]:
-        if self.by_influence:
-            return [{"decisions": each, "objective": objective} for each in DECISIONS]
-        return self.measured.measure(model, views, self.threshold, objective)
+            if found.finished(seed) and not found.is_audited(seed, keep=self.keep):
+                found.audit(seed, self.measured, self.threshold, self.n_boot, self.judging, keep=keep)
 
     def _fits(
         self, seeds: Sequence[int], found: _Found
-    ) -> Iterator[tuple[float, list[PenalizedClassifier], list[float], list[Views]]]:
+    ) -> Iterator[tuple[float, list[PenalizedClassifier], list[float]]]:
         """Fit strength after strength, all seeds together, from the modules of unfinished ones if there are some.
 
-        Yields the strength, the classifiers, their objectives on all training rows, and the worlds of the judge (or
-        else of each one's own source) on the rows to measure on, none for one with influence values.
+        Yields the strength, the classifiers, and their objectives on all training rows.
         """
         strengths = self.order[len(found.finished(seeds[0])) :]
         if not strengths:
@@ -787,17 +750,14 @@ class _Trace:
         weight = None if (self.training.weight == 1.0).all() else self.training.weight
         models: list[PenalizedClassifier] = []
         problems: list[Problem] = []
-        views: list[Views] = []
         for seed in seeds:
             model = clone(self.classifier).set_params(random_state=seed, strength=strongest, progress=False)
             problem = model.prepare(self.training.table, self.training.y, weight)
             problems.append(share_rows(problem, problems))
             models.append(model)
-            source: Any = model.source_ if self.judging is None else self.judging
-            made: Views = ()
-            if not self.by_influence:
-                made = make_views(source, self.measured.table, self.measured.weight, seed)
-            views.append(made)
+            if not self.by_influence:  # a judge that refuses the rows measured on does so before training
+                source: Any = model.source_ if self.judging is None else self.judging
+                make_views(source, self.measured.table, self.measured.weight, seed)
         modules = [found.modules[seed] for seed in seeds if seed in found.modules]
         if not modules:
             starts = [
@@ -822,7 +782,7 @@ class _Trace:
             for model, fit in zip(models, fits, strict=True):
                 model.module_, model.history_ = fit.module, pd.DataFrame(fit.schedule.history)
             objectives = [evaluate(fit.module, fit.problem, fit.penalty, strength) for fit in fits]
-            yield strength, models, objectives, views
+            yield strength, models, objectives
 
 
 def _run_apart(trace: _Trace, seeds: Sequence[int], found: _Found) -> _Found:

@@ -18,6 +18,7 @@ __all__ = [
     "Status",
     "accuracy_remark",
     "judge",
+    "quantities_of",
     "rate_remark",
     "read_audit",
     "read_levels",
@@ -172,18 +173,26 @@ class Reading:
         return words.format(cause=self.cause, **shares)
 
 
+def quantities_of(table: pd.DataFrame) -> dict[tuple[str, Any], dict[str, Any]]:
+    """Return the rows of each model and decisions of a tidy table, by quantity."""
+    found: dict[tuple[str, Any], dict[str, Any]] = {}
+    rows: Any = table.itertuples()
+    for row in rows:
+        found.setdefault((row.model, row.decisions), {})[row.quantity] = row
+    return found
+
+
 def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Context) -> dict[tuple[str, Any], Reading]:
     """Return the reading of each model and decisions of an audit's table (or of its thresholds)."""
     found = {}
     comparable = groups.iloc[:0] if context.wald else groups
-    keys: Any = table.groupby(["model", "decisions"], sort=False)
-    for (model, decisions), own in keys:
+    doubts = context.doubts
+    for (model, decisions), of in quantities_of(table).items():
         if context.failure:
-            found[str(model), decisions] = Reading("failed", cause=context.failure.rstrip("."))
+            found[model, decisions] = Reading("failed", cause=context.failure.rstrip("."))
             continue
-        doubts = context.doubts
-        found[str(model), decisions] = judge(
-            {row.quantity: row for row in own.itertuples()},
+        found[model, decisions] = judge(
+            of,
             context.untouched.get(model, ()),
             context.small.get(model, ()),
             disagreeing(comparable, {"model": model, "decisions": decisions}),

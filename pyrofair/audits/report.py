@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any
@@ -17,24 +17,28 @@ from pyrofair.audits.context import Context
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.readings import ROUNDING, Reading, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
-from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, REST, SIZE, Estimate, Key
+from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, REST, SIZE, Estimate, Estimates, Key
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
-from pyrofair.effects.potential_outcomes import SampleSplit, Views
+from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
 
 __all__ = [
+    "GROUPS",
     "QUANTITIES",
     "Intervals",
+    "Measured",
+    "describe_intervals",
     "effective_sizes",
     "group_lines",
     "group_table",
-    "main_table",
     "model_lines",
     "percentile_intervals",
+    "rows_alike",
     "setting_lines",
     "stage_lines",
     "subgroup_lines",
+    "tell_groups",
     "threshold_lines",
     "world_lines",
 ]
@@ -46,6 +50,8 @@ MIN_REPLICATES = 2
 FROM_BOTH_WORLDS = ("mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper")
 QUANTITIES = ("accuracy", "positive_rate", "majority_rate", "p_y0", "p_ypi", *FROM_BOTH_WORLDS)
 
+GROUPS = ("group 0", "group 1")
+
 IN_DOUBT = "in doubt by the diagnostics of a stage"
 RESOLUTION = 1e-12
 """What is smaller is the rounding of sums, and is shown as 0."""
@@ -55,59 +61,88 @@ Intervals = Callable[[Key], tuple[float, float, list[str]]]
 """Returns the interval of a quantity, NaN where there is none, and notes on it."""
 
 
-def main_table(
-    models: Sequence[AuditedModel],
-    alike: int,
-    point: Mapping[Key, float],
-    notes: Mapping[Key, str],
-    intervals: Intervals,
-    sizes: Mapping[str, Mapping[str, float]],
-    failure: str,
-    small: Mapping[str, Sequence[str]] | None = None,
-    groups: pd.DataFrame | None = None,
-    doubts: Mapping[Any, str] | None = None,
-    decisions_of: Sequence[Any] = DECISIONS,
-) -> pd.DataFrame:
-    """Return a row for each model, decisions and quantity, whether it could be estimated or not.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Measured:
+    """All quantities of some models, of which each table of an audit is made.
 
     ``alike`` is the number of audited rows, if these are independent and have one weight, and else 0: accuracy has its
-    exact bound then. ``sizes`` are the effective sizes of each model's quantities.
-    ``failure`` is the reason why no world could be made, ``small`` why each world of a model rests on too few rows for
-    an interval; a note on the effect reports where the observed ``groups`` disagree. ``doubts`` are what a stage of a
-    model shows, by model or by model and decisions. ``decisions_of`` are the decisions: DECISIONS, or thresholds.
+    exact bound then. ``sizes`` are the effective sizes of each model's quantities. ``failure`` is the reason why no
+    world could be made, ``small`` why each world of a model rests on too few rows for an interval.
     """
-    apart = pd.DataFrame() if groups is None else disagreeing(groups)
-    disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
-    column = models[0].graph.outcome_column
-    rows = []
-    asked = [(model.name, rule) for model in models for rule in model.rules_of(decisions_of)]
-    for (name, decisions), quantity in product(asked, (*QUANTITIES, GIVEN_UNITS)):
-        key = Key(AUDITED, name, decisions, quantity)
-        if (decisions == "score" and quantity in FROM_OUTCOMES) or (quantity == GIVEN_UNITS and key not in point):
-            continue
-        estimate = point.get(key, np.nan)
-        low, high, found = intervals(key)
-        own = [notes[key]] if key in notes else []
-        if key not in point:
-            reason = f"df has no outcome column {column!r}" if quantity in FROM_OUTCOMES else failure
-            found = [f"cannot be made: {reason}"]
-        elif few := _few_rows(quantity, (small or {}).get(name, ())):
-            low, high, found = np.nan, np.nan, [*own, f"no interval: {few}"]
-        elif quantity == "accuracy" and alike:
-            low, high = (1.0 - error for error in test_set_bound(round((1.0 - estimate) * alike), alike)[::-1])
-            found = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
-        else:
-            found = own or found
-        if quantity == "mean_unfair_effect" and not {name, (name, decisions)}.isdisjoint(doubts or {}):
-            found = [*found, IN_DOUBT]
-        if quantity == "mean_unfair_effect" and (name, decisions) in disagree:
-            found = [*found, DISAGREE]
-        if quantity == "piu_upper" and point.get(key._replace(quantity="piu_lower"), np.nan) > estimate + ROUNDING:
-            found = [*found, CROSSED]
-        values = (0.0 if abs(each) < RESOLUTION else each for each in (estimate, low, high))
-        rows.append((name, decisions, quantity, *values, sizes[name][quantity], "; ".join(found)))
-    columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
-    return pd.DataFrame(rows, columns=columns)
+
+    models: Sequence[AuditedModel]
+    alike: int
+    point: Mapping[Key, float]
+    notes: Mapping[Key, str]
+    intervals: Intervals
+    sizes: Mapping[str, Mapping[str, float]]
+    failure: str = ""
+    small: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, estimates: Estimates, level: float, **more: Any) -> Measured:
+        """Return what estimates that are jointly normal give."""
+        point, notes = estimates.point()
+        return cls(point=point, notes=notes, intervals=partial(estimates.interval, level=level), **more)
+
+    def table(
+        self, doubts: Mapping[Any, str], groups: pd.DataFrame | None = None, rules: Sequence[Any] = DECISIONS
+    ) -> pd.DataFrame:
+        """Return a row for each model, decisions and quantity, whether it could be estimated or not.
+
+        A note on the effect reports where the observed ``groups`` disagree. ``doubts`` are what a stage of a model
+        shows, by model or by model and decisions. ``rules`` are the decisions: DECISIONS, or thresholds.
+        """
+        apart = pd.DataFrame() if groups is None else disagreeing(groups)
+        disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))
+        rows = []
+        asked = [(model.name, rule) for model in self.models for rule in model.rules_of(rules)]
+        for (name, decisions), quantity in product(asked, (*QUANTITIES, GIVEN_UNITS)):
+            key = Key(AUDITED, name, decisions, quantity)
+            absent = quantity == GIVEN_UNITS and key not in self.point
+            if absent or (decisions == "score" and quantity in FROM_OUTCOMES):
+                continue
+            *values, found = self._numbers(key)
+            if quantity == "mean_unfair_effect" and not {name, (name, decisions)}.isdisjoint(doubts):
+                found = [*found, IN_DOUBT]
+            if quantity == "mean_unfair_effect" and (name, decisions) in disagree:
+                found = [*found, DISAGREE]
+            lower = self.point.get(key._replace(quantity="piu_lower"), np.nan)
+            if quantity == "piu_upper" and lower > values[0] + ROUNDING:
+                found = [*found, CROSSED]
+            values = [0.0 if abs(each) < RESOLUTION else each for each in values]
+            rows.append((name, decisions, quantity, *values, self.sizes[name][quantity], "; ".join(found)))
+        columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def thresholds(self, at: Sequence[float], doubts: Mapping[Any, str]) -> pd.DataFrame:
+        """Return the rows of decisions at thresholds, which a column of that name has; empty without any."""
+        if not at:
+            return pd.DataFrame()
+        return self.table(doubts, rules=at).rename(columns={"decisions": "threshold"}).astype({"threshold": "float64"})
+
+    def _numbers(self, key: Key) -> tuple[Any, Any, Any, list[str]]:
+        """Return the estimate of a quantity, both ends of its interval, and notes on these."""
+        estimate = self.point.get(key, np.nan)
+        low, high, found = self.intervals(key)
+        own = [self.notes[key]] if key in self.notes else []
+        if key not in self.point:
+            reason = self.failure
+            if key.quantity in FROM_OUTCOMES:
+                reason = f"df has no outcome column {self.models[0].graph.outcome_column!r}"
+            return estimate, low, high, [f"cannot be made: {reason}"]
+        if few := _few_rows(key.quantity, self.small.get(key.model, ())):
+            return estimate, np.nan, np.nan, [*own, f"no interval: {few}"]
+        if key.quantity == "accuracy" and self.alike:
+            wrong = test_set_bound(round((1.0 - estimate) * self.alike), self.alike)
+            exact = "exact test-set bound, 5 % on each side, if no model was trained on these rows"
+            return estimate, 1.0 - wrong[1], 1.0 - wrong[0], [exact]
+        return estimate, low, high, own or found
+
+
+def rows_alike(weight: NDArray[np.float64]) -> int:
+    """Return the number of rows if all have one weight, and else 0."""
+    return len(weight) if (weight == weight[0]).all() else 0
 
 
 def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
@@ -189,25 +224,37 @@ def group_table(
     reports whether the difference over its spread exceeds what chance makes of the largest of them all. Where an
     effective size in the groups' ``worlds`` is below 10 rows, or below 5 % of the group's rows, agree is left open.
     """
-    rows = []
-    gaps: list[Estimate] = []
-    drawn: list[NDArray[np.float64]] = []
-    for key in point:
-        other = key._replace(source="group 1")
-        if key.source != "group 0" or other not in point:
-            continue
-        gap = Estimate(point[other] - point[key])
-        if len(draws) >= MIN_REPLICATES:
-            drawn.append((draws[other] - draws[key]).to_numpy(np.float64))
-            gap = replace(gap, draws=drawn[-1])
-            gaps.append(gap)
-        pairs = worlds["group 0"][0], worlds["group 1"][0]
-        compared = compare_estimates(point[key], point[other], *gap.interval(level), key.quantity, pairs)
-        rows.append({"model": key.model, "decisions": key.decisions, "quantity": key.quantity} | compared)
+    pairs = [(key, key._replace(source=GROUPS[1])) for key in point if key.source == GROUPS[0]]
+    pairs = [(key, other) for key, other in pairs if other in point]
+    drawn = None
+    if pairs and len(draws) >= MIN_REPLICATES:
+        drawn = [(draws[other] - draws[key]).to_numpy(np.float64) for key, other in pairs]
+    compared = [
+        (key, point[key], point[other], Estimate(point[other] - point[key], draws=None if drawn is None else drawn[i]))
+        for i, (key, other) in enumerate(pairs)
+    ]
+    return tell_groups(compared, [worlds[group][0] for group in GROUPS if pairs], level, drawn)
+
+
+def tell_groups(
+    compared: Sequence[tuple[Key, float, float, Estimate]],
+    worlds: Sequence[Sequence[CounterfactualSample]],
+    level: float,
+    drawn: Sequence[NDArray[np.float64]] | None,
+) -> pd.DataFrame:
+    """Return the table of groups: of each key the estimates of both, and of their difference, of which some are drawn.
+
+    All comparisons are one test by these draws; without any, none is decided.
+    """
+    rows = [
+        {"model": key.model, "decisions": key.decisions, "quantity": key.quantity}
+        | compare_estimates(zero, one, *gap.interval(level), key.quantity, worlds)
+        for key, zero, one, gap in compared
+    ]
     table = pd.DataFrame(rows, columns=["model", "decisions", *GROUP_COLUMNS])
-    if not gaps:
+    if drawn is None:
         return table
-    return judge_jointly(table, np.array([each.spread for each in gaps]), level, np.column_stack(drawn))
+    return judge_jointly(table, np.array([gap.spread for *_, gap in compared]), level, np.column_stack(drawn))
 
 
 MOST_LISTED = 6
@@ -246,14 +293,9 @@ def subgroup_lines(subgroups: pd.DataFrame, readings: Mapping[tuple[str, str, st
 
 def setting_lines(context: Context, models: int) -> list[str]:
     """Return what was judged, and how the numbers are read."""
-    graph, tried, failed = context.graph, context.replicates, context.failed
-    if context.wald:
-        intervals = f"{context.level:.0%} Wald intervals from influence values"
-    elif tried > 1:
-        intervals = f"{context.level:.0%} intervals from {tried} bootstrap replicates"
-        intervals += f", {failed} of which failed" if failed else ""
-    else:
-        reason = "for a single bootstrap replicate makes no interval" if tried else "no bootstrap"
+    graph, intervals = context.graph, describe_intervals(context)
+    if not intervals:
+        reason = "for a single bootstrap replicate makes no interval" if context.replicates else "no bootstrap"
         intervals = f"points only, {reason}"
     if context.swapped:
         roles = (
@@ -263,7 +305,7 @@ def setting_lines(context: Context, models: int) -> list[str]:
     else:
         roles = "Y0 is the answer with the baseline on all paths, Ypi with the contrast on the unfair ones."
     lines = [f"Audit of {models} model(s) on {context.rows:,} rows; {intervals}."]
-    if context.resampling and (tried > 1 or context.wald):
+    if context.resampling and describe_intervals(context):
         lines.append(context.resampling)
     lines += [
         f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "
@@ -278,6 +320,15 @@ def setting_lines(context: Context, models: int) -> list[str]:
             "this order."
         )
     return lines
+
+
+def describe_intervals(context: Context) -> str:
+    """Return what intervals are made of, or an empty string where there are none."""
+    if context.wald:
+        return f"{context.level:.0%} Wald intervals from influence values"
+    lost = f", {context.failed} of which failed" if context.failed else ""
+    made = f"{context.level:.0%} intervals from {context.replicates} bootstrap replicates{lost}"
+    return made if context.replicates > 1 else ""
 
 
 def world_lines(context: Context) -> list[str]:

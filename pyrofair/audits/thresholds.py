@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
 from pyrofair._validation import listed, require_real, shown
 from pyrofair.exceptions import DataError
 
-__all__ = ["doubts_by_threshold", "name_thresholds", "read_thresholds"]
+__all__ = ["doubts_by_threshold", "read_thresholds"]
 
 
 def read_thresholds(thresholds: object) -> tuple[float, ...]:
@@ -32,19 +29,12 @@ def read_thresholds(thresholds: object) -> tuple[float, ...]:
     return tuple(found)
 
 
-def name_thresholds(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of an audit whose decisions are thresholds, with a column of that name."""
-    return table.rename(columns={"decisions": "threshold"}).astype({"threshold": "float64"})
+def doubts_by_threshold(thresholds: tuple[float, ...], apart: pd.DataFrame) -> dict[tuple[str, float], str]:
+    """Return for each model and threshold the doubt that holds there by the comparisons of groups that disagree.
 
-
-def doubts_by_threshold(
-    thresholds: tuple[float, ...], doubts: Mapping[Any, str], apart: pd.DataFrame
-) -> dict[tuple[str, float], str]:
-    """Return for each model and threshold the doubt that holds there.
-
-    Groups are compared for the decisions of the audit alone; where they disagree on these, every threshold is in doubt.
+    These are of the decisions of the audit alone; where groups disagree on these, every threshold is in doubt.
     """
-    found = {key: text for key, text in doubts.items() if isinstance(key, tuple)}
+    found = {}
     for model, own in apart.groupby("model", sort=False) if len(apart) else ():
         text = (
             f"the two observed groups, weighted alone, disagree on {', '.join(own['quantity'].unique())} at the "

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import shown
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import FROM_BOTH_WORLDS, QUANTITIES
+from pyrofair.audits.report import FROM_BOTH_WORLDS, GROUPS, QUANTITIES, Measured, rows_alike, tell_groups
 from pyrofair.effects.estimates import (
     AUDITED,
     CAUSAL,
@@ -23,7 +23,7 @@ from pyrofair.effects.estimates import (
     draw_normal,
     joint_covariance,
 )
-from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES, compare_estimates, judge_jointly
+from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
@@ -55,7 +55,6 @@ ROUNDING = 1e-9
 
 WIDEST = 2.0
 """The limit of the diagnostics of new rows is at most so many times that of fitted ones."""
-GROUPS = ("group 0", "group 1")
 DOUBTS = {
     "mean_weight": "its weights leave out a part of that world, or count it twice: overlap fails or a propensity is "
     "wrong; coarsen its features",
@@ -173,6 +172,11 @@ class WaldEstimates:
     weights: pd.DataFrame
     failure: str
     regimes: tuple[str, ...]
+
+    def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
+        """Return what the tables of an audit are made of."""
+        more = {"sizes": self.sizes(), "failure": self.failure, "small": self.small()}
+        return Measured.of(self.normal, level, models=models, alike=rows_alike(self.normal.weight), **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
@@ -366,14 +370,9 @@ def compare_by_influence(
     apart = Estimates(one.influence - zero.influence, weight)
     keys = [Key(AUDITED, *pair, quantity) for pair in asked.columns for quantity in GROUP_QUANTITIES]
     gaps = [apart.of(key) for key in keys]
-    rows = []
-    for key, gap in zip(keys, gaps, strict=True):
-        ends = gap.interval(level)
-        compared = compare_estimates(zero.of(key).value, one.of(key).value, *ends, key.quantity, worlds)
-        rows.append({"model": key.model, "decisions": key.decisions, "quantity": key.quantity} | compared)
+    compared = [(key, zero.of(key).value, one.of(key).value, gap) for key, gap in zip(keys, gaps, strict=True)]
     drawn = draw_normal(np.zeros(len(gaps)), joint_covariance(gaps), random_state)
-    spread = np.array([each.spread for each in gaps])
-    return judge_jointly(pd.DataFrame(rows, columns=columns), spread, level, drawn)
+    return tell_groups(compared, worlds, level, [*drawn.T])
 
 
 def _by_world(values: Sequence[Array], scores: Scores, index: pd.Index) -> pd.DataFrame:

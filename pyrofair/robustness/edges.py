@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -145,9 +144,10 @@ def _shown(costs: pd.DataFrame) -> pd.DataFrame:
     """Return the gains of a model as texts."""
 
     def change(name: str) -> list[str]:
-        ends = zip(costs[name], costs[f"{name}_lower"], costs[f"{name}_upper"], strict=True)
-        made = (SimpleNamespace(estimate=each, lower=low, upper=high) for each, low, high in ends)
-        return ["" if np.isnan(each.estimate) else span(each) for each in made]
+        own: Any = costs[[name, f"{name}_lower", f"{name}_upper"]].set_axis(
+            ["estimate", "lower", "upper"], axis="columns"
+        )
+        return ["" if np.isnan(each.estimate) else span(each) for each in own.itertuples()]
 
     return pd.DataFrame(
         {
@@ -282,7 +282,7 @@ def edge_costs(
     zero = zero.assign(estimate=0.0, lower=0.0, upper=0.0, note=NO_EFFECT)
     parts = {name: each.table[each.table["quantity"].isin(OF_GRAPHS)] for name, each in members.audits.items()}
     table = members.table(names, parts | {name: zero for name, each in paths.items() if each is None})
-    costs = _costs(members, paths, names, len(df), level)
+    costs = _costs(table, members, paths, len(df), level)
     order = {name: paths.get(name) for name in names}
     return EdgeCosts(table, costs, members.audits, members.failures, context, order)
 
@@ -380,42 +380,37 @@ def _unknown(graph: CausalGraph, name: str) -> DataError:
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Ends:
-    """The ends of PIU in a graph, their limits, and the estimates of either of which a change has an interval."""
+def _ends(own: Any, members: Members, n: int, name: str, model: str, decisions: str, level: float) -> dict[str, Any]:
+    """Return the ends of PIU in a graph and their limits, and the estimates of either of which a change has an interval.
 
-    status: str
-    low: float = np.nan
-    high: float = np.nan
-    lower: float = np.nan
-    upper: float = np.nan
-    effect: float = np.nan
-    estimates: tuple[Estimate | None, Estimate | None] = (None, None)
-    note: str = ""
-
-
-def _ends(members: Members, name: str, n: int, model: str, decisions: str, level: float) -> _Ends:
-    """Return the ends of PIU of a model in a graph."""
+    ``own`` are the quantities of a model and decisions there, by name.
+    """
+    low, high = (own.loc[each] for each in ENDS)
+    notes, made = [low["note"], high["note"]], (None, None)
     if name in members.failures:
-        error = members.failures[name]
-        status = NOT_IDENTIFIED if isinstance(error, NotIdentifiedError) else REFUSED
-        return _Ends(status, note=str(getattr(error, "cause", error)))
-    if name not in members.audits:
+        status = NOT_IDENTIFIED if isinstance(members.failures[name], NotIdentifiedError) else REFUSED
+    elif name not in members.audits:
         nothing = Estimate(0.0, np.zeros(n))
-        return _Ends(NO_PATH, 0.0, 0.0, 0.0, 0.0, 0.0, (nothing, nothing), NO_EFFECT)
-    found = members.audits[name]
-    table = found.table[(found.table["model"] == model) & (found.table["decisions"] == decisions)]
-    rows: Any = table.set_index("quantity")
-    low, high = (rows.loc[each] for each in ENDS)
-    if not np.isfinite([low["estimate"], high["estimate"]]).all():
-        return _Ends(REFUSED, note=str(low["note"] or high["note"] or "it cannot be estimated"))
-    estimates, note = _estimates(found, model, decisions, level)
-    doubt = found.context.doubts.get(model, "")
-    notes = dict.fromkeys(filter(None, [low["note"], high["note"], note, doubt and f"in doubt: {doubt}"]))
-    effect = float(rows.loc["mean_unfair_effect", "estimate"])
-    numbers = {"low": low["estimate"], "high": high["estimate"], "lower": low["lower"], "upper": high["upper"]}
-    floats = {name: float(value) for name, value in numbers.items()}
-    return _Ends(IDENTIFIED, **floats, effect=effect, estimates=estimates, note="; ".join(notes))
+        status, made = NO_PATH, (nothing, nothing)
+    elif np.isfinite([low["estimate"], high["estimate"]]).all():
+        found = members.audits[name]
+        made, kinks = _estimates(found, model, decisions, level)
+        doubt = found.context.doubts.get(model, "")
+        status, notes = IDENTIFIED, [*notes, kinks, doubt and f"in doubt: {doubt}"]
+    else:
+        gone = dict.fromkeys(("low", "high", "lower", "upper", "effect"), np.nan)
+        note = low["note"] or high["note"] or "it cannot be estimated"
+        return gone | {"status": REFUSED, "estimates": made, "note": note}
+    return {
+        "status": status,
+        "low": low["estimate"],
+        "high": high["estimate"],
+        "lower": low["lower"],
+        "upper": high["upper"],
+        "effect": own.loc["mean_unfair_effect", "estimate"],
+        "estimates": made,
+        "note": "; ".join(dict.fromkeys(filter(None, notes))),
+    }
 
 
 def _estimates(
@@ -434,27 +429,20 @@ def _estimates(
 
 
 def _costs(
-    members: Members, paths: Mapping[str, UnfairPaths | None], names: Sequence[str], n: int, level: float
+    table: pd.DataFrame, members: Members, paths: Mapping[str, UnfairPaths | None], n: int, level: float
 ) -> pd.DataFrame:
     """Return what each absence gains, for each model and decisions the largest gain first."""
-    first = next(iter(members.audits.values())).table
-    pairs = dict.fromkeys(zip(first["model"], first["decisions"], strict=True))
     before = paths[NOTHING]
     assert before is not None, "it has unfair paths"
     parts = []
-    for model, decisions in pairs:
-        own = first[(first["model"] == model) & (first["decisions"] == decisions)]
-        if not own["quantity"].isin(ENDS).any():
-            continue
-        full = _ends(members, NOTHING, n, model, decisions, level)
-        rows = []
-        for name in names:
-            ends = full if name == NOTHING else _ends(members, name, n, model, decisions, level)
-            row = {"absent": name, "model": model, "decisions": decisions} | vars(ends)
-            row |= dict.fromkeys(("gain", "gain_lower", "gain_upper"), np.nan)
-            row |= dict.fromkeys(("narrower", "narrower_lower", "narrower_upper"), np.nan)
-            if name != NOTHING:
-                row |= _gains(full, ends, level)
+    keys: Any = table[table["quantity"].isin((*ENDS, "mean_unfair_effect"))].groupby(["model", "decisions"], sort=False)
+    for (model, decisions), of in keys:
+        rows: list[dict[str, Any]] = []
+        for name, own in of.groupby("absent", sort=False):
+            ends = _ends(own.set_index("quantity"), members, n, name, model, decisions, level)
+            row = {"absent": name, "model": model, "decisions": decisions, "gain": np.nan} | ends
+            if rows:
+                row |= _gains(rows[0], row, level)
             after = paths.get(name)
             gone = after is None and name in paths
             row["unfair_paths"] = show_paths(after.paths) if after is not None else "none" if gone else ""
@@ -463,16 +451,16 @@ def _costs(
         head, *rest = rows
         rest.sort(key=lambda row: (np.isnan(row["high"]), -row["gain"] if np.isfinite(row["gain"]) else row["high"]))
         parts += [head, *rest]
-    return pd.DataFrame(parts)[COLUMNS]
+    return pd.DataFrame(parts, columns=COLUMNS)
 
 
-def _gains(full: _Ends, own: _Ends, level: float) -> dict[str, float]:
+def _gains(full: Mapping[str, Any], own: Mapping[str, Any], level: float) -> dict[str, float]:
     """Return by how much the upper end falls and the interval is narrower, with intervals."""
-    found: dict[str, float] = {"gain": full.high - own.high}
-    found["narrower"] = found["gain"] - (full.low - own.low)
+    found: dict[str, float] = {"gain": full["high"] - own["high"]}
+    found["narrower"] = found["gain"] - (full["low"] - own["low"])
     low, high = (
         None if one is None or other is None else one - other
-        for one, other in zip(full.estimates, own.estimates, strict=True)
+        for one, other in zip(full["estimates"], own["estimates"], strict=True)
     )
     width = None if low is None or high is None else high - low
     for name, change in (("gain", high), ("narrower", width)):

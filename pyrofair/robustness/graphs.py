@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,8 +31,13 @@ __all__ = ["GraphsAudit", "audit_graphs"]
 COLUMNS = ["graph", *KEY, "estimate", "low", "high", "lower", "upper", "by", "ess", "note"]
 ESTIMATE, SHARP, VALID, CLOSED = "estimate", "sharp bounds", "valid bounds", "closed-form bounds"
 """What a number is: an estimate of what is identified, or which bounds."""
-BOUNDED = {"p_y0": "y0", "p_ypi": "ypi", "mean_unfair_effect": "effect"}
-"""Quantities that bounds have, by their name there; the ends of PIU are those of its bounds."""
+BOUNDED = ("p_y0", "p_ypi", "mean_unfair_effect")
+"""Quantities that bounds have; the ends of PIU are those of its bounds."""
+SHARP_NAMES = {
+    "y0": "p_y0", "ypi": "p_ypi", "effect": "mean_unfair_effect",
+    "low_from": "lower", "low_to": "lower_to", "high_from": "upper_from", "high_to": "upper",
+}  # fmt: skip
+"""Rows and columns of the table of sharp bounds, as they are named here."""
 LABELS = {
     "p_y0": "P(Y0 = 1)",
     "p_ypi": "P(Ypi = 1)",
@@ -110,23 +115,13 @@ class GraphsAudit(FamilyAudit):
 
 def _shown(union: pd.DataFrame) -> pd.DataFrame:
     """Return the union as texts."""
-    ends = zip(union["smallest"], union["largest"], union["lower"], union["upper"], strict=True)
-    spans = [span(_Range(*each)) for each in ends]
+    ends: Any = union.rename(columns={"smallest": "low", "largest": "high"}).assign(estimate=np.nan)
+    spans = [span(each) for each in ends.itertuples()]
     names = {"smallest_in": "smallest in", "largest_in": "largest in", "without": "graphs without"}
     shown = union[["model", "quantity", *names]].rename(columns=names)
     shown["quantity"] = shown["quantity"].map(LABELS)
     shown.insert(2, "smallest to largest", spans)
     return shown
-
-
-class _Range(NamedTuple):
-    """The least and the largest value over several graphs, and the limits of both."""
-
-    low: float
-    high: float
-    lower: float
-    upper: float
-    estimate: float = np.nan
 
 
 def audit_graphs(
@@ -309,38 +304,30 @@ def _rows_of_bounds(bounds: Mapping[tuple[str, str], Any]) -> pd.DataFrame:
 
 def _quantities(bounds: SharpBounds | pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Return by quantity the columns of the table."""
-    sharp = isinstance(bounds, SharpBounds)
-    by, why = CLOSED, ""
+    by, why, ends = CLOSED, "", bounds
     if isinstance(bounds, SharpBounds):
         by, why = SHARP if bounds.sharp else VALID, " ".join(bounds.why_not_sharp)
+        ends = bounds.table.rename(SHARP_NAMES, axis="index").rename(SHARP_NAMES, axis="columns")
+    of: Any = ends.reindex(columns=["low", "high", "lower", "upper", "lower_to", "upper_from"]).to_dict("index")
     note = "; ".join(filter(None, ["not identified", why]))
     found: dict[str, dict[str, Any]] = {}
-    for quantity, name in BOUNDED.items():
-        low, high, lower, upper = _ends(bounds, name if sharp else quantity)[:4]
-        point = low if high - low <= POINT else np.nan
-        found[quantity] = {"estimate": point, "low": low, "high": high, "lower": lower, "upper": upper}
-    low, high, lower, upper, lower_to, upper_from = _ends(bounds, "piu")
-    found["piu_lower"] = {"estimate": low, "low": low, "high": low, "lower": lower, "upper": lower_to}
-    found["piu_upper"] = {"estimate": high, "low": high, "high": high, "lower": upper_from, "upper": upper}
-    found["piu_paper_bound"] = dict.fromkeys(("estimate", "low", "high", "lower", "upper"), np.nan)
+    for quantity in BOUNDED:
+        row = {name: of[quantity][name] for name in ("low", "high", "lower", "upper")}
+        found[quantity] = {"estimate": row["low"] if row["high"] - row["low"] <= POINT else np.nan} | row
+    piu = of["piu"]
+    for quantity, end, limits in (
+        ("piu_lower", piu["low"], (piu["lower"], piu["lower_to"])),
+        ("piu_upper", piu["high"], (piu["upper_from"], piu["upper"])),
+        ("piu_paper_bound", np.nan, (np.nan, np.nan)),
+    ):
+        found[quantity] = dict(
+            zip(("estimate", "low", "high", "lower", "upper"), (end, end, end, *limits), strict=True)
+        )
     for quantity, row in found.items():
         known = quantity in BOUNDED and np.isfinite(row["estimate"])
         row |= {"by": by, "ess": np.nan, "note": "" if known else note}
     found["piu_paper_bound"] |= {"by": "", "note": "it is made of marginals, which are not identified"}
     return found
-
-
-def _ends(bounds: SharpBounds | pd.DataFrame, name: str) -> tuple[float, float, float, float, float, float]:
-    """Return both ends of a quantity, the limits outside of them, and those inside, NaN where there are none."""
-    if isinstance(bounds, SharpBounds):
-        table: Any = bounds.table.loc[name]
-        limits = ("low_from", "high_to", "low_to", "high_from")
-        outer = tuple(float(table.get(each, np.nan)) for each in limits)
-        low, high = getattr(bounds, name)
-        return (low, high, *outer)
-    row: Any = bounds.loc[name]
-    low, high, lower, upper = (float(row[each]) for each in ("low", "high", "lower", "upper"))
-    return low, high, lower, upper, np.nan, np.nan
 
 
 # -- the range --------------------------------------------------------------------------------------------------------

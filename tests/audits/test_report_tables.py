@@ -12,9 +12,9 @@ from pyrofair.audits.bootstrap import Estimator
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import (
     QUANTITIES,
+    Measured,
     effective_sizes,
     group_table,
-    main_table,
     percentile_intervals,
 )
 from pyrofair.effects.estimates import AUDITED, Key, absolute_interval, percentiles
@@ -52,8 +52,9 @@ def estimator(n: int = 10) -> Estimator:
 def tabled(
     found: Estimator, point: dict[Key, float], draws: pd.DataFrame, level: float, failure: str = "", **more: Any
 ) -> pd.DataFrame:
-    intervals = percentile_intervals(point, draws, level, found)
-    return main_table(found.models, found.weight, point, {}, intervals, effective_sizes(found), failure, **more)
+    intervals, sizes = percentile_intervals(point, draws, level, found), effective_sizes(found)
+    given = {"models": found.models, "alike": len(found.weight), "point": point, "notes": {}}
+    return Measured(**given, intervals=intervals, sizes=sizes, failure=failure, **more).table({})
 
 
 def lone(heavy: float = 1.0) -> dict[str, Views]:
