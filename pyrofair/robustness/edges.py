@@ -381,7 +381,7 @@ def _unknown(graph: CausalGraph, name: str) -> DataError:
 
 
 def _ends(own: Any, members: Members, n: int, name: str, model: str, decisions: str, level: float) -> dict[str, Any]:
-    """Return the ends of PIU in a graph and their limits, and the estimates of either of which a change has an interval.
+    """Return the ends of PIU in a graph, their limits, and the estimates of either of which a change has an interval.
 
     ``own`` are the quantities of a model and decisions there, by name.
     """

@@ -121,15 +121,6 @@ def test_wrappers_of_scikit_learn(model: Any) -> None:
     assert report.table["estimate"].notna().all()
 
 
-def test_hard_votes_are_decisions() -> None:
-    members = [("a", make_pipeline(encoded(), LogisticRegression())), ("b", make_pipeline(encoded(), GaussianNB()))]
-    model = VotingClassifier(members).fit(X, HIRED)
-    with pytest.raises(pf.DataError, match=r"'m' is a VotingClassifier without predict_proba.*pf.DecisionsOf\(model\)"):
-        pf.audit({"m": model}, SOURCE, TABLE)
-    report = pf.audit({"m": pf.DecisionsOf(model)}, SOURCE, TABLE, random_state=0)
-    assert report.table.set_index("quantity").loc["positive_rate", "estimate"] == pytest.approx(model.predict(X).mean())
-
-
 # --- a predict of its own --------------------------------------------------------------------------------------------
 
 
@@ -230,26 +221,6 @@ def test_a_one_hot_array_is_told_the_pipeline() -> None:
 
 
 # --- faults of tables and models that must stay refused or right -----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("returned", "message"),
-    [
-        (lambda n: np.zeros((n, 2)), "rows that do not sum to 1"),
-        (lambda n: np.full((n, 2), 0.4), "rows that do not sum to 1"),
-        (lambda n: np.full((n, 2), 0.5 + 0.0j), "type complex128, expected real numbers"),
-        (lambda n: np.full((n, 3), 1 / 3), r"shape \(500, 3\)"),
-    ],
-)
-def test_what_is_no_probability(returned: Any, message: str) -> None:
-    class Model:
-        def predict_proba(self, rows: pd.DataFrame) -> Any:
-            return returned(len(rows))
-
-    for model in (Model(), pf.ScoresOf(Model().predict_proba)):
-        expected = message if isinstance(model, Model) or "sum" in message else message.replace("type", "the type")
-        with pytest.raises(pf.DataError, match=expected.replace("the the", "the")):
-            pf.audit({"m": model}, SOURCE, TABLE)
 
 
 def test_arrow_types_reach_the_model_as_they_are() -> None:

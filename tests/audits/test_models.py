@@ -80,62 +80,6 @@ def test_what_a_model_reads() -> None:
     assert audited(np.zeros(40)).reads is None
 
 
-def test_a_model_without_classes_has_the_positive_one_last() -> None:
-    proba = np.column_stack([np.full(40, 0.7), np.full(40, 0.3)])
-    model = Returns(proba)
-    np.testing.assert_array_equal(audited(model).observed(TABLE.assign(Z=1.0)), 0.3)
-    assert list(model.given[0].columns) == list(READS)
-
-
-def test_the_positive_class_is_found_by_name() -> None:
-    graph = CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y", positive="bad")
-    model = LogisticRegression().fit(TABLE[list(READS)], OUTCOME.map({1: "bad", 0: "good"}))
-    assert list(model.classes_) == ["bad", "good"]
-    scores = audited(model, graph).observed(TABLE)
-    np.testing.assert_array_equal(scores, model.predict_proba(TABLE[list(READS)])[:, 0])
-
-
-def test_an_unknown_positive_class() -> None:
-    graph = CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y", positive="good")
-    with pytest.raises(DataError, match=r"'mine' has the classes \[0, 1\], not the graph's positive value 'good'"):
-        audited(fitted_models()["named"], graph).observed(TABLE)
-
-
-def test_a_column_that_the_outcome_does_not_read() -> None:
-    table = TABLE.assign(Z=1.0)
-    model = LogisticRegression().fit(table, OUTCOME)
-    with pytest.raises(
-        DataError, match=r"'mine' reads 'Z', but they are no observed parents of the outcome: .* Q, A, M"
-    ):
-        audited(model).observed(table)
-
-
-def test_the_sensitive_attribute_without_an_edge() -> None:
-    graph = CausalGraph("{A Q} -> M; {Q M} -> Y", sensitive="A", outcome="Y")
-    model = fitted_models()["named"]
-    with pytest.raises(DataError, match=r"'mine' reads 'A', but the graph has no edge A -> Y: .* may read Q, M"):
-        audited(model, graph, ("Q", "M")).observed(TABLE)
-
-
-def test_a_model_without_names_that_needs_more() -> None:
-    model = LogisticRegression().fit(np.zeros((4, 2)) + np.arange(4)[:, None], [0, 1, 0, 1])
-    with pytest.raises(DataError, match="fitted on 2 unnamed columns, but the graph lets it read 3: Q, A, M"):
-        audited(model).observed(TABLE)
-
-    class Greedy:
-        def predict_proba(self, X: pd.DataFrame) -> Any:
-            return X["Z"]
-
-    with pytest.raises(DataError, match=r"'mine' requires 'Z', which is missing: it is given .* Q, A, M"):
-        audited(Greedy()).observed(TABLE.assign(Z=1.0))
-
-
-@pytest.mark.parametrize("shape", [(40,), (40, 1), (40, 3), (39, 2)])
-def test_a_wrong_shape_of_probabilities(shape: tuple[int, ...]) -> None:
-    with pytest.raises(DataError, match=r"predict_proba returned the shape .*, expected \(40, 2\)"):
-        audited(Returns(np.full(shape, 0.5))).observed(TABLE)
-
-
 @pytest.mark.parametrize(("value", "shown"), [(np.nan, "nan"), (1.5, r"1\.5"), (-0.1, r"-0\.1")])
 def test_scores_that_are_no_probabilities(value: float, shown: str) -> None:
     scores = np.full(40, 0.5)

@@ -83,16 +83,83 @@ def verdicts(**changed: Span) -> list[str]:
     return [line.strip() for line in read(rows(**changed)).splitlines() if "reading:" in line]
 
 
-def test_it_opens_with_the_question() -> None:
-    text = read()
-    assert text.startswith("Audit of 1 model(s) on 12,345 rows; 95% intervals from 200 bootstrap replicates.\n")
-    assert (
-        "sex is 'sex': 0 is 'woman', 1 is 'man'. Yes is 'Y' = 'yes'; a decision is yes where the score exceeds 0.5."
-        in text
-    )
-    assert "PIU is the share of units whose two answers differ." in text
-    assert "unfair: sex -> Y" in text
-    assert "fair:   sex -> M -> Y" in text
+NO_OUTCOMES: Any = {"note": "cannot be made: no column 'Y'", "accuracy": NOTHING, "majority_rate": NOTHING}
+MANY_ENDS = {"note": "cannot be made: left", "piu_lower": NOTHING, "piu_upper": NOTHING, "piu_paper_bound": NOTHING}
+
+
+@pytest.mark.parametrize(
+    ("changed", "setting", "held", "absent"),
+    [
+        ({}, {}, ["1 model(s) on 12,345 rows; 95%", "from 200 bootstrap replicates.\n"], ["failed", "of group"]),
+        ({}, {}, ["sex is 'sex': 0 is 'woman', 1 is 'man'. Yes is 'Y' = 'yes'", "exceeds 0.5."], ["without column"]),
+        (
+            {},
+            {},
+            ["unfair: sex -> Y", "fair:   sex -> M -> Y", "  1. The graph is right.\n  2. The groups"],
+            ["Warning"],
+        ),
+        ({}, {}, ["accuracy 0.800 [0.780, 0.820], majority class 0.700\n", "0.400 [0.380, 0.420]\n"], ["constant"]),
+        ({}, {}, ["P(Y0=1) 0.300 [0.280, 0.320], P(Ypi=1) 0.400 [0.380, 0.420]"], ["observed group"]),
+        ({}, {}, ["at least 0.100 [0.080, 0.120], at most 0.700 [0.660, 0.740]", "PIU 0.920 [0.900, 0.940]"], []),
+        ({}, {"warnings": ["Poor overlap."]}, ["\nWarning: Poor overlap."], []),
+        ({}, {"assumptions": ()}, ["(the source states none)"], []),
+        ({}, {"replicates": 0}, ["points only, no bootstrap"], ["95%"]),
+        ({}, {"replicates": 1}, ["points only, for a single bootstrap replicate"], ["95%"]),
+        ({}, {"failed": 7}, ["200 bootstrap replicates, 7 of which failed"], []),
+        ({}, {"doubts": {"plain": "its balance is +4.0"}}, ["withheld: its balance is +4.0."], ["unfair to"]),
+        ({}, {"unnamed": ["bare", "other"]}, ["bare, other: fitted without", "given sex, M in this order"], []),
+        (
+            {},
+            {"paths": GRAPH.unfair("sex -> Y").reversed()},
+            ["with the contrast, 'man', on all paths, Ypi with the baseline, 'woman'"],
+            ["Y0 is the answer with the baseline"],
+        ),
+        (MANY_ENDS, {}, ["at least (cannot be made: left), at most (cannot be made: left)"], []),
+        (NO_OUTCOMES, {}, ["  accuracy cannot be made: no column 'Y'\n"], ["majority"]),
+        ({"accuracy": (0.72, 0.69, 0.74)}, {}, ["not clearly better than a constant"], []),
+        ({"accuracy": (0.65, np.nan, np.nan)}, {}, ["not clearly better than a constant"], []),
+        (
+            {"note": "exact test-set bound, 5 % on each side", "accuracy": PLAIN["accuracy"]},
+            {},
+            ["accuracy 0.800 [0.780, 0.820] (exact 90% test-set bound), majority class 0.700"],
+            [],
+        ),
+        # 123 rows of the rarer answer are enough
+        ({"positive_rate": (0.01, 0.009, 0.011)}, {}, [": nearly constant"], ["all but about"]),
+        ({"note": "vacuous", "piu_paper_bound": (1.1, 1.0, 1.2)}, {}, ["1.100 [1.000, 1.200] (vacuous)"], []),
+        ({"mean_unfair_effect": (-0.0, -0.1, 0.1)}, {}, ["mean unfair effect 0.000 [-0.100, 0.100]"], []),
+    ],
+)
+def test_what_the_text_holds(changed: Any, setting: Any, held: list[str], absent: list[str]) -> None:
+    text = read(rows(**changed), **setting)
+    assert [each for each in held if each not in text] == []
+    assert [each for each in absent if each in text] == []
+
+
+@pytest.mark.parametrize(
+    ("agree", "held"),
+    [
+        ((True, True), ["gives the same, as far as a joint test can show"]),
+        ((pd.NA,), ["at most 0.120 apart (no intervals)"]),
+        (
+            (True, False),
+            ["in 1 of 2 comparisons", "about 5% of", "misspecified propensity or poor overlap, never a latent cause",
+             "plain, score, p_ypi: 0.300 from group 0, 0.420 from group 1, difference in [0.050, 0.190]"],
+        ),
+    ],
+)  # fmt: skip
+def test_groups(agree: Any, held: list[str]) -> None:
+    text = read(None, groups(*agree))
+    assert [each for each in held if text.count(each) != 1] == []
+
+
+def test_each_model_has_its_part_and_one_that_no_unfair_path_reaches_is_named() -> None:
+    found = read(pd.concat([rows("b"), rows("a", positive_rate=(0.0, 0.0, 0.0))]), untouched={"a": ("Q", "R")})
+    assert found.startswith("Audit of 2 model(s)")
+    one, other = found.partition("\na\n")[::2]
+    assert one.count("unfair to at least") == 2
+    assert other.count("by the graph: it reads Q, R only") == 2
+    assert found.index("\nb\n") < found.index("\na\n")
 
 
 def test_intervals_from_influence_values() -> None:
@@ -116,35 +183,6 @@ def test_intervals_from_influence_values() -> None:
     assert text.startswith("Audit of 1 model(s) on 12,345 rows; 95% Wald intervals from influence values.\n")
     assert f"Estimates in the prefix form, by the stages of each world (assumptions below):\n{lines[0]}\n" in text
     assert stage_lines(weights, pd.DataFrame(), GRAPH)[0].endswith("effective size 1,234")
-
-
-def test_a_doubtful_stage_withholds_the_verdict() -> None:
-    text = read(doubts={"plain": "at the stage M of the unfair world its balance is +4.0 standard errors from 0"})
-    assert (
-        "    reading: withheld: at the stage M of the unfair world its balance is +4.0 standard errors from 0." in text
-    )
-
-
-def test_numbers_come_with_intervals() -> None:
-    text = read()
-    assert "accuracy 0.800 [0.780, 0.820], majority class 0.700\n" in text
-    assert "positive prediction rate 0.400 [0.380, 0.420]\n" in text
-    assert "P(Y0=1) 0.300 [0.280, 0.320], P(Ypi=1) 0.400 [0.380, 0.420]" in text
-    assert "PIU at least 0.100 [0.080, 0.120], at most 0.700 [0.660, 0.740]" in text
-    assert "the paper's upper bound on PIU 0.920 [0.900, 0.940]" in text
-
-
-def test_it_ends_with_assumptions_and_warnings() -> None:
-    text = read(warnings=["Poor overlap."])
-    assert text.endswith(
-        "These numbers rest on:\n  1. The graph is right.\n  2. The groups overlap.\nWarning: Poor overlap."
-    )
-    assert "(the source states none)" in read(assumptions=())
-
-
-def test_replicates() -> None:
-    assert "points only, no bootstrap" in read(replicates=0)
-    assert "intervals from 200 bootstrap replicates, 7 of which failed" in read(failed=7)
 
 
 BLIND: dict[str, Span] = {"mean_unfair_effect": (0.0, -0.01, 0.01)}
@@ -193,11 +231,6 @@ def test_what_the_numbers_show(changed: dict[str, Span], status: str, shares: tu
     assert "nan" not in read(table).lower()
 
 
-def test_ends_that_are_missing_have_the_reason() -> None:
-    text = read(rows(note="cannot be made: left", **NO_ENDS))
-    assert "PIU at least (cannot be made: left), at most (cannot be made: left)" in text
-
-
 def test_a_failure_is_line_once() -> None:
     gone = rows(**dict.fromkeys(QUANTITIES[3:], NOTHING))
     text = read(gone, failure="df has no woman.")
@@ -208,19 +241,6 @@ def test_a_failure_is_line_once() -> None:
     assert "nan" not in text.lower()
 
 
-def test_no_outcomes() -> None:
-    text = read(rows(note="cannot be made: no column 'Y'", accuracy=NOTHING, majority_rate=NOTHING))
-    assert "  accuracy cannot be made: no column 'Y'\n" in text
-    assert "majority" not in text
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "blunt"), [((0.8, 0.78, 0.82), False), ((0.72, 0.69, 0.74), True), ((0.65, np.nan, np.nan), True)]
-)
-def test_accuracy_is_compared_with_the_majority(accuracy: Span, blunt: bool) -> None:
-    assert ("not clearly better than a constant prediction" in read(rows(accuracy=accuracy))) == blunt
-
-
 @pytest.mark.parametrize("rate", [0.0, 0.0005, 0.9995, 1.0])
 def test_a_constant_classifier_gets_no_verdict(rate: float) -> None:
     text = read(rows(positive_rate=(rate, rate, rate), piu_upper=(0.1, 0.1, 0.1)))
@@ -228,21 +248,6 @@ def test_a_constant_classifier_gets_no_verdict(rate: float) -> None:
     decisions, scores = (line for line in text.splitlines() if "reading:" in line)
     assert "none: all but about" in decisions
     assert "unfair to" in scores  # scores vary, whatever the threshold makes of them
-
-
-def test_a_rare_answer_is_line_but_judged() -> None:
-    text = read(rows(positive_rate=(0.01, 0.009, 0.011)))  # 123 rows
-    assert ": nearly constant" in text
-    assert "none: all but about" not in text
-
-
-def test_notes_stand_beside_their_numbers() -> None:
-    text = read(rows(note="vacuous", piu_paper_bound=(1.1, 1.0, 1.2)))
-    assert "the paper's upper bound on PIU 1.100 [1.000, 1.200] (vacuous)" in text
-
-
-def test_zero_has_no_sign() -> None:
-    assert "mean unfair effect 0.000 [-0.100, 0.100]" in read(rows(mean_unfair_effect=(-0.0, -0.1, 0.1)))
 
 
 def test_overlap() -> None:
@@ -264,21 +269,6 @@ def test_overlap() -> None:
         "0.889, should be near 1); no counterpart for M=2\n"
     ) in text
     assert "group 1" not in text
-
-
-def test_swapped_roles() -> None:
-    text = read(paths=GRAPH.unfair("sex -> Y").reversed())
-    assert "Y0 is the answer with the contrast, 'man', on all paths, Ypi with the baseline, 'woman', on the unf" in text
-    assert "Y0 is the answer with the baseline" not in text
-
-
-def test_the_exact_interval_of_accuracy_is_named() -> None:
-    text = read(rows(note="exact test-set bound, 5 % on each side", accuracy=PLAIN["accuracy"]))
-    assert "accuracy 0.800 [0.780, 0.820] (exact 90% test-set bound), majority class 0.700" in text
-
-
-def test_one_replicate_makes_no_interval() -> None:
-    assert "rows; points only, for a single bootstrap replicate makes no interval.\n" in read(replicates=1)
 
 
 def test_units_seen_in_both_worlds_have_a_point() -> None:
@@ -304,28 +294,6 @@ def test_groups_without_overlap_are_not_compared() -> None:
     assert "weighted alone" not in alone
 
 
-def test_unnamed_columns() -> None:
-    assert "bare, other: fitted without column names, and given sex, M in this order." in read(
-        unnamed=["bare", "other"]
-    )
-    assert "without column names" not in read()
-
-
-def test_groups() -> None:
-    assert "observed group" not in read()
-    assert "Either observed group, weighted alone, gives the same, as far as a joint test can show." in read(
-        None, groups(True, True)
-    )
-    assert "at most 0.120 apart (no intervals)" in read(None, groups(pd.NA))
-    text = read(None, groups(True, False))
-    assert (
-        "disagree beyond chance in 1 of 2 comparisons (one test of all: chance alone makes any disagree in about 5% of "
-        "audits)" in text
-    )
-    assert "a misspecified propensity or poor overlap, never a latent cause" in text
-    assert text.count("plain, score, p_ypi: 0.300 from group 0, 0.420 from group 1, difference in [0.050, 0.190]") == 1
-
-
 def test_many_comparisons_are_cut_short() -> None:
     compared = groups(*[False] * 9)
     compared["difference"] = [0.01, -0.9, *[0.02] * 7]
@@ -336,17 +304,3 @@ def test_many_comparisons_are_cut_short() -> None:
     assert "0.999 from group 1" in text
     assert "0.111 from group 1" not in text
     assert "  and 3 more with smaller differences, see the table of groups\n" in text
-
-
-def test_a_model_that_no_unfair_path_reaches() -> None:
-    text = read(pd.concat([rows("b"), rows("a", positive_rate=(0.0, 0.0, 0.0))]), untouched={"a": ("Q", "R")})
-    assert text.count("reading: no unfair effect, by the graph: it reads Q, R only, which no unfair path touches") == 2
-    assert text.index("no unfair effect") > text.index("\na\n")
-    assert text.count("unfair to at least") == 2
-
-
-def test_each_model_has_its_part() -> None:
-    text = read(pd.concat([rows("b"), rows("a")]))
-    assert text.startswith("Audit of 2 model(s)")
-    assert text.index("\nb\n") < text.index("\na\n")
-    assert text.count("reading:") == 4

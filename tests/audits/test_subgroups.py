@@ -135,16 +135,6 @@ def test_intervals_hold_together(report: pf.audits.Audit) -> None:
     assert 1.96 < reach < 3.4  # times the inflation of the standard error
 
 
-def test_equal_audits_have_equal_intervals() -> None:
-    df = draw(1_000, 6)
-    settings: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "random_state": 0}
-    one, other = (
-        pf.audit({"model": Model()}, pf.OneStep(UNFAIR, **settings), df, subgroups=["Q"], progress=False)
-        for _ in range(2)
-    )
-    pd.testing.assert_frame_equal(one.subgroups, other.subgroups)
-
-
 @pytest.mark.slow
 def test_simultaneous_coverage() -> None:
     exact = np.array([truth(lambda q, w, k=k: q == k) for k in (0, 1)])
@@ -297,17 +287,3 @@ def test_a_threshold_has_the_numbers_of_an_audit_at_it(source: str) -> None:
     pd.testing.assert_frame_equal(found.table, plain.table)
     pd.testing.assert_frame_equal(found.draws, plain.draws)
     assert plain.thresholds.empty
-
-
-@pytest.mark.parametrize(
-    ("thresholds", "message"),
-    [
-        (0.5, "thresholds=0.5 must be a list"),
-        ([], "must be a list of thresholds, such as"),
-        ([0.1, 1.0], r"thresholds\[1\]=1.0 must be a number of at least 0 and below 1"),
-        ([0.1, 0.2, 0.1], "thresholds holds 0.1 twice"),
-    ],
-)
-def test_what_is_no_list_of_thresholds(thresholds: Any, message: str) -> None:
-    with pytest.raises(pf.DataError, match=message):
-        run(TABLE, thresholds=thresholds)

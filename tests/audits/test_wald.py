@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -38,9 +39,9 @@ class Saturated:
 
     assumptions = ("All cells are large.",)
 
-    def __init__(self, unfair: pf.UnfairPaths = UNFAIR, shift: float = 0.0) -> None:
-        self.unfair = unfair
-        self.shift = shift
+    def __init__(self, unfair: pf.UnfairPaths = UNFAIR, change: Callable[[InfluenceValues], Any] | None = None) -> None:
+        """Influence values are changed in place, or by what ``change`` returns."""
+        self.unfair, self.change = unfair, change
         self.rows: pd.DataFrame | None = None
         self.calls = 0
 
@@ -69,7 +70,7 @@ class Saturated:
         cell = rows["Q"].to_numpy() if "Q" in rows else np.zeros(len(rows), int)
         a = rows["A"].to_numpy()
         h = (a == 0) / (1.0 - mean_in(cell, a[:, None].astype(float), w)[:, 0])
-        return rows, w, cell, a, h * (1.0 + self.shift)
+        return rows, w, cell, a, h
 
     def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
         rows, w, cell, a, h = self.parts(df, sample_weight)
@@ -87,19 +88,15 @@ class Saturated:
             for q in range(c[0].shape[1])
             for regime in ("baseline", "unfair")
         ]  # fmt: skip
-        return InfluenceValues(
-            y0=y0,
-            ypi=ypi,
-            lower=effect * (ypi - y0),
-            rest=rest * (1.0 - y0 - ypi),
-            disagreement=both + (1.0 - 2.0 * m[1]) * (y0 - m[0]) + (1.0 - 2.0 * m[0]) * (ypi - m[1]),
-            weight=w,
-            stages=pd.DataFrame(stages),
-        )
+        disagreement = both + (1.0 - 2.0 * m[1]) * (y0 - m[0]) + (1.0 - 2.0 * m[0]) * (ypi - m[1])
+        ends = effect * (ypi - y0), rest * (1.0 - y0 - ypi)
+        found = InfluenceValues(y0, ypi, *ends, disagreement, weight=w, stages=pd.DataFrame(stages))
+        return found if self.change is None else self.change(found) or found
 
     def stages(self, df: Any = None, sample_weight: Any = None) -> pd.DataFrame:
         found = self.influence(lambda sample: np.zeros((len(sample.rows), 1)), df, sample_weight).stages
-        return found.drop(columns=["column", "balance", "balance_z", "correction", "correction_z"]).assign(problem="")
+        found = found.drop(columns=["column", "balance", "balance_z", "correction", "correction_z"])
+        return found if "problem" in found else found.assign(problem="")
 
     def by_group(self, score: Any, df: Any = None, sample_weight: Any = None) -> Any:
         rows, w, cell, a, h = self.parts(df, sample_weight)
@@ -314,17 +311,14 @@ def test_several_models_are_as_each_alone() -> None:
         pd.testing.assert_frame_equal(own, alone)
 
 
-class Elsewhere(Saturated):
-    """Its regressions ask for scores of the rows that it was fitted on."""
-
-    def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
-        if df is not None:
-            assert self.rows is not None
-            score(CounterfactualSample(self.rows[["Q", "A", "M"]], np.ones(len(self.rows))))
-        return super().influence(score, df, sample_weight)
-
-
 def test_a_source_fitted_elsewhere_scores_the_rows_it_was_fitted_on() -> None:
+    class Elsewhere(Saturated):
+        def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
+            if df is not None:
+                assert self.rows is not None
+                score(CounterfactualSample(self.rows[["Q", "A", "M"]], np.ones(len(self.rows))))
+            return super().influence(score, df, sample_weight)
+
     df, other = simulated(400, 0), simulated(300, 1)
     model = Model()
     run(model, Elsewhere().fit(other), df)
@@ -334,16 +328,19 @@ def test_a_source_fitted_elsewhere_scores_the_rows_it_was_fitted_on() -> None:
         run(scores, Elsewhere().fit(other), df, scores="prediction")
 
 
-def test_given_scores_have_none_in_the_other_world() -> None:
+@pytest.mark.parametrize(
+    ("fit", "scores", "message"),
+    [
+        (True, "prediction", "'m' is given as scores, but"),
+        (False, "prediction", r"switches 'A' in them or draws them\. Pass the model itself"),
+        (True, "outcome", r"Saturated asks for the scores of changed rows.*IPW\(unfair\) weights"),
+    ],
+)
+def test_given_scores_have_none_in_the_other_world(fit: bool, scores: str, message: str) -> None:
     df = simulated(400, 0)
-    with pytest.raises(DataError, match="'m' is given as scores, but"):
-        run(Model().predict_proba(df)[:, 1], fitted(df), df, scores="prediction")
-
-
-def test_given_scores_of_fitted_rows_need_the_model_itself() -> None:
-    df = simulated(400, 0)
-    with pytest.raises(DataError, match=r"switches 'A' in them or draws them\. Pass the model itself"):
-        run(Model().predict_proba(df)[:, 1], UNFAIR, df, scores="prediction")
+    given = df["Y"].to_numpy() if scores == "outcome" else Model().predict_proba(df)[:, 1]
+    with pytest.raises(DataError, match=message):
+        run(given, fitted(df) if fit else UNFAIR, df, scores=scores)
 
 
 def test_given_scores_suffice_where_no_row_is_switched() -> None:
@@ -352,12 +349,6 @@ def test_given_scores_suffice_where_no_row_is_switched() -> None:
     source = pf.OneStep(paths, propensity="saturated", regression="saturated", random_state=0)
     given = run(Model().predict_proba(df)[:, 1], source, df, scores="prediction")
     pd.testing.assert_frame_equal(given.table, run(Model(), source, df).table)
-
-
-def test_an_outcome_needs_weights() -> None:
-    df = simulated(400, 0)
-    with pytest.raises(DataError, match=r"Saturated asks for the scores of changed rows.*IPW\(unfair\) weights"):
-        run(df["Y"].to_numpy(), fitted(df), df, scores="outcome")
 
 
 def test_one_group_alone_has_no_effect() -> None:
@@ -371,32 +362,25 @@ def test_one_group_alone_has_no_effect() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda y0: y0[:-1], r"Odd gave influence values y0 of shape \(399, 2\); expected \(400, 2\)"),
+        (lambda y0: y0[:-1], r"Saturated gave influence values y0 of shape \(399, 2\); expected \(400, 2\)"),
         (
             lambda y0: np.where(np.arange(400)[:, None] < 3, np.nan, y0),
-            r"Odd gave 6 influence value\(s\) y0 that are not",
+            r"Saturated gave 6 influence value\(s\) y0 that are not",
         ),
     ],
 )
 def test_odd_influence_values_are_refused(change: Any, message: str) -> None:
-    class Odd(Saturated):
-        def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
-            found = super().influence(score, df, sample_weight)
-            return replace(found, y0=change(found.y0))
-
     df = simulated(400, 0)
     with pytest.raises(DataError, match=message):
-        run(Model(), Odd().fit(df), df)
-
-
-class Refusing(Saturated):
-    def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
-        raise DataError("The overlap of these rows is too poor.")
+        run(Model(), Saturated(change=lambda found: replace(found, y0=change(found.y0))).fit(df), df)
 
 
 def test_what_a_fitted_source_refuses_is_the_reason() -> None:
+    def refuse(_: Any) -> None:
+        raise DataError("The overlap of these rows is too poor.")
+
     df = simulated(400, 0)
-    report = run(Model(), Refusing().fit(df), df)
+    report = run(Model(), Saturated(change=refuse).fit(df), df)
     assert column(report, "note")["p_y0"] == "cannot be made: The overlap of these rows is too poor."
     assert np.isnan(column(report, "ess")["p_y0"])
 
@@ -415,14 +399,11 @@ def test_an_error_of_a_model_is_no_refusal() -> None:
 
 
 def test_few_effective_rows_have_no_interval() -> None:
-    class Thin(Saturated):
-        def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
-            found = super().influence(score, df, sample_weight)
-            found.stages.loc[found.stages["regime"] == "unfair", "ess"] = 7.0
-            return found
+    def thin(found: InfluenceValues) -> None:
+        found.stages.loc[found.stages["regime"] == "unfair", "ess"] = 7.0
 
     df = simulated(400, 0)
-    report = run(Model(), Thin().fit(df), df)
+    report = run(Model(), Saturated(change=thin).fit(df), df)
     notes, low = column(report, "note"), column(report, "lower")
     assert "'unfair' has the effective size 7.0" in notes["p_ypi"]
     assert np.isnan(low["p_ypi"])
@@ -464,17 +445,7 @@ def test_draws_have_the_moments_of_the_intervals() -> None:
     pd.testing.assert_frame_equal(report.draws, again.draws)
 
 
-def test_values_are_those_of_one_pass_whatever_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyrofair.effects import estimates
-
-    df = simulated(300, 0)
-    whole = run(Model(), fitted(df), df).table
-    monkeypatch.setattr(estimates, "CHUNK", 7)
-    pd.testing.assert_frame_equal(run(Model(), fitted(df), df).table, whole)
-
-
-@pytest.mark.parametrize("copied", [False, True])
-def test_the_source_is_left_as_it_was(copied: bool) -> None:
+def test_the_source_is_left_as_it_was() -> None:
     df = simulated(300, 0)
     source = fitted(df)
     before = copy.deepcopy(source.rows)
@@ -551,14 +522,11 @@ def test_the_joint_test_of_groups_has_its_level() -> None:
 @pytest.mark.parametrize("kind", ["balance", "correction"])
 @pytest.mark.parametrize("z", [2.9, -3.1])
 def test_a_stage_beyond_its_limit_withholds_the_verdict(kind: str, z: float) -> None:
-    class Off(Saturated):
-        def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
-            found = super().influence(score, df, sample_weight)
-            found.stages.loc[(found.stages["regime"] == "unfair") & (found.stages["column"] == 0), f"{kind}_z"] = z
-            return found
+    def off(found: InfluenceValues) -> None:
+        found.stages.loc[(found.stages["regime"] == "unfair") & (found.stages["column"] == 0), f"{kind}_z"] = z
 
     df = simulated(600, 0)
-    report = run({"off": Model(), "n": Model(0.3)}, Off().fit(df), df)
+    report = run({"off": Model(), "n": Model(0.3)}, Saturated(change=off).fit(df), df)
     readings = [line for line in str(report).splitlines() if "reading:" in line]
     assert [f"at the stage M of the unfair world its {kind} is -3.1" in line for line in readings] == [
         z < -3, z < -3, False, False,
@@ -573,38 +541,28 @@ def test_a_stage_beyond_its_limit_withholds_the_verdict(kind: str, z: float) -> 
 
 
 def test_a_stage_of_decisions_that_hardly_vary_withholds_nothing() -> None:
-    class Skewed(Saturated):
-        def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
-            found = super().influence(score, df, sample_weight)
-            found.stages.loc[found.stages["column"] == 0, "correction_z"] = 9.0
-            return found
+    def skew(found: InfluenceValues) -> None:
+        found.stages.loc[found.stages["column"] == 0, "correction_z"] = 9.0
 
     class Yes(Model):
         def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
             return np.clip(super().predict_proba(X), [[0.0, 0.6]], [[0.4, 1.0]])
 
     df = simulated(600, 0)
-    report = run(Yes(), Skewed().fit(df), df)
+    report = run(Yes(), Saturated(change=skew).fit(df), df)
     assert report.stages.groupby("decisions")["counts"].all().to_dict() == {"threshold": False, "score": True}
     assert "withheld" not in str(report)
     assert "of correction 0.4" in str(report)
     assert "none: all but about 0 of the rows get the same answer" in str(report)
 
 
-class Poor(Saturated):
-    def influence(self, score: Any, df: Any = None, sample_weight: Any = None) -> InfluenceValues:
-        found = super().influence(score, df, sample_weight)
-        found.stages["problem"] = "the effective size is 30 of 300 rows"
-        return found
-
-    def stages(self, df: Any = None, sample_weight: Any = None) -> pd.DataFrame:
-        return self.influence(lambda sample: np.zeros((len(sample.rows), 1)), df, sample_weight).stages
-
-
 def test_poor_stages_among_audited_rows_are_warned_of() -> None:
+    def spoil(found: InfluenceValues) -> None:
+        found.stages["problem"] = "the effective size is 30 of 300 rows"
+
     df = simulated(600, 0)
     with pytest.warns(pf.PositivityWarning, match="Poor overlap among the audited rows, [a-z]* world, stage M: the"):
-        report = run(Model(), Poor().fit(df), df)
+        report = run(Model(), Saturated(change=spoil).fit(df), df)
     assert "withheld: at the stage M of the baseline world the effective size is 30 of 300 rows" in str(report)
     assert "Warning: Poor overlap among the audited rows" in str(report)
 
