@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
@@ -51,6 +52,7 @@ def two() -> pd.DataFrame:
     return table[table["A"].isin(["a", "b"])].reset_index(drop=True)
 
 
+@cache
 def made(kind: str) -> Any:
     source = pf.OneStep(unfair(), **SATURATED)
     models = {NASTY: Model(), "plain": Model()}
