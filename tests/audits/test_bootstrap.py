@@ -68,8 +68,9 @@ def run(source: Any, df: pd.DataFrame = DF, **settings: Any) -> pf.Audit:
 
 def test_seeds_and_threads() -> None:
     one = run(pf.IPW(UNFAIR), random_state=3)
-    pd.testing.assert_frame_equal(run(pf.IPW(UNFAIR), random_state=3, n_jobs=2).draws, one.draws)
-    pd.testing.assert_frame_equal(run(pf.IPW(UNFAIR), random_state=3, n_jobs=2).groups, one.groups)
+    threads = run(pf.IPW(UNFAIR), random_state=3, n_jobs=2)
+    pd.testing.assert_frame_equal(threads.draws, one.draws)
+    pd.testing.assert_frame_equal(threads.groups, one.groups)
     assert not np.allclose(run(pf.IPW(UNFAIR), random_state=4).draws, one.draws)
     longer = run(pf.IPW(UNFAIR), random_state=3, n_boot=50)
     pd.testing.assert_frame_equal(longer.draws.iloc[:40], one.draws)
@@ -95,7 +96,7 @@ def test_models_run_in_the_callers_gradient_mode_in_every_thread() -> None:
 
 def test_open_seeds_differ_and_leave_the_global_one_alone() -> None:
     state = np.random.get_state()[1].copy()  # noqa: NPY002 - is it left alone?
-    one, other = (run(pf.IPW(UNFAIR), random_state=None).draws for _ in range(2))
+    one, other = (run(pf.IPW(UNFAIR), random_state=None, n_boot=4, level=0.5).draws for _ in range(2))
     assert not np.allclose(one, other)
     np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
 
@@ -404,9 +405,9 @@ def test_a_propensity_that_takes_weights() -> None:
 
 
 def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    run(pf.IPW(UNFAIR), progress=True)
+    run(pf.IPW(UNFAIR), n_boot=4, level=0.5, progress=True)
     assert "bootstrap" in capsys.readouterr().err
-    run(pf.IPW(UNFAIR))
+    run(pf.IPW(UNFAIR), n_boot=4, level=0.5)
     run(pf.IPW(UNFAIR), n_boot=0, progress=True)
     assert capsys.readouterr().err == ""
 

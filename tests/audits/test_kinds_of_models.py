@@ -12,13 +12,12 @@ import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
-import torch
 import xgboost
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import VotingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -157,16 +156,6 @@ def test_a_predict_that_cuts_elsewhere_is_noticed() -> None:
     pf.audit({"m": Cut(0.5)}, SOURCE, TABLE, threshold=0.3, random_state=0)  # a choice of the user: no warning
 
 
-def test_a_tuned_threshold_is_noticed() -> None:
-    model = TunedThresholdClassifierCV(
-        make_pipeline(encoded(), LogisticRegression()), scoring="recall", cv=2, thresholds=[0.1, 0.2]
-    ).fit(X, HIRED)
-    with pytest.warns(
-        pf.PyrofairWarning, match=rf"threshold={model.best_threshold_:g}\), its best_threshold_, or pf.Dec"
-    ):
-        pf.audit({"m": model}, SOURCE, TABLE, random_state=0)
-
-
 def test_ties_are_no_disagreement() -> None:
     class Half(Cut):
         def predict_proba(self, rows: pd.DataFrame) -> Any:
@@ -230,16 +219,3 @@ def test_arrow_types_reach_the_model_as_they_are() -> None:
     plain = make_pipeline(encoded(), LogisticRegression()).fit(X, HIRED)
     expected = pf.audit({"m": plain}, SOURCE, TABLE, random_state=0)
     np.testing.assert_allclose(report.table["estimate"], expected.table["estimate"], atol=1e-6)
-
-
-def test_a_torch_module_on_categories() -> None:
-    torch.manual_seed(0)
-    encoder = pf.tables.TableEncoder().fit(X)
-    width = np.asarray(encoder.transform(X)).shape[1]
-    module = torch.nn.Sequential(torch.nn.Linear(width, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
-    model = pf.ScoresOf(module, returns="logit", encoder=encoder)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=pf.PyrofairWarning)
-        for name in ("IPW", "GComputation", "OneStep", "SEM"):
-            report = pf.audit({"m": model}, sources()[name], TABLE, n_boot=0, progress=False, random_state=0)
-            assert report.table.query("quantity == 'p_ypi'")["estimate"].notna().all()

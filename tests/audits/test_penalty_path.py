@@ -231,11 +231,6 @@ def test_what_workers_warn_of_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(caught) == 1
 
 
-def test_a_fit_that_diverges_is_an_error() -> None:
-    with pytest.raises(DataError, match="diverged"):
-        penalty_path(classifier(optimizer="sgd", learning_rate=1e6), X, Y, test=(X, Y), seeds=2, progress=False)
-
-
 def test_a_finished_path_can_be_given_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     first = trace(seeds=1)
     pd.testing.assert_frame_equal(trace(resume=first).table, WHOLE.table)
@@ -278,6 +273,18 @@ def test_what_a_path_sets_itself_may_differ() -> None:
     data = {"X": X[["D", "A", "Q"]].copy(), "y": list(Y), "test": (X, pd.Series(Y)), "judge": again.source}
     found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, n_boot=0, progress=False, resume=WHOLE)
     pd.testing.assert_frame_equal(found.table, WHOLE.table)
+
+
+def test_a_fit_that_diverges_is_an_error() -> None:
+    with pytest.raises(DataError, match="diverged"):
+        penalty_path(classifier(optimizer="sgd", learning_rate=1e6), X, Y, test=(X, Y), seeds=2, progress=False)
+
+
+def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    trace(seeds=1, progress=True)
+    assert "penalty path" in capsys.readouterr().err
+    trace(seeds=1)
+    assert capsys.readouterr().err == ""
 
 
 # --- summary and choice ----------------------------------------------------------------------------------------------
@@ -581,13 +588,6 @@ def test_bad_input(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], messa
         penalty_path(**given)
 
 
-def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    trace(seeds=1, progress=True)
-    assert "penalty path" in capsys.readouterr().err
-    trace(seeds=1)
-    assert capsys.readouterr().err == ""
-
-
 def test_a_path_given_what_both_worlds_share_errs_outward_as_audits_do() -> None:
     hiring = pf.simulate.scenario("hiring")
     df, reads = hiring.draw(600, random_state=0), ["A", "Q", "D", "M"]
@@ -602,47 +602,43 @@ def test_a_path_given_what_both_worlds_share_errs_outward_as_audits_do() -> None
 
 
 MANY, OUTCOMES = draw(600, 5)
+LIGHT = pf.OneStep(UNFAIR, propensity="logistic", regression="logistic", random_state=0)
 JUDGED: dict[str, Any] = {
     "strengths": STRENGTHS, "seeds": 2, "progress": False, "test": draw(400, 6), "max_stack": 1
 }  # fmt: skip
 
 
 def judged(**settings: Any) -> PenaltyPath:
-    return penalty_path(classifier(), MANY, OUTCOMES, **JUDGED | settings)
+    return penalty_path(classifier(), MANY, OUTCOMES, **{"judge": LIGHT} | JUDGED | settings)
 
 
 @pytest.fixture(scope="module")
 def by_one_step() -> PenaltyPath:
-    """A path of which the judge is fitted once."""
+    return judged()
+
+
+def test_one_step_estimates_judge_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, honest = [], pf.OneStep.fit
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            pf.OneStep, "fit", lambda self, *given, **named: calls.append(1) or honest(self, *given, **named)
-        )
-        path = judged()
+    monkeypatch.setattr(
+        pf.OneStep, "fit", lambda self, *given, **named: calls.append(1) or honest(self, *given, **named)
+    )
+    path = judged(judge=None, strengths=(0.5, 2.0))
     assert len(calls) == 1
-    return path
-
-
-@pytest.mark.some(1)
-def test_one_step_estimates_judge_unless_told_otherwise(by_one_step: PenaltyPath) -> None:
     test_X, test_y = JUDGED["test"]
-    models = {f"strength {strength!r}": by_one_step.models[strength, 1] for strength in STRENGTHS[::-1]}
+    models = {f"strength {strength!r}": path.models[strength, 1] for strength in (2.0, 0.5)}
     source = pf.OneStep(UNFAIR, random_state=0).fit(test_X)
     report = pf.audit(models, source, test_X.assign(Y=test_y), random_state=1)
     expected = report.table.set_index(["model", "decisions", "quantity"])
-    own = by_one_step.table.query("seed == 1").set_index(["strength", "decisions"])
-    assert list(by_one_step.table.columns[4:]) == [*MEASURED, "piu_double_disagreement"]
-    assert by_one_step.table.notna().all(axis=None)
-    intervals = by_one_step.intervals.set_index(["strength", "seed", "decisions", "quantity"])
-    for strength in STRENGTHS:
-        for decisions in ("threshold", "score"):
-            for quantity in MEASURED[2:]:
-                row = expected.loc[(f"strength {strength!r}", decisions, quantity)]
-                assert own.loc[(strength, decisions), quantity] == pytest.approx(row["estimate"], abs=1e-12)
-                assert intervals.loc[(strength, 1, decisions, quantity), "upper"] == pytest.approx(row["upper"])
-    assert by_one_step.groups.empty
-    assert by_one_step.select(at_most=1.1) in by_one_step.models.values()
+    own = path.table.query("seed == 1").set_index(["strength", "decisions"])
+    assert list(path.table.columns[4:]) == [*MEASURED, "piu_double_disagreement"]
+    assert path.table.notna().all(axis=None)
+    intervals = path.intervals.set_index(["strength", "seed", "decisions", "quantity"])
+    for strength, decisions, quantity in itertools.product((0.5, 2.0), ("threshold", "score"), MEASURED[2:]):
+        row = expected.loc[(f"strength {strength!r}", decisions, quantity)]
+        assert own.loc[(strength, decisions), quantity] == pytest.approx(row["estimate"], abs=1e-12)
+        assert intervals.loc[(strength, 1, decisions, quantity), "upper"] == pytest.approx(row["upper"])
+    assert path.groups.empty
+    assert path.select(at_most=1.1) in path.models.values()
 
 
 @pytest.mark.parametrize("after", [2, 4])
@@ -664,7 +660,7 @@ def test_an_interrupted_path_is_judged_as_a_whole_one(
 
 def test_another_source_judges() -> None:
     test_X, test_y = JUDGED["test"]
-    judge = pf.IPW(UNFAIR, arm=0, propensity="boosted", random_state=0)
+    judge = pf.IPW(UNFAIR, arm=0)
     path = judged(judge=judge, seeds=1, n_boot=0)
     assert path.intervals.empty
     report = pf.audit({"m": path.models[2.0, 0]}, judge, test_X.assign(Y=test_y), n_boot=0)
@@ -679,7 +675,7 @@ def test_a_judge_that_refuses_does_so_before_training(monkeypatch: pytest.Monkey
     with pytest.raises(
         DataError, match=r"OneStep cannot judge the rows measured on: Too few rows\. Name another judge"
     ):
-        judged()
+        judged(judge=None)
 
 
 def test_select_warns_of_doubtful_stages(by_one_step: PenaltyPath) -> None:

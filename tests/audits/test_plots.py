@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -148,34 +149,6 @@ def test_audit(models: dict[str, tuple[float, float]], decisions: str) -> None:
     inside(figure)
 
 
-def test_the_vacuous_coin_is_no_diamond() -> None:
-    right = plot_audit(audit_table({"coin": (0.5, 0.5)})).axes[1]
-    diamonds, arrows = right.lines[-2:]
-    assert np.isnan(diamonds.get_xdata()).all()
-    assert list(arrows.get_xdata()) == [1.0]
-
-
-def test_audit_without_intervals() -> None:
-    figure = plot_audit(audit_table(TWO, intervals=False))
-    assert [whiskers(axes) for axes in figure.axes] == [{}, {}]
-    assert len(figure.axes[1].patches) == 2
-    inside(figure)
-
-
-def test_audit_without_outcomes() -> None:
-    table = audit_table(TWO)
-    table.loc[table["quantity"].isin(["accuracy", "majority_rate"]), ["estimate", "lower", "upper"]] = np.nan
-    figure = plot_audit(table)
-    assert [text.get_text() for text in figure.axes[0].texts] == ["no outcomes, no accuracy"]
-    inside(figure)
-
-
-def test_the_interval_of_a_weighted_accuracy_is_not_exact() -> None:
-    table = audit_table(TWO).assign(note="")
-    assert plot_audit(table).axes[0].get_xlabel() == "accuracy"
-    assert plot_audit(table.assign(note=np.nan)).axes[0].get_xlabel() == "accuracy"  # as read back from CSV
-
-
 # --- trade-off -------------------------------------------------------------------------------------------------------
 
 
@@ -293,13 +266,34 @@ def test_more_methods_than_colours() -> None:
     inside(figure)
 
 
-@pytest.mark.parametrize("plot", [plot_audit, plot_trade_off])
-def test_unknown_decisions(plot: object) -> None:
-    table = audit_table(TWO) if plot is plot_audit else path_table()
-    with pytest.raises(DataError, match=r"no rows with decisions='hard' to draw; the table has \['"):
-        plot(table, "hard")  # type: ignore[operator]
-    with pytest.raises(DataError, match="no rows with decisions='threshold' to draw; the table has no rows"):
-        plot(pd.DataFrame())  # type: ignore[operator]
+def test_audit_of_what_is_missing() -> None:
+    figure = plot_audit(audit_table(TWO, intervals=False))
+    assert [whiskers(axes) for axes in figure.axes] == [{}, {}]
+    assert len(figure.axes[1].patches) == 2
+    inside(figure)
+    table = audit_table(TWO)
+    for note in ("", np.nan):  # of a weighted accuracy, which has no exact interval; as read back from CSV
+        assert plot_audit(table.assign(note=note)).axes[0].get_xlabel() == "accuracy"
+    table.loc[table["quantity"].isin(["accuracy", "majority_rate"]), ["estimate", "lower", "upper"]] = np.nan
+    figure = plot_audit(table)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["no outcomes, no accuracy"]
+    inside(figure)
+
+
+@pytest.mark.parametrize(
+    ("plot", "message"),
+    [
+        (lambda: plot_audit(audit_table(TWO), "hard"), r"decisions='hard' to draw; the table has \['"),
+        (lambda: plot_trade_off(path_table(), "hard"), r"decisions='hard' to draw; the table has \['"),
+        (lambda: plot_audit(pd.DataFrame()), "decisions='threshold' to draw; the table has no rows"),
+        (lambda: plot_trade_off(pd.DataFrame()), "decisions='threshold' to draw; the table has no rows"),
+        (lambda: plot_feasible_region((1.3,)), r"levels=1\.3 must be a number of at least 0 and of at most 1"),
+        (lambda: plot_stages(stages(), "new", 3.0), "model='new' must be one of 'plain', 'other', or None"),
+    ],
+)
+def test_what_cannot_be_drawn(plot: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        plot()
 
 
 # --- feasible region -------------------------------------------------------------------------------------------------
@@ -338,20 +332,9 @@ def test_feasible_region() -> None:
     figure.savefig(io.BytesIO())
     assert not legend.get_window_extent().overlaps(axes.get_window_extent())
     assert legend.get_window_extent().y1 <= figure.bbox.y1
-
-
-def test_feasible_region_on_given_axes() -> None:
     given = Figure().subplots()
-    assert plot_feasible_region((0.3,), ax=given) is given
-    assert len(given.collections) == 1
-    with pytest.raises(DataError, match=r"levels=1\.3 must be a number of at least 0 and of at most 1"):
-        plot_feasible_region((1.3,))
-
-
-def test_a_single_level() -> None:
-    one, other = plot_feasible_region(0.2), plot_feasible_region([0.2])
-    assert len(one.lines) == len(other.lines) == 2
-    assert one.get_legend_handles_labels()[1] == other.get_legend_handles_labels()[1]
+    assert plot_feasible_region(0.3, ax=given) is given
+    assert (len(given.collections), len(given.lines)) == (1, 2)
 
 
 # --- stages ----------------------------------------------------------------------------------------------------------
@@ -397,8 +380,3 @@ def test_stages_of_decisions_that_do_not_vary_are_not_drawn() -> None:
     table.loc[table["decisions"] == "threshold", "balance_z"] = 40.0
     drawn = [each for each in plot_stages(table, None, 3.0).axes[2].lines if each.get_marker() == "o"]
     assert max(max(each.get_xdata(), default=0.0) for each in drawn) == 5.2
-
-
-def test_stages_of_an_unknown_model() -> None:
-    with pytest.raises(DataError, match="model='new' must be one of 'plain', 'other', or None"):
-        plot_stages(stages(), "new", 3.0)
