@@ -527,11 +527,11 @@ def audit(
         failure=failure,
         small=small,
     )
-    more = doubts_by_threshold(at, disagreeing(groups))
+    more, drawn = doubts_by_threshold(at, disagreeing(groups)), pd.DataFrame(draws[AUDITED])
     return Audit(
         measured.table({}, groups),
         groups,
-        _of_decisions(pd.DataFrame(draws[AUDITED])) if len(draws) else pd.DataFrame(),
+        drawn.loc[:, drawn.columns.get_level_values("decisions").isin(DECISIONS)] if len(draws) else pd.DataFrame(),
         replace(
             context,
             threshold_doubts=more,
@@ -548,14 +548,6 @@ def audit(
         ),
         thresholds=measured.thresholds(at, more),
     )
-
-
-def _of_decisions(draws: pd.DataFrame) -> pd.DataFrame:
-    """Return the replicates of decisions and scores, without those at further thresholds."""
-    kept = [i for i, each in enumerate(draws.columns.get_level_values("decisions")) if isinstance(each, str)]
-    labels: list[Any] = draws.columns[kept].tolist()
-    columns = pd.MultiIndex.from_tuples(labels, names=draws.columns.names)
-    return draws.iloc[:, kept].set_axis(columns, axis="columns")
 
 
 def _audit_by_influence(
@@ -668,12 +660,6 @@ def _check_settings(models: Mapping[str, Any], source: Any) -> None:
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
     require_estimates("source", source)
-    known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
-    if not known or not isinstance(source.unfair, UnfairPaths):
-        raise DataError(
-            f"source={shown(source)} is no source of potential outcomes, and no unfair paths; graph.unfair(...) makes "
-            "these: audit({'plain': model}, unfair, df)."
-        )
     if unnamed := [shown(name) for name in models if not isinstance(name, str)]:
         raise DataError(
             f"models has the name {unnamed[0]}, which is no string; name each model: audit({{'plain': model}}, ...)."

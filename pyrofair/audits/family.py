@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,8 +25,8 @@ from pyrofair.audits.display.words import answer, changes
 from pyrofair.audits.plots import plot_members
 from pyrofair.audits.readings import Reading, judge, quantities_of, read_audit
 from pyrofair.audits.view import MOST_CARDS, Block, View
-from pyrofair.audits.wald import is_influence_based, require_estimates
-from pyrofair.effects.potential_outcomes import PotentialOutcomes, SeveralContrasts
+from pyrofair.audits.wald import require_estimates
+from pyrofair.effects.potential_outcomes import SeveralContrasts
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
@@ -357,16 +357,12 @@ def require_unfitted(source: Any, each: str) -> None:
             "with an unfitted source, IPW(unfair)."
         )
     require_estimates("source", source)
-    known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
-    if not known or not isinstance(source, BaseEstimator) or not isinstance(source.unfair, UnfairPaths):
-        raise DataError(
-            f"source={shown(source)} must be unfair paths, made by graph.unfair(...), or an unfitted source of these, "
-            "such as OneStep(unfair)."
-        )
     try:
         check_is_fitted(source)
     except NotFittedError:
         return
+    except TypeError:  # it is no estimator, which could be cloned
+        pass
     raise DataError(
         f"source={shown(source)} is fitted or needs no fit, so that it belongs to one {each}. Pass an unfitted one, "
         f"which is cloned for each {each}, or the unfair paths."

@@ -442,10 +442,7 @@ def _check_judge(judge: Any, classifier: Any) -> None:
     if judge is None or judge is classifier.source:
         return
     require_estimates("judge", judge)
-    if not isinstance(judge, PotentialOutcomes) and not is_influence_based(judge):
-        raise DataError(f"judge={shown(judge)} must be a source, or None for OneStep(unfair).")
-    one, other = judge.unfair, classifier.source.unfair
-    if not isinstance(one, UnfairPaths) or _states(one) != _states(other):
+    if _states(judge.unfair) != _states(classifier.source.unfair):
         raise DataError("judge= has other unfair paths than the source of the classifier; make it of the same.")
 
 
@@ -512,20 +509,20 @@ def _judge_fingerprint(judge: Any, classifier: PenalizedClassifier) -> str:
     if judge is None or judge is classifier.source:
         return "one-step" if judge is None else "own"
     settings = judge.get_params() if hasattr(judge, "get_params") else vars(judge)
-    shown_settings = [
-        (name, re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value)))
-        for name, value in sorted(settings.items())
-        if not isinstance(value, UnfairPaths)
-    ]
+    known = [(name, _printed(value)) for name, value in sorted(settings.items()) if not isinstance(value, UnfairPaths)]
     rows = judge.n_fitted_ if getattr(judge, "estimand_", None) is not None and hasattr(judge, "n_fitted_") else 0
-    return str(joblib.hash((type(judge).__qualname__, shown_settings, rows)))
+    return str(joblib.hash((type(judge).__qualname__, known, rows)))
+
+
+def _printed(value: object) -> str:
+    """Return a setting as another process would print it."""
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))
 
 
 def _fingerprint(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:
     """Return hashes of the settings of classifier, source and penalty, without those that a path sets itself.
 
-    Settings enter as another process would print them, functions by name: objects cannot be hashed themselves, for they
-    keep caches and tensors.
+    Settings enter as text, functions by name: objects cannot be hashed themselves, for they keep caches and tensors.
     """
     found: dict[str, list[Any]] = {"classifier": [], "source": [str(graph)], "penalty": []}
     for name, value in sorted(classifier.get_params().items()):
@@ -534,7 +531,7 @@ def _fingerprint(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[st
         if isinstance(value, UnfairPaths):  # its repr names the first paths only
             value = (value.paths.states, value.swapped)
         part = name.split("__")[0]
-        found[part if part in found else "classifier"].append((name, re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))))
+        found[part if part in found else "classifier"].append((name, _printed(value)))
     return {name: str(joblib.hash(settings)) for name, settings in found.items()}
 
 

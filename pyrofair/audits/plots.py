@@ -21,7 +21,6 @@ from pyrofair.effects.estimates import reach_of
 from pyrofair.exceptions import DataError
 
 __all__ = [
-    "gain_text",
     "mean_by_strength",
     "plot_audit",
     "plot_feasible_region",
@@ -219,14 +218,6 @@ def _bars(
     size = max(float(np.nanmax(np.abs([*ends, *far]), initial=0.0)), 1e-9)
     point = known & (np.abs(high - low) < 0.01 * size)
     axes.plot(low[point], height[point], "o", color=colour, markersize=5)
-
-
-def gain_text(row: Mapping[Any, Any]) -> str:
-    """Return the gain of a row of edge costs with its interval, to three digits and never as -0.000, or nothing."""
-    if np.isnan(row["gain"]):
-        return ""
-    value, *ends = (f"{round(float(row[each]), 3) + 0.0:.3f}" for each in ("gain", "gain_lower", "gain_upper"))
-    return f"gain {value}" + ("" if np.isnan(row["gain_lower"]) else f" [{', '.join(ends)}]")
 
 
 def _whiskers(axes: Axes, rows: pd.DataFrame, height: Any, colour: str, marker: str = "o") -> None:

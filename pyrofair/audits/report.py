@@ -36,6 +36,7 @@ __all__ = [
     "percentile_intervals",
     "rows_alike",
     "setting_lines",
+    "show_interval",
     "stage_lines",
     "subgroup_lines",
     "tell_groups",
@@ -430,13 +431,16 @@ def _span(row: Any) -> str:
     """Return an estimate with its interval and its note."""
     if np.isnan(row.estimate):
         return f"({row.note or 'cannot be made'})"
-    interval = "" if np.isnan(row.lower) else f" [{_digits(row.lower)}, {_digits(row.upper)}]"
     note = f" ({row.note})" if row.note and "test-set" not in row.note else ""
-    return f"{_digits(row.estimate)}{interval}{note}"
+    return f"{show_interval(row.estimate, row.lower, row.upper)}{note}"
+
+
+def show_interval(value: float, low: float, high: float) -> str:
+    """Return a number with its interval, if it has one, to three digits and never as -0.000."""
+    return _digits(value) + ("" if np.isnan(low) else f" [{_digits(low)}, {_digits(high)}]")
 
 
 def _digits(value: float) -> str:
-    """Return a number to three digits, never as -0.000."""
     return f"{round(value, 3) + 0.0:.3f}"
 
 

@@ -17,11 +17,10 @@ from pyrofair._validation import (
     require_integer,
     require_real,
     require_seed,
-    shown,
 )
 from pyrofair.audits.audit import audit, default_source, fit_source
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.wald import is_influence_based, require_estimates
+from pyrofair.audits.wald import require_estimates
 from pyrofair.effects.estimates import absolute_interval
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
@@ -102,8 +101,6 @@ class AuditScorer:
         require_seed(random_state)
         chosen = default_source(source, random_state) if isinstance(source, UnfairPaths) else source
         require_estimates("source", chosen)
-        if not (isinstance(chosen, PotentialOutcomes) or is_influence_based(chosen)):
-            raise DataError(f"source={shown(source)} must be unfair paths, made by graph.unfair(...), or a source.")
         self.source, self.quantity, self.decisions, self.random_state = chosen, quantity, decisions, random_state
         self._fitted: OrderedDict[bytes, Any] = OrderedDict()
         self._said: set[str] = set()

@@ -29,11 +29,13 @@ from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     Bounding,
     CounterfactualSample,
+    PotentialOutcomes,
     SeveralContrasts,
     kish_size,
 )
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.graph import UnfairPaths
 
 __all__ = [
     "Scores",
@@ -72,7 +74,7 @@ def is_influence_based(source: Any) -> bool:
 
 
 def require_estimates(name: str, source: Any) -> None:
-    """Refuse a source that bounds both marginals, where they have to be estimated, and several sources in one."""
+    """Refuse what is no source of estimates of both marginals: bounds, several sources in one, and all else."""
     if isinstance(source, SeveralContrasts):
         raise DataError(
             f"{name}={shown(source)} holds several sources, and an audit has one. pf.audit_contrasts compares each "
@@ -86,6 +88,12 @@ def require_estimates(name: str, source: Any) -> None:
             f"{name}={shown(source)} bounds the marginals, for the data do not identify them, and an audit reports "
             "estimates. Use source.fit(df).bounds(model): the ends of both marginals, of the mean unfair effect and of "
             "PIU, with level=0.95 moved outward by their sampling error; source.assumptions is what they rest on."
+        )
+    known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
+    if not known or not isinstance(source.unfair, UnfairPaths):
+        raise DataError(
+            f"{name}={shown(source)} is no source of potential outcomes; OneStep(unfair) is one, of the unfair paths "
+            "that graph.unfair(...) makes."
         )
 
 

@@ -17,7 +17,7 @@ from pyrofair.audits.audit_view import graph_block
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.display.words import span
 from pyrofair.audits.family import OF_GRAPHS, SCHEMA, FamilyAudit, Members, of_decisions, require_unfitted, with_paths
-from pyrofair.audits.plots import gain_text
+from pyrofair.audits.report import show_interval
 from pyrofair.audits.view import Block, View
 from pyrofair.effects.estimates import AUDITED, Estimate, Key
 from pyrofair.effects.influence import InfluenceBased
@@ -132,7 +132,8 @@ def _beside(row: Mapping[Any, Any]) -> str:
     if np.isnan(row["gain"]):
         return ""
     shared = f"{row['becomes_shared']} shared" if row["becomes_shared"] else ""
-    return "; ".join(filter(None, [gain_text(row), shared]))
+    gain = show_interval(*(row[each] for each in ("gain", "gain_lower", "gain_upper")))
+    return "; ".join(filter(None, [f"gain {gain}", shared]))
 
 
 def _notes(costs: pd.DataFrame) -> str:

@@ -577,7 +577,7 @@ def test_all_seeds_of_a_path_come_near_the_best_objective() -> None:
         ({"test": (X.assign(Q=np.nan), Y)}, "the table to measure on has 160 missing"),
         ({"y": Y + 5}, "never takes the positive value 1"),
         ({"X": X.drop(columns="A")}, "lacks the column 'A'"),
-        ({"judge": "one-step"}, "judge='one-step' must be a source, or None"),
+        ({"judge": "one-step"}, "judge='one-step' is no source"),
         ({"judge": pf.IPW(GRAPH.unfair("A -> Y"))}, "judge= has other unfair paths than the source of the classifier"),
     ],
 )

@@ -169,7 +169,7 @@ def test_a_source_that_needs_replicates() -> None:
         ({"decisions": "hard"}, "decisions='hard'"),
         ({"threshold": 1.0}, "threshold=1.0"),
         ({"n_boot": 0}, "n_boot=0"),
-        ({"source": "UNFAIR"}, "source='UNFAIR' must be unfair paths"),
+        ({"source": "UNFAIR"}, "source='UNFAIR' is no source"),
     ],
 )
 def test_unfit_settings(given: dict[str, Any], message: str) -> None:
