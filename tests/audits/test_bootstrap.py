@@ -398,12 +398,6 @@ def test_a_propensity_that_takes_no_weights() -> None:
         run(source)
 
 
-def test_a_propensity_that_takes_weights() -> None:
-    source = pf.IPW(UNFAIR, propensity=LogisticRegression(C=np.inf, tol=1e-10), folds=1, arm="paper")
-    ours = run(pf.IPW(UNFAIR, arm="paper"))
-    np.testing.assert_allclose(run(source).draws, ours.draws, atol=1e-4)
-
-
 def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
     run(pf.IPW(UNFAIR), n_boot=4, level=0.5, progress=True)
     assert "bootstrap" in capsys.readouterr().err

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 import pyrofair as pf
 from pyrofair.audits.contrasts import _few_replicates
-from pyrofair.effects.estimates import AUDITED, Key
 
 LEVELS = ("white", "black", "asian")
 P_Q = {0: 0.5, 1: 0.5}
@@ -146,21 +145,6 @@ def test_simultaneous_intervals_are_wider_and_share_the_baseline() -> None:
     single = both.audits["black"].table.query("quantity == 'accuracy'").iloc[0]
     of_black = accuracy[accuracy["contrast"] == "black"].iloc[0]
     assert of_black["lower"] < single["lower"] < single["upper"] < of_black["upper"]
-
-
-def test_errors_make_the_variance_of_an_interval() -> None:
-    table = sampled(500)
-    report = pf.audit_contrasts(
-        {"model": Model()}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), table, contrasts=["asian"]
-    )
-    audit = report.audits["asian"]
-    normal = audit.context.estimates(audit.influence)
-    assert normal is not None
-    for quantity in ("p_ypi", "mean_unfair_effect", "positive_rate", "piu_upper"):
-        key = Key(AUDITED, "model", "score", quantity)
-        low, high, _ = normal.interval(key, 0.95)
-        errors = normal.of(key).errors
-        assert 1.96 * np.sqrt(errors @ errors) == pytest.approx((high - low) / 2, rel=1e-4)
 
 
 def test_other_sources_have_bonferronis_intervals() -> None:

@@ -106,25 +106,6 @@ def test_levels_average_to_the_whole(report: pf.audits.Audit) -> None:
     assert whole["piu_lower"] > 0.3 > 0.2 > abs(whole["mean_unfair_effect"])
 
 
-def test_the_mean_within_levels_of_a_descendant_is_another_number(report: pf.audits.Audit) -> None:
-    """What is refused: averaging influence values over rows with M=1 estimates no effect on these units."""
-    df = draw(20_000, 1)
-    values = report.influence["model"]["threshold"]
-    effect = (values["ypi"] - values["y0"])[df["M"] == 1]
-    exact = naive = mass = 0.0
-    for q, w, a in product((0, 1), repeat=3):
-        chance = (P_Q if q else 1 - P_Q) * (P_W if w else 1 - P_W) * (p_a(q, w) if a else 1 - p_a(q, w)) * p_m(a, q, w)
-        low, high = (float(Model().score(0, q, w, m) > 0.5) for m in (0, 1))
-        mean = {arm: low + (high - low) * p_m(arm, q, w) for arm in (0, 1)}
-        seen = {a: 1.0, 1 - a: p_m(1 - a, q, w)}  # errors are independent across worlds
-        exact += chance * (high - low) * (seen[1] - seen[0])
-        residual = (high - mean[a]) / (p_a(q, w) if a else 1 - p_a(q, w))
-        naive += chance * (mean[1] - mean[0] + (residual if a else -residual))
-        mass += chance
-    assert abs(naive - exact) / mass > 0.02
-    assert abs(effect.mean() - naive / mass) < 4 * effect.std() / np.sqrt(len(effect))
-
-
 def test_intervals_hold_together(report: pf.audits.Audit) -> None:
     """The critical value is above that of one interval, and below Bonferroni's."""
     values = report.influence["model"]["threshold"]

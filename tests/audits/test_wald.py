@@ -250,17 +250,6 @@ def test_every_quantity_is_covered(a: float, b: float, correlation: float) -> No
     assert max(held[each] for each in ("p_y0", "p_ypi", "mean_unfair_effect")) <= 0.985 * runs
 
 
-def test_the_paper_bound_has_the_delta_method_far_from_its_stationary_point() -> None:
-    rng = np.random.default_rng(0)
-    phi0, phi1 = 0.3 + 0.4 * rng.normal(size=4000), 0.7 + 0.4 * rng.normal(size=4000)
-    law = joint(phi0, phi1)
-    a, b = phi0.mean(), phi1.mean()
-    phi = 2.0 * ((1.0 - 2.0 * b) * phi0 + (1.0 - 2.0 * a) * phi1)
-    low, high, _ = law.interval(Key(AUDITED, "m", "score", "piu_paper_bound"), 0.95)
-    assert (high - low) / 2.0 == pytest.approx(1.96 * phi.std() / np.sqrt(4000), rel=0.002)
-    assert (low + high) / 2.0 == pytest.approx(2.0 * (a + b - 2.0 * a * b))
-
-
 def test_nothing_is_clipped() -> None:
     values = np.full(100, -0.02) + np.random.default_rng(0).normal(0.0, 0.01, 100)
     law = joint(values, values + 1.0)
@@ -278,14 +267,6 @@ def test_where_nothing_is_shared_the_ends_are_those_of_the_marginals() -> None:
     assert list(found) == ["positive_rate", *CAUSAL]
     assert found["piu_lower"] == pytest.approx(abs(found["p_ypi"] - found["p_y0"]))
     assert found["piu_upper"] == pytest.approx(1.0 - abs(1.0 - found["p_y0"] - found["p_ypi"]))
-
-
-def test_no_effect_is_not_shown() -> None:
-    df = simulated(2000, 4)
-    report = run(Model(direct=0.0), fitted(df), df)
-    rows = report.table.set_index(["decisions", "quantity"])
-    assert rows.loc[("score", "piu_lower"), "lower"] == 0.0
-    assert rows.loc[("score", "mean_unfair_effect"), "estimate"] == pytest.approx(0.0, abs=1e-12)
 
 
 # --- what is called, and what is refused -----------------------------------------------------------------------------
