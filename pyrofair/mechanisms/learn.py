@@ -47,7 +47,6 @@ from pyrofair.mechanisms.fitting import (
     marginal_log_likelihood,
     refit_mechanisms,
     require_settings,
-    reweigh_rows,
     split_rows,
     try_mechanisms,
 )
@@ -383,25 +382,12 @@ class LearnedMechanisms:
         require_integer("batch_size", batch_size)
         require_rate(learning_rate)
         require_seed(random_state)
-        many: list[Rows | DataError] = []
         with neutral_torch():
-            for each in sample_weights:
-                weight = torch.as_tensor(read_weight(each, self.index)).to(torch.get_default_dtype())
-                try:
-                    many.append(reweigh_rows(self.rows, weight))
-                except DataError as error:
-                    many.append(error)
+            given = [torch.as_tensor(read_weight(each, self.index)) for each in sample_weights]
+            weights = [each.to(torch.get_default_dtype()) for each in given]
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
-        usable = [rows for rows in many if isinstance(rows, Rows)]
-        fits = iter(refit_mechanisms(self.fits, usable, self.rows, settings, seed_from(random_state), self._layers))
-        found: list[LearnedMechanisms | DataError] = []
-        for rows in many:
-            if isinstance(rows, DataError):
-                found.append(rows)
-                continue
-            fitted = next(fits)
-            found.append(fitted if isinstance(fitted, DataError) else replace(self, fits=fitted, rows=rows))
-        return found
+        found = refit_mechanisms(self.fits, weights, self.rows, settings, seed_from(random_state), self._layers)
+        return [each if isinstance(each, DataError) else replace(self, fits=each[0], rows=each[1]) for each in found]
 
     @cached_property
     def _layers(self) -> dict[str, LastLayer]:
