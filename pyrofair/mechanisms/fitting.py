@@ -210,10 +210,8 @@ def _fit(
     except KeyboardInterrupt:
         if not (keep and point):
             raise
-        text, interrupted = (
-            f"Interrupted while fitting the distribution of {mechanism.column!r}; the best parameters so far are kept.",
-            True,
-        )
+        interrupted, name = True, mechanism.column
+        text = f"Interrupted while fitting the distribution of {name!r}; the best parameters so far are kept."
     return run.finish(kept, text, interrupted)
 
 

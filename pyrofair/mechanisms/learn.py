@@ -22,6 +22,7 @@ from pyrofair._random import isolated, neutral_torch, seed_from
 from pyrofair._validation import (
     did_you_mean,
     require_flag,
+    require_instance,
     require_integer,
     require_names,
     require_rate,
@@ -58,20 +59,10 @@ from pyrofair.tables.reading import read_table, read_weight
 __all__ = ["LearnedMechanisms", "learn_mechanisms", "require_families", "require_fitting", "require_graph"]
 
 
-def _graph_of(graph_or_unfair: object) -> CausalGraph:
-    """Return a graph, or that of unfair paths; refuse anything else."""
-    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
-    if not isinstance(graph, CausalGraph):
-        raise DataError(
-            f"graph_or_unfair={graph!r:.60} is a {type(graph).__name__}; pass a CausalGraph, or unfair paths in one."
-        )
-    return graph
-
-
 def require_graph(unfair: object, graph: CausalGraph) -> None:
     """Refuse what are no unfair paths, and unfair paths in another graph than that of the mechanisms."""
-    if not isinstance(unfair, UnfairPaths):
-        raise DataError(f"unfair={shown(unfair)} must be unfair paths, made by graph.unfair(...).")
+    require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...)")
+    assert isinstance(unfair, UnfairPaths)
     for name in (field.name for field in fields(CausalGraph)):
         own, other = getattr(graph, name), getattr(unfair.graph, name)
         if name in ("nodes", "edges", "latent", "column_map"):
@@ -139,11 +130,8 @@ def _plan_reads(
 
 def require_families(own: object, columns: Sequence[str]) -> None:
     """Refuse what is no dictionary of families by column."""
-    if not isinstance(own, Mapping):
-        raise DataError(
-            f"families={shown(own)} must be a dictionary from columns to families, such as "
-            f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}."
-        )
+    example = f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}"
+    require_instance("families", own, Mapping, f"a dictionary from columns to families, such as {example}")
     for name in own:
         if name not in columns:
             raise DataError(
@@ -562,7 +550,8 @@ def learn_mechanisms(
     >>> bool(((mean - torch.tensor([0.0, 1.0])).abs() < 0.2).all())
     True
     """
-    graph = _graph_of(graph_or_unfair)
+    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
+    require_instance("graph_or_unfair", graph, CausalGraph, "a CausalGraph, or unfair paths in one")
     settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
     require_settings(settings, hidden, validation_fraction)
     require_integer("components", components)
