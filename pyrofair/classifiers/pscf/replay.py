@@ -17,11 +17,11 @@ from pyrofair._random import labelled_keys, row_keys
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_path
-from pyrofair.inference.abduction import ImpossibleNoise, noise_of_units, precision
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
-from pyrofair.inference.keyed_noise import GuideOnKeys, KeyedNoise, KeyedUniforms, halves
+from pyrofair.inference.keyed_noise import KeyedNoise, KeyedUniforms, halves
+from pyrofair.inference.noise import ImpossibleNoise, noise_of_units, precision
 from pyrofair.programs.couplings import (
     Coupling,
     Noise,
@@ -316,8 +316,9 @@ class _Rows:
             return {}
         types = fitted.equations.info.dtypes
         rows = wide if fitted.guide_wide else {site: each.to(types[site]) for site, each in wide.items()}
+        guide = fitted.guide
         with precision(wide=fitted.guide_wide):
-            GuideOnKeys(noise).run_guide(fitted.guide, rows)
+            RunOnNoise(noise, (), {}).run(lambda _: guide(rows))
         found = {site: noise.values.pop(site) for site in fitted.drawn}  # noqa: PD011 - no table
         return {site: _as_site(fitted, site, each) for site, each in found.items()}
 
