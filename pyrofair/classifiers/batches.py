@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -299,16 +299,19 @@ class Epochs:
 
     def __init__(self, problem: Problem, batch_size: int, generator: torch.Generator, *, penalised: bool, apart: bool):
         self.problem, self.generator, self.apart = problem, generator, apart
-        self.n = len(problem.outcome)
+        self.n, self.device = len(problem.outcome), problem.rows.device
         self.count = count_batches(self.n, batch_size)
         self.worlds = problem.worlds or () if penalised else ()
-        # Of each row of an order, its batch and its place there: the worlds' batches take their share of each group.
-        at = torch.arange(self.n, device=problem.rows.device)
-        self.sizes = (self.n // self.count) + (torch.arange(self.count, device=at.device) < self.n % self.count).long()
+        # Of each row of an order, its batch and its place there: dealt in turn, batches have their share of each group.
+        at, batches = torch.arange(self.n, device=self.device), torch.arange(self.count, device=self.device)
+        self.sizes = self.n // self.count + (batches < self.n % self.count).long()
         self.batch, self.place = at % self.count, at // self.count
         if not self.worlds:
-            self.batch = torch.arange(self.count, device=at.device).repeat_interleave(self.sizes)
+            self.batch = batches.repeat_interleave(self.sizes)
             self.place = at - (self.sizes.cumsum(0) - self.sizes)[self.batch]
+        # Of each world the rows that are observed, and those that join batches, all rows of units among them.
+        joining = [world.rows >= self.n if world.unit is None else world.rows >= 0 for world in self.worlds]
+        self.parts = [(torch.nonzero(~rows).flatten(), torch.nonzero(rows).flatten()) for rows in joining]
         # Per row of the problem, and one that counts nothing: its outcome and its weight.
         self.columns = problem.rows.new_zeros(2, len(problem.rows) + 1)
         self.columns[0, : self.n], self.columns[1, : self.n] = problem.outcome, problem.weight / problem.mean_weight
@@ -316,93 +319,79 @@ class Epochs:
     def draw(self) -> Epoch:
         """Return the next epoch, with K = 1."""
         order = self._order()
-        found = [(self.batch, self.place, order)]  # batches, places there, and the rows that take these
-        position = torch.empty_like(order)
-        position[order] = torch.arange(self.n, device=order.device)
-        sizes, shares = self.sizes, list[_Shares]()
-        for world, batch in zip(self.worlds, self._assign(position), strict=True):
-            share, added = self._allocate(world, batch, position, sizes)
-            found.append((share.batch[added], share.place[added], world.rows[share.entry[added]]))
-            sizes = sizes + torch.bincount(share.batch[added], minlength=self.count)
-            shares.append(share)
+        places, sizes = self._places(order) if self.worlds else ([], self.sizes)
         width = -(-int(sizes.max()) // FILL) * FILL
-        rows = order.new_full((self.count, width), len(self.problem.rows))
-        for batch, place, of in found:
-            rows[batch, place] = of
-        outcome, factor = self.columns.gather(1, rows.view(1, -1).expand(2, -1)).view(2, *rows.shape)
-        observed = torch.arange(width, device=rows.device) < self.sizes[:, None]
-        factor = (factor * observed / self.sizes[:, None])[:, None]
+        rows = order.new_full((self.count * width,), len(self.problem.rows))
+        rows[self.batch * width + self.place] = order
+        for world, own in zip(self.worlds, places, strict=True):
+            rows[own.batch * width + own.place] = world.rows[own.entry]
+        outcome, factor = self.columns.gather(1, rows.expand(2, -1)).view(2, self.count, width)
+        factor = factor * (torch.arange(width, device=self.device) < self.sizes[:, None]) / self.sizes[:, None]
+        whole = Epoch(rows.view(self.count, 1, width), outcome[:, None], factor[:, None])
         if self.apart:
-            each = zip(*(share.listed(self.count) for share in shares), strict=True) if shares else [()] * self.count
-            parts = [own[:size] for own, size in zip(rows, sizes.tolist(), strict=True)]
-            batches = [Batch(*one) for one in zip(parts, self.sizes.tolist(), each, strict=True)]
-            return Epoch(rows[:, None], outcome[:, None], factor, batches=(batches,))
-        if not shares:
-            return Epoch(rows[:, None], outcome[:, None], factor)
-        weight = factor.new_zeros(self.count, 1, len(shares), width)
-        for i, (world, share) in enumerate(zip(self.worlds, shares, strict=True)):
-            weight[share.batch, 0, i, share.place] = world.weight[share.entry]
-        scale = weight.new_tensor([share.scale for share in shares]).expand(self.count, 1, -1)
-        return Epoch(rows[:, None], outcome[:, None], factor, weight, weight.sum(3), scale)
+            shares = zip(*(own.listed(self.count) for own in places), strict=True) if places else [()] * self.count
+            parts = [own[0, :size] for own, size in zip(whole.rows, sizes.tolist(), strict=True)]
+            batches = [Batch(*each) for each in zip(parts, self.sizes.tolist(), shares, strict=True)]
+            return replace(whole, batches=(batches,))
+        if not places:
+            return whole
+        share = factor.new_zeros(len(places), self.count * width)
+        for weight, world, own in zip(share, self.worlds, places, strict=True):
+            weight[own.batch * width + own.place] = world.weight[own.entry]
+        share = share.view(-1, self.count, width).transpose(0, 1)[:, None].contiguous()
+        scale = share.new_tensor([own.scale for own in places]).expand(self.count, 1, -1)
+        return replace(whole, share=share, total=share.sum(3), scale=scale)
 
     def _order(self) -> Tensor:
         """Return the observed rows (n,) in random order, when penalised one group after the other."""
-        order = torch.arange(self.n) if self.count == 1 else torch.randperm(self.n, generator=self.generator)
-        order = order.to(self.problem.rows.device)
+        order = self._turn(self.n)
         if self.worlds and self.problem.stratum is not None and self.count > 1:
             stratum = self.problem.stratum[order]
             order = torch.cat([order.masked_select(stratum == value) for value in self.problem.strata])
         return order
 
-    def _assign(self, position: Tensor) -> Iterator[Tensor]:
-        """Yield for each world the batch of each of its rows, from the positions (n,) of observed rows in the order."""
+    def _turn(self, size: int) -> Tensor:
+        """Return so many numbers in random order."""
+        turn = torch.arange(size) if self.count == 1 else torch.randperm(size, generator=self.generator)
+        return turn.to(self.device)
 
-        def at_random(size: int) -> Tensor:
-            numbers = torch.randperm(size, generator=self.generator) % self.count if self.count > 1 else torch.zeros(size)
-            return numbers.to(position)
-
+    def _places(self, order: Tensor) -> tuple[list[_Places], Tensor]:
+        """Return the places of the rows of each world, and the sizes of the batches with those that join them."""
+        batch_of, place_of, sizes, found = torch.empty_like(order), torch.empty_like(order), self.sizes, []
+        batch_of[order], place_of[order] = self.batch, self.place
         units = [world.unit for world in self.worlds if world.unit is not None]
-        batch_of_unit = at_random(1 + int(max(unit.max() for unit in units))) if units else position
-        for world in self.worlds:
-            if world.unit is not None:
-                yield batch_of_unit[world.unit]
-                continue
-            observed = world.rows < self.n
-            batch = torch.empty_like(world.rows)
-            batch[observed] = position[world.rows[observed]] % self.count
-            batch[~observed] = at_random(int((~observed).sum()))
-            yield batch
-
-    def _allocate(self, world: World, batch: Tensor, position: Tensor, sizes: Tensor) -> tuple[_Shares, Tensor]:
-        """Return the shares of a world, and which of its rows are added to the ``sizes`` of the batches so far."""
-        entry = torch.arange(len(batch), device=batch.device)
-        added = world.rows >= self.n if world.unit is None else torch.ones_like(batch, dtype=torch.bool)
-        place = position[world.rows.clamp(max=self.n - 1)] // self.count
-        empty = torch.nonzero(torch.bincount(batch, minlength=self.count) == 0).flatten()
-        if len(empty):
-            batch = torch.cat([batch, empty.repeat_interleave(len(entry))])
-            added = nn.functional.pad(added, (0, len(batch) - len(entry)), value=True)
-            entry, place = entry.repeat(1 + len(empty)), place.repeat(1 + len(empty))
-        new = added.nonzero().flatten()
-        new = new[batch[new].argsort(stable=True)]
-        more = torch.bincount(batch[new], minlength=self.count)
-        place[new] = torch.arange(len(new), device=new.device) + (sizes + more - more.cumsum(0))[batch[new]]
-        return _Shares(entry, batch, place, self.count / (1 + len(empty)), added), new
+        of_unit = self._turn(1 + int(max(unit.max() for unit in units))) % self.count if units else order
+        for world, (seen, new) in zip(self.worlds, self.parts, strict=True):
+            size, batch, place = len(world.rows), torch.empty_like(world.rows), torch.empty_like(world.rows)
+            batch[seen], place[seen] = batch_of[world.rows[seen]], place_of[world.rows[seen]]
+            if world.unit is None:
+                turn = self._turn(len(new))
+                batch[new], place[new] = turn % self.count, turn // self.count
+            else:
+                batch = of_unit[world.unit]
+                by_batch, held = batch.argsort(stable=True), torch.bincount(batch, minlength=self.count)
+                place[by_batch] = torch.arange(size, device=self.device) - (held.cumsum(0) - held)[batch[by_batch]]
+            place[new] += sizes[batch[new]]
+            more, held = (torch.bincount(each, minlength=self.count) for each in (batch[new], batch))
+            entry, empty = torch.arange(size, device=self.device), torch.nonzero(held == 0)
+            # The world comes whole in a batch without any of its rows.
+            place = torch.cat([place, (sizes[empty] + entry).flatten()])
+            batch = torch.cat([batch, empty.flatten().repeat_interleave(size)])
+            found.append(_Places(entry.repeat(1 + len(empty)), batch, place, self.count / (1 + len(empty))))
+            sizes = sizes + more + size * (held == 0)
+        return found, sizes
 
 
-@dataclass(frozen=True)
-class _Shares:
-    """The rows of a world in its batches: which one, in which batch and at which place there, shape (m,) each."""
+class _Places(NamedTuple):
+    """Where the rows of a world are: which row, in which batch, and at which place there, shape (m,) each."""
 
     entry: Tensor
     batch: Tensor
     place: Tensor
     scale: float
-    added: Tensor
 
     def listed(self, count: int) -> list[Share]:
-        """Return the share of each batch, its observed rows first."""
-        order = torch.argsort(2 * self.batch + self.added, stable=True)
-        cuts = torch.bincount(self.batch, minlength=count).cumsum(0)[:-1].tolist()
-        parts = (each[order].tensor_split(cuts) for each in (self.entry, self.place))
-        return [Share(*each, self.scale) for each in zip(*parts, strict=True)]
+        """Return the share of each batch."""
+        order, cuts = self.batch.argsort(stable=True), torch.bincount(self.batch, minlength=count).cumsum(0)[:-1]
+        entries, places = (each[order].tensor_split(cuts.tolist()) for each in (self.entry, self.place))
+        return [Share(entry, place, self.scale) for entry, place in zip(entries, places, strict=True)]

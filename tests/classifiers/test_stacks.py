@@ -412,9 +412,11 @@ def test_an_epoch_weighs_rows_as_its_batches_apart_do(pooled: bool, batch_size: 
         torch.tensor(rng.normal(size=(size, 2))), torch.tensor(rng.integers(2, size=n) * 1.0),
         torch.tensor(rng.exponential(size=n)), (worlds[0], worlds[1]), torch.tensor(group),
     )  # fmt: skip
-    seeds = [torch.Generator().manual_seed(3) for _ in range(2)]
-    apart, epoch = (Epochs(problem, batch_size, seed, penalised=True, apart=i == 0).draw() for i, seed in enumerate(seeds))
-    (batches,) = apart.batches
+    listed, epoch = (
+        Epochs(problem, batch_size, torch.Generator().manual_seed(3), penalised=True, apart=apart).draw()
+        for apart in (True, False)
+    )
+    (batches,) = listed.batches
     assert epoch.rows.shape[:2] == (len(batches), 1)
     for at, batch in enumerate(batches):
         whole = torch.zeros(size + 1, dtype=torch.float64)
