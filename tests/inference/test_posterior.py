@@ -15,6 +15,7 @@ import torch
 from matplotlib.figure import Figure
 from pyro import poutine
 from pyro.infer import NUTS, Predictive
+from scipy.special import expit
 from scipy.stats import norm
 
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
@@ -25,7 +26,7 @@ from pyrofair.inference.posterior import Posterior, fit_posterior, predictive
 from pyrofair.programs.interventions import InterventionError
 from pyrofair.sources import effect_posterior
 from pyrofair.sources.sem import SEM
-from tests.programs.models import coin, graph, normal, through, units
+from tests.programs.models import Scores, coin, graph, normal, through, units
 
 # ArviZ 0.23 announces its next version once a day, on import.
 pytestmark = pytest.mark.filterwarnings(r"ignore:\s*ArviZ is undergoing a major refactor:FutureWarning")
@@ -547,24 +548,11 @@ def test_predictive_refuses_an_intervention_on_no_site() -> None:
 # -- effects ----------------------------------------------------------------------------------------------------------
 
 
-class Model:
-    """P(Y = 1) by the logistic function of a score, labels 0 and 1."""
-
-    classes_ = np.array([0, 1])
-
-    def __init__(self, score: Callable[[pd.DataFrame], Any]) -> None:
-        self.score = score
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        p = 1.0 / (1.0 + np.exp(-self.score(X)))
-        return np.column_stack([1.0 - p, p])
-
-
 UNFAIR = GRAPH.unfair("A -> M -> Y")
-STRONG = Model(lambda X: np.asarray(X["M"] - 1.0))
+STRONG = Scores(lambda X: expit(X["M"] - 1.0))
 
 
-WEAK = Model(lambda X: np.asarray(0.1 * X["M"] - 1.0))
+WEAK = Scores(lambda X: expit(0.1 * X["M"] - 1.0))
 ONE: Any = {"b": [1.0], "c": [0.0], "d": [0.0]}
 
 
@@ -623,7 +611,7 @@ def test_couplings_and_decisions() -> None:
     assert found["independent"].samples["piu"].item() == pytest.approx(p0 + p1 - 2 * p0 * p1, abs=0.01)
     assert found["independent"].coupled == ("M",)
     assert found["independent"].table["coupling"].unique().tolist() == ["independent"]
-    half = Model(lambda X: np.zeros(len(X)))  # a score of 1/2 for everyone
+    half = Scores(lambda X: np.full(len(X), 0.5))  # a score of 1/2 for everyone
     for rule, piu in {("threshold", "own"): 0.0, ("score", "shared"): 0.0, ("score", "own"): 0.5}.items():
         how: Any = dict(zip(("decisions", "score_noise"), rule, strict=True))
         one: Any = effect_posterior(computed, UNFAIR, half, given, **how, **settings)
@@ -652,9 +640,8 @@ def test_effect_posterior_warns_of_few_units() -> None:
     with pytest.warns(PyrofairWarning, match=r"With 500 units the Monte-Carlo error is up to .* Take n=\d+000"):
         effect_posterior(computed, UNFAIR, STRONG, given, n=500, progress=False, random_state=0)
     tiny = given | {"b": np.linspace(2.0 - 1e-6, 2.0 + 1e-6, 10)}
-    smooth = Model(lambda X: np.asarray(X["M"] - 1.0))
     with pytest.warns(PyrofairWarning, match=r"intervals do not hold it. Take many more units\."):
-        effect_posterior(computed, UNFAIR, smooth, tiny, n=500, decisions="score", progress=False, random_state=0)
+        effect_posterior(computed, UNFAIR, STRONG, tiny, n=500, decisions="score", progress=False, random_state=0)
 
 
 def test_a_spread_by_rounding_is_none() -> None:
@@ -677,10 +664,10 @@ def test_one_interval_everywhere() -> None:
     assert list(summary)[:4] == ["mean", "sd", "eti_5%", "eti_95%"]
     assert not any(name.startswith("hdi_") for name in summary)
     np.testing.assert_allclose(
-        summary.loc["piu[Model]", ["eti_5%", "eti_95%"]], [row["lower"], row["upper"]], atol=1e-7
+        summary.loc["piu[Scores]", ["eti_5%", "eti_95%"]], [row["lower"], row["upper"]], atol=1e-7
     )
     np.testing.assert_allclose(
-        found.summary(level=0.5).loc["piu[Model]", ["eti_25%", "eti_75%"]],
+        found.summary(level=0.5).loc["piu[Scores]", ["eti_25%", "eti_75%"]],
         np.quantile(found.samples["piu"], [0.25, 0.75]),
         atol=1e-12,
     )

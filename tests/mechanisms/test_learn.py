@@ -631,45 +631,6 @@ def test_replicates_spread_as_exact_refits_do(n: int, parameters: Any, replicate
     assert together > 0.99
 
 
-def influences(inputs: Any, left: Any, curvature: Any, precision: Any, slope: Any) -> Any:
-    """One-step influence values of a smooth function of linear parameters with normal priors, (n,)."""
-    bread = np.linalg.inv(inputs.T @ (curvature[:, None] * inputs) + precision)
-    return (left[:, None] * inputs) @ bread @ slope
-
-
-@pytest.mark.parametrize(
-    ("n", "parameters"),
-    [(400, "linear"), *(pytest.param(n, "network", marks=pytest.mark.slow) for n in (400, 3000))],
-)
-def test_replicates_spread_as_influence_values_say(n: int, parameters: Any) -> None:
-    """The mean effect of A on a binary M given a continuous Q, against a logistic regression written out here."""
-    rng = np.random.default_rng(2)
-    A, Q = rng.integers(2, size=n), rng.normal(size=n)
-    df = pd.DataFrame({"A": A, "Q": Q, "M": (rng.random(n) < expit(0.5 * A + 0.7 * Q - 0.3)).astype(int)}).assign(Y=A)
-    graph = pf.CausalGraph("{A Q} -> M -> Y", sensitive="A", outcome="Y")
-    learned = learn_mechanisms(df, graph, nodes=["M"], parameters=parameters, progress=False, random_state=0)
-    tables = [pd.DataFrame({"A": a, "Q": Q}) for a in (0, 1)]
-    train = learned.rows.train.numpy()
-
-    def effect(found: LearnedMechanisms) -> float:
-        p0, p1 = (found.distribution("M", table).probs.mean().item() for table in tables)
-        return p1 - p0
-
-    X = np.column_stack([np.ones(n), A, (Q - learned.families["Q"].mean) / learned.families["Q"].sd])  # type: ignore[attr-defined]
-    fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(X[train, 1:], df["M"].to_numpy()[train])
-    p = fitted.predict_proba(X[train, 1:])[:, 1]
-    slopes = []
-    for a in (0.0, 1.0):
-        switched = np.column_stack([X[:, 0], np.full(n, a), X[:, 2]])
-        chance = fitted.predict_proba(switched[:, 1:])[:, 1]
-        slopes.append(((chance * (1.0 - chance))[:, None] * switched).mean(axis=0))
-    values = influences(
-        X[train], df["M"].to_numpy()[train] - p, p * (1 - p), np.diag([0.25, 0.5, 0.5]), slopes[1] - slopes[0]
-    )
-    replicates = [effect(learned.refit(n * rng.dirichlet(np.ones(n)))) for _ in range(150)]
-    assert np.std(replicates) == pytest.approx(np.sqrt((values**2).sum()), rel=0.1)
-
-
 @pytest.mark.parametrize("parameters", ["linear", "network"])
 def test_equal_weights_change_nothing(frame: pd.DataFrame, parameters: Any) -> None:
     found = learn(frame, parameters=parameters, steps=3)

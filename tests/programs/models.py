@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 from torch import Tensor
@@ -62,3 +64,16 @@ def through(*nodes: str) -> UnfairPaths:
 def sem(program: Any, edges: str, *paths: str, **settings: Any) -> SEM:
     """Return a program with these unfair paths of the graph with these edges; a chain is its own only path."""
     return SEM(program, graph(edges).unfair(*(paths or (edges,))), **settings)
+
+
+class Scores:
+    """A classifier of classes 0 and 1 whose P(Y = 1) is a function of the features."""
+
+    classes_ = (0, 1)
+
+    def __init__(self, of: Callable[[pd.DataFrame], Any]) -> None:
+        self.of = of
+
+    def predict_proba(self, X: pd.DataFrame) -> Any:
+        p = np.asarray(self.of(X), dtype=float)
+        return np.column_stack([1.0 - p, p])

@@ -24,7 +24,7 @@ from pyrofair.programs.covariates import ROW, ProgramWithCovariates, RowOfTable,
 from pyrofair.programs.interventions import do
 from pyrofair.programs.sites import read_sites
 from pyrofair.sources.sem import SEM
-from tests.programs.models import graph, through
+from tests.programs.models import Scores, graph, through
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPH = graph("covariates -> {age M}; {A age} -> M; {age M} -> Y", latent=["covariates"])
@@ -155,12 +155,7 @@ def test_units_and_truth() -> None:
     run = with_covariates(program, table(50))
     sem = SEM(run, UNFAIR)
 
-    class Decide:
-        def predict_proba(self, X: pd.DataFrame) -> Any:
-            score = (X["M"] > X["age"] / 10 + 10).to_numpy(dtype=float)
-            return np.stack([1 - score, score], 1)
-
-    truth = sem.truth(Decide(), n=20_000, random_state=0)
+    truth = sem.truth(Scores(lambda X: X["M"] > X["age"] / 10 + 10), n=20_000, random_state=0)
     # Without the switch no unit passes (ten standard deviations); with it those with a gap above 10 - U do.
     gap = gaps(table(50))
     expected = torch.distributions.Normal(0.0, 1.0).cdf(torch.as_tensor(gap) - 10).mean().item()

@@ -17,6 +17,7 @@ from scipy.special import expit
 
 import pyrofair as pf
 from pyrofair.graph.paths import UnfairPaths
+from tests.programs.models import Scores
 
 EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; W -> M; {Q A D M W} -> Y"
 GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")
@@ -106,24 +107,16 @@ def test_another_seed_changes_monte_carlo_error_only(name: str) -> None:
     assert (np.abs(found - found.mean(axis=0)) < 4.5 * np.array(spread)).all()
 
 
-class Scores:
-    """A classifier that takes the sensitive attribute as 0 and 1."""
-
-    def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
-        p = score(rows)
-        return np.column_stack([1.0 - p, p])
-
-
 @pytest.mark.filterwarnings("ignore:SEM is taken as it is")
 def test_an_audit_reports_its_assumptions() -> None:
     with pyro.poutine.block():
         sites = pyro.poutine.trace(program).get_trace(300).nodes
     df = pd.DataFrame({site: sites[site]["value"].numpy() for site in "QWADMY"})
     settings: dict[str, Any] = {"n_boot": 40, "n_jobs": 1, "progress": False, "random_state": 0}
-    text = str(pf.audit({"m": Scores()}, noise(coupling="antithetic"), df, **settings))
+    text = str(pf.audit({"m": Scores(score)}, noise(coupling="antithetic"), df, **settings))
     assert "The program is right" in text
     assert "D, M is coupled across worlds by the antithetic coupling" in text
-    report = pf.audit({"m": Scores()}, shared(), df, **settings)
+    report = pf.audit({"m": Scores(score)}, shared(), df, **settings)
     assert "share Q, W" in str(report)
     rows = report.table.set_index(["decisions", "quantity"])
     low, high, double = (
@@ -131,5 +124,5 @@ def test_an_audit_reports_its_assumptions() -> None:
     )
     assert low["lower"] <= low["estimate"] <= high["estimate"] <= high["upper"]
     assert high["estimate"] <= double["estimate"]
-    noisy = pf.SEM(program, UNFAIR, coupling="monotone").truth(Scores(), n=50_000, random_state=0).piu.value
+    noisy = pf.SEM(program, UNFAIR, coupling="monotone").truth(Scores(score), n=50_000, random_state=0).piu.value
     assert low["lower"] <= noisy <= high["upper"]

@@ -20,7 +20,7 @@ from pyrofair.inference import abduct
 from pyrofair.mechanisms.families import Categorical, choose_family
 from pyrofair.programs.couplings import gumbel_max, is_nominal, noise_given
 from pyrofair.programs.distributions import OrderedCategorical
-from tests.programs.models import normal, through, units
+from tests.programs.models import Scores, normal, through, units
 
 UNFAIR = through("J")
 LAW = torch.tensor([[0.4, 0.3, 0.3], [0.3, 0.3, 0.4]])
@@ -38,16 +38,9 @@ PIU = 0.3 + 0.3 - 2.0 * both_y()
 CODINGS = list(permutations(range(3)))
 
 
-class YesTo:
-    """A model that accepts one code."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-        self.classes_ = np.array([0, 1])
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        yes = (np.asarray(X["J"]) == self.code).astype(float)
-        return np.column_stack([1.0 - yes, yes])
+def yes_to(code: Any) -> Scores:
+    """Return a model that accepts one code or label."""
+    return Scores(lambda X: X["J"] == code)
 
 
 def drawn_from(family: Callable[[Tensor], Any], order: tuple[int, ...] = (0, 1, 2)) -> Callable[[int], None]:
@@ -66,7 +59,7 @@ def by_one_hot(order: tuple[int, ...]) -> Callable[[int], None]:
 def test_piu_does_not_depend_on_the_coding(order: tuple[int, ...], family: str) -> None:
     program = drawn_from(dist.Categorical, order) if family == "Categorical" else by_one_hot(order)
     sem = SEM(program, UNFAIR)
-    found = sem.truth(YesTo(order.index(1)), n=20_000, random_state=0)
+    found = sem.truth(yes_to(order.index(1)), n=20_000, random_state=0)
     assert found.piu.value == pytest.approx(PIU, abs=4 * found.piu.error)
     assert pytest.approx(0.0545, abs=1e-4) == PIU
     assert found.coupling == "gumbel"
@@ -94,7 +87,7 @@ def test_nor_does_a_counterfactual(order: tuple[int, ...]) -> None:
 def test_monotone_is_by_rank_for_ordered_categories_and_where_it_is_asked_for(
     order: tuple[int, ...], piu: float
 ) -> None:
-    model = YesTo(order.index(1))
+    model = yes_to(order.index(1))
     cut = LAW[:, list(order)].cumsum(-1)[:, :2]
 
     def ordered_logistic(n: int) -> None:
@@ -114,7 +107,7 @@ def test_monotone_is_by_rank_for_ordered_categories_and_where_it_is_asked_for(
 
 def test_two_categories_are_ordered_either_way() -> None:
     program = units(J=lambda v: dist.Categorical(torch.tensor([[0.75, 0.25], [0.4, 0.6]])[v.A.long()]))
-    found = SEM(program, UNFAIR).truth(YesTo(1), n=20_000, random_state=0)
+    found = SEM(program, UNFAIR).truth(yes_to(1), n=20_000, random_state=0)
     assert found.piu.value == pytest.approx(0.35, abs=4 * found.piu.error)
 
 
@@ -126,11 +119,11 @@ def test_the_coupling_is_named_by_what_it_is_about() -> None:
         J=lambda v: dist.Poisson(torch.exp(v.A * v.b)),
     )
     sem = SEM(program, UNFAIR, posterior={"b": [0.0, 0.5]})
-    assert sem.truth(YesTo(1), n=500, random_state=0).coupling == "monotone"
-    assert effect_posterior(sem, None, YesTo(1), {"b": [0.5]}, n=500, progress=False).coupling == "monotone"
-    assert set(sem.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"monotone", "independent", "antithetic"}
+    assert sem.truth(yes_to(1), n=500, random_state=0).coupling == "monotone"
+    assert effect_posterior(sem, None, yes_to(1), {"b": [0.5]}, n=500, progress=False).coupling == "monotone"
+    assert set(sem.truths(yes_to(1), n=500, random_state=0)["coupling"]) == {"monotone", "independent", "antithetic"}
     nominal = SEM(drawn_from(dist.Categorical), UNFAIR)
-    assert set(nominal.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"gumbel", "independent"}
+    assert set(nominal.truths(yes_to(1), n=500, random_state=0)["coupling"]) == {"gumbel", "independent"}
 
 
 def test_a_category_without_probability_is_never_drawn() -> None:
@@ -206,15 +199,5 @@ def test_a_learned_program_couples_its_columns_by_their_type() -> None:
         distributions = learn_mechanisms(
             table, UNFAIR.graph, nodes=["A", "J"], posterior="point", steps=30, progress=False, random_state=0
         )
-        found = SEM.from_mechanisms(distributions, UNFAIR).truth(YesToLabel(), n=200, random_state=0)
+        found = SEM.from_mechanisms(distributions, UNFAIR).truth(yes_to("y"), n=200, random_state=0)
         assert found.coupling == coupling
-
-
-class YesToLabel(YesTo):
-    """A model that accepts the label y."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        return super().predict_proba(pd.DataFrame({"J": (X["J"] == "y").astype(int)}))

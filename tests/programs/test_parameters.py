@@ -21,7 +21,7 @@ from pyrofair.programs.parameters import ParameterUse, read_priors
 from pyrofair.programs.sites import read_sites
 from pyrofair.sources import effect_posterior
 from pyrofair.sources.sem import SEM
-from tests.programs.models import normal, through, units
+from tests.programs.models import Scores, normal, through, units
 
 UNFAIR = through("M")
 UNITS = pd.DataFrame({"A": [0, 1], "M": [0.5, 2.5]})
@@ -51,12 +51,8 @@ def posterior(draws: int = 400, **others: Any) -> dict[str, Any]:
     return {name: values for name, values in (given | others).items() if values is not None}
 
 
-class Score:
-    """P(Y = 1) is 1/2 + M / 100, so that the mean effect is b / 100 to rounding."""
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        p = np.clip(0.5 + np.asarray(X["M"]) / 100, 0.0, 1.0)
-        return np.column_stack([1 - p, p])
+SCORE = Scores(lambda X: np.clip(0.5 + X["M"] / 100, 0.0, 1.0))
+"""P(Y = 1) is 1/2 + M / 100, so that the mean effect is b / 100 to rounding."""
 
 
 # -- no posterior ------------------------------------------------------------------------------------------------------
@@ -65,7 +61,7 @@ class Score:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda sem: sem.truth(Score(), n=100),
+        lambda sem: sem.truth(SCORE, n=100),
         lambda sem: sem.worlds(10),
         lambda sem: sem.nodes(10),
         lambda sem: sem.counterfactual(UNITS),
@@ -83,7 +79,7 @@ def test_results_report_that_one_draw_of_the_prior_was_used() -> None:
     sem = SEM(program, UNFAIR, random_state=0)
     assert sem.uncertain_parameters == ("b", "scale", "share", "mix")
     with pytest.warns(PyrofairWarning):
-        truth, again, given = sem.truth(Score(), n=100), sem.truth(Score(), n=100), sem.counterfactual(UNITS)
+        truth, again, given = sem.truth(SCORE, n=100), sem.truth(SCORE, n=100), sem.counterfactual(UNITS)
     assert truth == again
     assert str(truth.parameters) == "one draw from the prior of b, scale, share, mix, which have no posterior"
     assert str(truth.parameters) in str(truth)
@@ -103,7 +99,7 @@ def test_a_program_without_open_parameters_reports_none() -> None:
     values = {name: torch.tensor(each[0], dtype=torch.float32) for name, each in posterior().items()}
     sem = SEM(poutine.condition(program, data=values), UNFAIR)
     assert sem.uncertain_parameters == ()
-    truth = sem.truth(Score(), n=50)
+    truth = sem.truth(SCORE, n=50)
     assert truth.parameters == ParameterUse()
     assert "parameters" not in str(truth)
     assert str(truth.parameters) == "none"
@@ -118,7 +114,7 @@ def test_a_program_without_open_parameters_reports_none() -> None:
 def test_the_truth_is_the_posterior_mean_with_the_spread_between_draws() -> None:
     draws = posterior()
     settings: Any = {"n": 10_000, "decisions": "score"}
-    truths = [SEM(program, UNFAIR, posterior=draws).truth(Score(), random_state=s, **settings) for s in range(8)]
+    truths = [SEM(program, UNFAIR, posterior=draws).truth(SCORE, random_state=s, **settings) for s in range(8)]
     truth = truths[0]
     assert truth.parameters == ParameterUse(("b", "scale", "share", "mix"), 50, 400)
     assert "50 of 400 posterior draws of b, scale, share, mix; means over draws" in str(truth)
@@ -131,11 +127,11 @@ def test_the_truth_is_the_posterior_mean_with_the_spread_between_draws() -> None
         draws["b"].std() / 100, rel=0.1
     )
     assert truth.table.set_index("quantity").loc["piu", "posterior_sd"] == truth.piu.posterior_sd
-    assert truths[1] != truth == SEM(program, UNFAIR, posterior=draws).truth(Score(), random_state=0, **settings)
+    assert truths[1] != truth == SEM(program, UNFAIR, posterior=draws).truth(SCORE, random_state=0, **settings)
 
 
 def test_one_person_has_no_error() -> None:
-    truth = SEM(program, UNFAIR, posterior=posterior()).truth(Score(), n=1, random_state=0)
+    truth = SEM(program, UNFAIR, posterior=posterior()).truth(SCORE, n=1, random_state=0)
     assert truth.parameters.used == 1
     assert all(np.isnan(each.error) for each in (truth.mean_unfair_effect, truth.piu, truth.conditional_sd))
 
@@ -157,7 +153,7 @@ def test_units_are_spread_over_draws_and_worlds_share_them() -> None:
 
 
 def test_couplings_see_the_same_draws() -> None:
-    table = SEM(program, UNFAIR, posterior=posterior()).truths(Score(), n=1000, random_state=1)
+    table = SEM(program, UNFAIR, posterior=posterior()).truths(SCORE, n=1000, random_state=1)
     assert table.groupby("quantity")["estimate"].nunique().eq(1).all()
 
 
@@ -210,7 +206,7 @@ def test_what_is_no_posterior_is_refused(given: Any, match: str) -> None:
         lambda: sem.worlds(5),
         lambda: sem.counterfactual(UNITS),
         lambda: sem.fit(UNITS),
-        lambda: effect_posterior(program, UNFAIR, Score(), given, n=50, progress=False),
+        lambda: effect_posterior(program, UNFAIR, SCORE, given, n=50, progress=False),
     ]
     if not any(name in given for name in ("U", "M", "twice")):  # which predictive takes
         asked.append(lambda: predictive(program, given, n=5))
@@ -252,7 +248,7 @@ def test_a_program_is_tried_with_likely_parameters() -> None:
     first, second = sem.nodes(2000)
     assert (second["M"] - first["M"]).mean() == 1.0
     assert sem.counterfactual(UNITS.assign(M=[0, 2]), draws=6).baseline["M"].tolist() == [0.0, 1.0]
-    found = effect_posterior(narrow, UNFAIR, Score(), draws, n=3000, progress=False, random_state=0)
+    found = effect_posterior(narrow, UNFAIR, SCORE, draws, n=3000, progress=False, random_state=0)
     assert found.samples["piu"].shape == (1, 3, 1)
     assert predictive(narrow, draws, n=500, random_state=0)["M"].mean() == pytest.approx(0.8, abs=0.1)
     assert abduct(narrow, UNITS.assign(M=[0, 2]), parameters={"p": 0.3}).noise["U", "mean"].tolist() == [0.0, 1.0]

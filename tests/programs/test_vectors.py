@@ -26,7 +26,7 @@ from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
 from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds
 from pyrofair.sources import effect_posterior
-from tests.programs.models import graph, units
+from tests.programs.models import Scores, graph, units
 
 K = 3
 B = torch.tensor([1.0, -0.5, 2.0])
@@ -131,14 +131,8 @@ def equal(one, other):
     return all(a.drop(columns="A").equals(b[a.columns].drop(columns="A")) for a, b in zip(one, other, strict=True))
 
 
-class Probit:
-    """Accepts by the sign of a weighted sum."""
-
-    classes_ = np.array([0, 1])
-
-    def predict_proba(self, X):
-        accepted = (X[NAMES].to_numpy(dtype=float) @ C.double().numpy() > 0.0).astype(float)
-        return np.stack([1.0 - accepted, accepted], 1)
+PROBIT = Scores(lambda X: X[NAMES].to_numpy(dtype=float) @ C.double().numpy() > 0.0)
+"""Accepts by the sign of a weighted sum."""
 
 
 # -- the graph ---------------------------------------------------------------------------------------------------------
@@ -270,7 +264,7 @@ def test_a_multivariate_normal_has_its_mean_effect_and_covariance():
 
 @pytest.mark.parametrize("program", [jointly, by_hand])
 def test_the_truth_of_a_vector(program):
-    truth = SEM(program, graph_of(program).unfair(through=["M"])).truth(Probit(), n=40_000, random_state=0)
+    truth = SEM(program, graph_of(program).unfair(through=["M"])).truth(PROBIT, n=40_000, random_state=0)
     sd = math.sqrt(C @ SIGMA @ C)
     right = norm.cdf(float(C @ B) / sd) - 0.5
     assert truth.mean_unfair_effect.value == pytest.approx(right, abs=4 * truth.mean_unfair_effect.error)
@@ -724,6 +718,6 @@ def test_a_posterior_given_as_an_array_reaches_vectors():
     unfair, given = graph_of(program).unfair(through=["M"]), {"b": np.tile(B.numpy(), (4, 1))}
     first, second = SEM(program, unfair, posterior=given).nodes(100, random_state=0)
     assert np.allclose(second[NAMES] - first[NAMES], B.numpy(), atol=1e-5)
-    found = effect_posterior(program, unfair, Probit(), given, n=500, progress=False, random_state=0)
+    found = effect_posterior(program, unfair, PROBIT, given, n=500, progress=False, random_state=0)
     right = norm.cdf(float(C @ B) / math.sqrt(C @ SIGMA @ C)) - 0.5
     assert found.samples["mean_unfair_effect"].mean() == pytest.approx(right, abs=0.04)
