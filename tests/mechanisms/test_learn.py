@@ -701,7 +701,7 @@ def named(name: str, size: int = 9) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"families": {"Z": Binary(0.5)}}, "families names 'Z'; a distribution can be chosen for Q, D, M"),
+        ({"families": {"Z": Binary(0.5)}}, "families names 'Z'; a distribution can be chosen for Q, A, D, M"),
         ({"families": {"M": Continuous}}, r"families\['M'\] is the class Continuous; a family is an instance"),
         ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* distributions of 0 and 1"),
         ({"families": {"D": Integer(0, 3, 1.0, 1.0)}}, "family Integer of 'D' gives the value .* no probability"),

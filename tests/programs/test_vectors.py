@@ -376,13 +376,13 @@ def test_a_vector_that_is_given_data_is_refused(distribution):
         graph_of(given)
 
 
-def deepest(n):
+def jointly_by_name(n):
     """A program that pickle finds by its name."""
     jointly(n)
 
 
 def test_equations_with_vectors_can_be_pickled():
-    program = deepest
+    program = jointly_by_name
     equations = read_equations(program, graph_of(program).unfair(through=["M"]))
     copy = pickle.loads(pickle.dumps(equations))
     with isolated(0):
