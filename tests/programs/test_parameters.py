@@ -41,7 +41,7 @@ program = units(
 
 
 def posterior(draws: int = 400, **others: Any) -> dict[str, Any]:
-    b = np.random.default_rng(0).normal(2.0, 0.3, draws)
+    b = np.random.default_rng(0).normal(2.0, 0.3, draws)[::-1]  # with a stride below 0, which torch does not take
     given: dict[str, Any] = {
         "b": b,
         "scale": np.ones(draws),

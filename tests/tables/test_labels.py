@@ -13,6 +13,9 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.sources.ipw import IPW
 from pyrofair.tables.labels import (
     code_labels,
+    codes_of,
+    columns_of_sites,
+    labels_of,
     read_outcome,
     read_sensitive,
 )
@@ -94,3 +97,20 @@ def test_groups_and_outcomes_are_coded_together() -> None:
     assert labels == ("no", "yes")
     assert code_labels(df[["A"]], graph)[1] is None
     assert df["A"].tolist() == ["f", "m"]
+
+
+def test_a_site_has_the_column_of_its_name_or_of_its_node() -> None:
+    columns = {"J": ["job"], "S": ["s1", "s2"]}
+    jobs = CausalGraph("A -> {J S} -> Y; U -> S", sensitive="A", outcome="Y", latent=["U"], columns=columns)
+    sites = {"A": "A", "J": "J", "s1": "S", "s2": "S", "U": "U", "Y": "Y"}
+    assert columns_of_sites(sites, jobs) == {"A": "A", "J": "job", "s1": "s1", "s2": "s2", "U": "U", "Y": "Y"}
+
+
+def test_codes_and_labels_are_inverse() -> None:
+    labels = np.array(["low", "mid", "high"])
+    codes = codes_of("D", labels, ["high", "low", None])
+    np.testing.assert_array_equal(codes, [2.0, 0.0, np.nan])
+    assert labels_of("D", labels, codes[:2]).tolist() == ["high", "low"]
+    assert labels_of("D", labels, np.array([[1.0], [2.0]])).shape == (2, 1)
+    with pytest.raises(DataError, match=r"takes the value 0\.5, but its 3 levels have the codes 0 to 2"):
+        labels_of("D", labels, np.array([0.5]))
