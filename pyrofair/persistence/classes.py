@@ -13,62 +13,46 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import nn
 
 from pyrofair import effects
-from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.classifiers.pscf.classifier import PSCF
 from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.training import make_module
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import Estimand
 from pyrofair.graph.identify import identify
 from pyrofair.graph.parse import EdgeList
-from pyrofair.graph.paths import PathSet, UnfairPaths
 from pyrofair.mechanisms.learn import learn_mechanisms
-from pyrofair.nuisances.rows import Rows
 from pyrofair.persistence.data import Kind
 from pyrofair.persistence.programs import compare_programs, describe_program
 from pyrofair.persistence.trees import restore_boosted, take_boosted
 from pyrofair.programs.covariates import ProgramWithCovariates
-from pyrofair.sources.onestep import OneStep
-from pyrofair.tables.encoder import TableEncoder
 
-__all__ = ["CLASSES", "KINDS", "TOP", "find_kind", "from_skops"]
+__all__ = ["CLASSES", "KINDS", "TOP", "find_kind", "refuse_skops"]
 
 State = dict[str, Any]
+TOP = ("CausalGraph", "UnfairPaths", "IPW", "OneStep", "GComputation", "SEM", "MilesBounds", "SwitchingBounds",
+       "Contrasts", "Several", "LearnedMechanisms", "Posterior", "PenalizedClassifier", "PSCF",
+       "PenaltyPath")  # fmt: skip
+"""The public classes that are saved by themselves."""
 CLASSES = {
-    "pyrofair.audits.penalty_path": "PenaltyPath",
-    "pyrofair.classifiers.penalized": "PenalizedClassifier",
-    "pyrofair.classifiers.pscf.classifier": "PSCF",
+    "pyrofair": " ".join(TOP),
     "pyrofair.classifiers.pscf.networks": "FixedSpread",
     "pyrofair.effects.potential_outcomes": "GroupSize",
-    "pyrofair.graph.causal_graph": "CausalGraph",
     "pyrofair.graph.identification": "Estimand",
-    "pyrofair.graph.paths": "PathSet UnfairPaths",
-    "pyrofair.inference.posterior": "Posterior",
+    "pyrofair.graph.paths": "PathSet",
     "pyrofair.mechanisms.conditional": "ConditionalDistribution LearnedProgram Network",
     "pyrofair.mechanisms.families": "Binary Categorical Continuous Integer Positive",
     "pyrofair.mechanisms.fitting": "Fit Rows Settings",
-    "pyrofair.mechanisms.learn": "LearnedMechanisms",
     "pyrofair.nuisances.columns": "Bins",
     "pyrofair.nuisances.crossfit": "CrossFit",
     "pyrofair.nuisances.diagnostics": "Cell GroupOverlap",
     "pyrofair.nuisances.learners": "Boosted Estimator Logistic Saturated Stacked",
     "pyrofair.nuisances.rows": "Nuisances Rows",
     "pyrofair.programs.covariates": "ProgramWithCovariates",
-    "pyrofair.robustness.miles": "MilesBounds",
-    "pyrofair.robustness.several": "Several",
-    "pyrofair.robustness.sensitivity.switching.training": "SwitchingBounds",
-    "pyrofair.sources.contrasts": "Contrasts",
-    "pyrofair.sources.gcomputation": "GComputation SplitMechanisms",
+    "pyrofair.sources.gcomputation": "SplitMechanisms",
     "pyrofair.sources.gformula": "MechanismGraph",
-    "pyrofair.sources.ipw": "IPW",
-    "pyrofair.sources.onestep": "OneStep",
-    "pyrofair.sources.sem": "SEM",
     "pyrofair.tables.encoder": "TableEncoder",
     "sklearn.ensemble": "HistGradientBoostingClassifier",
     "sklearn.linear_model": "LogisticRegression",
@@ -78,10 +62,6 @@ CLASSES = {
 """The classes that a file can name, by module. A dataclass is saved by its fields, which its constructor takes; an
 object of another class by its attributes, without those that its ``__getstate__`` leaves out. The constructor of such a
 class is not called."""
-TOP = ("CausalGraph", "UnfairPaths", "IPW", "OneStep", "GComputation", "SEM", "MilesBounds", "SwitchingBounds",
-       "Contrasts", "Several", "LearnedMechanisms", "Posterior", "PenalizedClassifier", "PSCF",
-       "PenaltyPath")  # fmt: skip
-"""Those that are saved by themselves."""
 PENALTIES = (effects.disagreement, effects.effect_gap, effects.interval_disagreement, effects.piu_upper)
 FUNCTIONS = {each.__name__: each for each in (*PENALTIES, learn_mechanisms)}
 """The functions that a file can name."""
@@ -97,18 +77,18 @@ def _take(value: Any) -> State:
         state = {each.name: state[each.name] for each in fields(of) if each.init}
     else:
         state = {name: each for name, each in state.items() if not isinstance(getattr(of, name, None), cached_property)}
-    return TAKE[of](value, state) if of in TAKE else state
+    return TAKE[of.__name__](value, state) if of.__name__ in TAKE else state
 
 
 def _make(of: type, /, **state: Any) -> Any:
     if is_dataclass(of):
-        made: Any = MAKE.get(of, of)(**state)
+        made: Any = MAKE.get(of.__name__, of)(**state)
     else:
         _require({*inspect.signature(of).parameters} <= {*state}, "it lacks a setting")
         _require(not any(callable(getattr(of, name, None)) for name in state), "it has a value in place of a method")
         made = object.__new__(of)
         made.__dict__.update(state)
-    RESTORE.get(of, lambda _: None)(made)
+    RESTORE.get(of.__name__, lambda _: None)(made)
     return made
 
 
@@ -146,12 +126,6 @@ def _restore_onestep(source: Any) -> None:
         source._form = source._make_form(name)
 
 
-def _check_rows(rows: Any) -> None:
-    parts = [rows.a, rows.weight, rows.kept, *(each for each in (rows.position, rows.clusters) if each is not None)]
-    own = all(each.shape == (len(rows.table),) for each in parts) and np.isfinite(rows.weight).all()
-    _require(bool(own), "the parts of its rows do not belong together")
-
-
 def _make_covariates(program: Any, table: Any, made: Any) -> ProgramWithCovariates:
     found = ProgramWithCovariates(program, table)
     compare_programs("program", made, found)
@@ -168,6 +142,8 @@ def _restore_encoder(encoder: Any) -> None:
     if encoder.categories_:
         encoder.one_hot_ = encoder._one_hot()
     _require(all(each.is_unique for each in encoder.categories_.values()), "its encoder has a category twice")
+    for each in (encoder.scaler_.mean_, encoder.scaler_.scale_) if encoder.numeric_ else ():
+        _require(each.shape == (len(encoder.numeric_),), "its encoder has other columns of numbers")
     held = {name: np.zeros(1) for name in encoder.numeric_}
     row = pd.DataFrame(held | {name: levels[:1] for name, levels in encoder.categories_.items()})
     _require(bool(np.isfinite(encoder.transform(row)).all()), "its encoder does not encode its own columns")
@@ -198,12 +174,13 @@ def _to_skops(value: Any) -> State:
     return {"data": np.frombuffer(data, dtype=np.uint8)}
 
 
-def from_skops(data: Any) -> Any:
+def _from_skops(data: Any) -> Any:
     """Return an estimator that skops wrote, of scikit-learn's own types alone."""
     return _skops().loads(data.tobytes(), trusted=TRUSTED)
 
 
-def _refuse_skops(data: Any) -> Any:
+def refuse_skops(data: Any) -> Any:
+    """Refuse what skops wrote."""
     raise DataError(
         "The file holds an estimator of scikit-learn that skops wrote, whose compiled parts are not checked. If you "
         "trust the file, load it with skops=True."
@@ -290,24 +267,24 @@ def _with_numbers(module: nn.Module, numbers: State) -> nn.Module:
 
 # -- all of them -------------------------------------------------------------------------------------------------------
 
-TAKE: dict[type, Callable[[Any, State], State]] = {
-    Estimand: lambda estimand, _: {"unfair": estimand.unfair, "target": estimand.target},
-    HistGradientBoostingClassifier: take_boosted,
-    OneStep: lambda source, state: state | ({"_form": source.form_} if "_form" in state else {}),
-    PSCF: _take_pscf,
-    PenalizedClassifier: _take_penalized,
-    ProgramWithCovariates: lambda program, state: state | {"made": describe_program(program)},
-    TableEncoder: lambda _, state: {name: each for name, each in state.items() if name != "one_hot_"},
+TAKE: dict[str, Callable[[Any, State], State]] = {
+    "Estimand": lambda estimand, _: {"unfair": estimand.unfair, "target": estimand.target},
+    "HistGradientBoostingClassifier": take_boosted,
+    "OneStep": lambda source, state: state | ({"_form": source.form_} if "_form" in state else {}),
+    "PSCF": _take_pscf,
+    "PenalizedClassifier": _take_penalized,
+    "ProgramWithCovariates": lambda program, state: state | {"made": describe_program(program)},
+    "TableEncoder": lambda _, state: {name: each for name, each in state.items() if name != "one_hot_"},
 }
 """What is changed of the state of an object before it is written."""
-MAKE: dict[type, Callable[..., Any]] = {
-    CausalGraph: _make_graph, Estimand: identify, ProgramWithCovariates: _make_covariates
+MAKE: dict[str, Callable[..., Any]] = {
+    "CausalGraph": _make_graph, "Estimand": identify, "ProgramWithCovariates": _make_covariates
 }  # fmt: skip
 """What makes an object of its fields other than its class."""
-RESTORE: dict[type, Callable[[Any], None]] = {
-    HistGradientBoostingClassifier: restore_boosted, OneStep: _restore_onestep, PSCF: _restore_pscf,
-    PathSet: _check_paths, PenalizedClassifier: _restore_penalized, Rows: _check_rows, TableEncoder: _restore_encoder,
-    UnfairPaths: _check_unfair,
+RESTORE: dict[str, Callable[[Any], None]] = {
+    "HistGradientBoostingClassifier": restore_boosted, "OneStep": _restore_onestep, "PSCF": _restore_pscf,
+    "PathSet": _check_paths, "PenalizedClassifier": _restore_penalized, "TableEncoder": _restore_encoder,
+    "UnfairPaths": _check_unfair,
 }  # fmt: skip
 """What makes again what was left out, and refuses attributes that do not belong together."""
 
@@ -321,7 +298,7 @@ KINDS: dict[type, Kind] = {
     partial: Kind("partial", partial, lambda of: {name: getattr(of, name) for name in _PARTIAL},
                   lambda func, args, keywords: partial(func, *args, **keywords)),
     type(identify): Kind("function", type(identify), lambda of: {"name": of.__name__}, _function),
-    BaseEstimator: Kind("skops", BaseEstimator, _to_skops, _refuse_skops),
+    BaseEstimator: Kind("skops", BaseEstimator, _to_skops, _from_skops),
 }  # fmt: skip
 """All that a file can name besides data, by class; any other estimator of scikit-learn is written by skops."""
 for _module, _names in CLASSES.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.exceptions import DataError
-from pyrofair.persistence.data import DATA, Kind, is_held
+from pyrofair.persistence.classes import KINDS, find_kind, refuse_skops
+from pyrofair.persistence.data import DATA, is_held
 from pyrofair.persistence.files import Content
+from pyrofair.persistence.programs import compare_programs, describe_program
 
 __all__ = ["NotGiven", "Reader", "Writer"]
 
@@ -42,14 +44,9 @@ class NotGiven:
 
 
 class Writer:
-    """Turns a value into JSON and arrays. A value that cannot be saved is a DataError that names where it stands.
+    """Turns a value into JSON and arrays. A value that cannot be saved is a DataError that names where it stands."""
 
-    ``find`` returns the kind of an object, or None if it is code or of a class that no file holds; ``describe`` what
-    the program of a user's does, to be compared when it is given again.
-    """
-
-    def __init__(self, find: Callable[[Any], Kind | None], describe: Callable[[Any], Any]) -> None:
-        self.find, self.describe = find, describe
+    def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
         self.codes: dict[str, Any] = {}
         self.described: dict[str, dict[str, Any]] = {}
@@ -95,7 +92,7 @@ class Writer:
             by_columns = value.flags.f_contiguous and not value.flags.c_contiguous
             return {"array": name} | ({"order": "F"} if by_columns else {})
         try:
-            kind = self.find(value) or next((each for each in DATA if isinstance(value, each.of)), None)
+            kind = find_kind(value) or next((each for each in DATA if isinstance(value, each.of)), None)
             state = {} if kind is None else kind.take(value)
         except DataError as error:
             raise DataError(f"{self._where()}: {error}" if self._path else str(error)) from error
@@ -116,7 +113,7 @@ class Writer:
             while name in self.codes:
                 name = f"{first}_{1 + len(self.codes)}"
             self.codes[name] = value
-            made = self.describe(value) if place == "program" else None
+            made = describe_program(value) if place == "program" else None
             self.described[name] = {"is": _named(value), "needed": False, "made": self.write(made)}
         self.described[name]["needed"] |= CODE[place]
         return {"code": name}
@@ -134,15 +131,15 @@ def _named(value: Any) -> str:
 class Reader:
     """Turns JSON and arrays into the value again.
 
-    It makes data, and objects of the kinds in ``kinds``; it imports nothing that a file names, and calls nothing but
-    the kinds' own ``make``. Each array is taken once, so that all of them fit the size of the file.
+    It makes data, and objects of the closed list; it imports nothing that a file names, and calls nothing but the
+    kinds' own ``make``. Each array is taken once, so that all of them fit the size of the file.
     """
 
-    def __init__(
-        self, kinds: Mapping[str, Kind], content: Content, given: Mapping[str, Any],
-        compare: Callable[[str, Any, Any], None],
-    ) -> None:  # fmt: skip
-        self.kinds, self.arrays = {**kinds, **{each.name: each for each in DATA}}, dict(content.arrays)
+    def __init__(self, content: Content, given: Mapping[str, Any], *, skops: bool = False) -> None:
+        self.kinds = {each.name: each for each in (*DATA, *KINDS.values())}
+        if not skops:
+            self.kinds["skops"] = replace(self.kinds["skops"], make=refuse_skops)
+        self.arrays = dict(content.arrays)
         self.known: list[Any] = []
         self.depth = 0
         described: dict[str, dict[str, Any]] = content.structure["code"]
@@ -151,7 +148,7 @@ class Reader:
         for name, each in described.items():
             before = self.read(each["made"])
             if name in given and before is not None:
-                compare(name, before, given[name])
+                compare_programs(name, before, given[name])
 
     def read(self, node: Json) -> Any:
         """Return the value of a node; one that means nothing raises an error of any class."""

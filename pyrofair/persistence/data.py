@@ -29,7 +29,7 @@ ARROW = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
          "large_string")  # fmt: skip
 """The Arrow types of columns that are saved."""
 LONGEST = 1000
-"""The most characters of a text in a column: rows that repeat it by its code hold it each."""
+"""The most characters of a text in an array, each of whose values takes the memory of the longest."""
 
 
 @dataclass(frozen=True)
@@ -84,38 +84,31 @@ def _make_dtype(name: str, categories: Any = None, ordered: bool = False) -> Any
 
 
 def _take_values(values: Any) -> State:
-    """Return categories as codes, times as integers, and other values as distinct objects and the code of each."""
+    """Return categories as codes, times as integers, and other values as a list."""
     dtype = values.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return {"dtype": dtype, "codes": np.asarray(values.codes)}
     if dtype.kind in "mM" and not isinstance(dtype, pd.ArrowDtype):
         return {"dtype": dtype, "times": values.view(np.int64)}
-    objects = np.array(values, dtype=object)
+    items = np.array(values, dtype=object)
     if not isinstance(values, np.ndarray):
-        objects[np.asarray(values.isna(), dtype=bool)] = None
-    levels: dict[tuple[type, str], int] = {}
-    distinct: list[Any] = []
-    codes = np.empty(objects.size, dtype=np.int32)
-    for i, value in enumerate(objects.ravel().tolist()):
-        codes[i] = code = levels.setdefault((type(value), value if type(value) is str else repr(value)), len(distinct))
-        if code == len(distinct):
-            distinct.append(value)
-    return {"dtype": dtype, "codes": codes.reshape(objects.shape), "objects": distinct}
+        items[np.asarray(values.isna(), dtype=bool)] = None
+    return {"dtype": dtype, "items": items.tolist()}
 
 
-def _make_values(dtype: Any, codes: Any = None, objects: Any = None, times: Any = None) -> Any:
+def _make_values(dtype: Any, items: Any = None, times: Any = None, codes: Any = None) -> Any:
+    if codes is not None:
+        return pd.Categorical.from_codes(codes, dtype=dtype)
     if isinstance(dtype, pd.DatetimeTZDtype):
         return pd.DatetimeIndex(times.view(f"M8[{dtype.unit}]"), tz="UTC").tz_convert(dtype.tz).array
     if times is not None:
         return times.view({"m": dtype, "M": dtype}[dtype.kind])
-    if objects is None:
-        return pd.Categorical.from_codes(codes, dtype=dtype)
-    if codes.dtype != np.int32 or (codes.size and not 0 <= codes.min() <= codes.max() < len(objects)):
-        raise ValueError("it has codes without a value")
-    if dtype.kind != "O" and any(len(each) > LONGEST for each in objects if isinstance(each, str)):
-        raise ValueError(f"a column has a text of more than {LONGEST} characters")
-    found = np.fromiter(objects, dtype=object, count=len(objects))[codes]
-    return found.astype(dtype) if isinstance(dtype, np.dtype) else pd.array(found, dtype=dtype)
+    found = np.array(items, dtype=object)
+    if not isinstance(dtype, np.dtype):
+        return pd.array(found, dtype=dtype)
+    if dtype.kind == "U" and any(len(each) > LONGEST for each in found.flat):
+        raise ValueError(f"an array has a text of more than {LONGEST} characters")
+    return found.astype(dtype)
 
 
 def _take_scalar(value: np.generic) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -54,11 +53,7 @@ def require_free(path: Path, *, overwrite: bool) -> None:
     if not path.parent.is_dir():
         raise DataError(f"The folder {str(path.parent)!r} does not exist; make it first, or name another.")
     if path.exists() and not overwrite:
-        raise _exists(path)
-
-
-def _exists(path: Path) -> DataError:
-    return DataError(f"The file {str(path)!r} exists. Pass overwrite=True to replace it, or name another.")
+        raise DataError(f"The file {str(path)!r} exists. Pass overwrite=True to replace it, or name another.")
 
 
 def to_bytes(content: Content) -> bytes:
@@ -76,13 +71,9 @@ def write_file(path: Path, content: bytes, *, overwrite: bool) -> None:
     """Write a file whole, or not at all; one that is there is replaced only with ``overwrite``."""
     require_free(path, overwrite=overwrite)
     try:
-        write_whole(path, content, replace=overwrite)
+        write_whole(path, content)
     except OSError as error:
-        if overwrite or error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EXDEV):
-            raise DataError(f"The file {str(path)!r} cannot be written: {error}. Name another.") from error
-        write_whole(path, content)  # a file system without hard links
-    if path.read_bytes() != content:
-        raise _exists(path)
+        raise DataError(f"The file {str(path)!r} cannot be written: {error}. Name another.") from error
 
 
 def read_file(path: Path) -> Content:

@@ -5,22 +5,17 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyrofair._random import neutral_torch
 from pyrofair._validation import require_flag, require_instance, shown
 from pyrofair._version import __version__
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
-from pyrofair.persistence.classes import KINDS, TOP, find_kind, from_skops
+from pyrofair.persistence.classes import KINDS, TOP
 from pyrofair.persistence.codec import Reader, Writer
 from pyrofair.persistence.files import Content, read_file, require_free, require_path, to_bytes, write_file
-from pyrofair.persistence.programs import compare_programs, describe_program
 
 __all__ = ["load", "save"]
-
-NAMED = {kind.name: kind for kind in KINDS.values()}
-TRUSTING = NAMED | {"skops": replace(NAMED["skops"], make=from_skops)}
 
 
 def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -89,7 +84,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _content(obj: Any) -> tuple[Content, dict[str, Any]]:
     """Return what a file of an object holds, and the code that it does not, by name."""
-    writer = Writer(find_kind, describe_program)
+    writer = Writer()
     with neutral_torch():
         written = writer.write(obj)
     structure = {"class": type(obj).__name__, "version": __version__, "code": writer.described, "object": written}
@@ -99,8 +94,7 @@ def _content(obj: Any) -> tuple[Content, dict[str, Any]]:
 def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None, skops: bool = False) -> Any:
     """Return the object that :func:`save` wrote to a file.
 
-    A file of unknown origin may be loaded: it names classes of a closed list, nothing of it is run or imported, its
-    digest is compared, sizes are those of the file, and trees are checked before they are walked down.
+    A file of unknown origin may be loaded: it names classes of a closed list, and nothing of it is run or imported.
 
     Parameters
     ----------
@@ -154,5 +148,4 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
 
 def _read(content: Content, given: Mapping[str, Any], *, skops: bool) -> Any:
     with neutral_torch():
-        reader = Reader(TRUSTING if skops else NAMED, content, given, compare_programs)
-        return reader.read(content.structure["object"])
+        return Reader(content, given, skops=skops).read(content.structure["object"])

@@ -18,7 +18,7 @@ from pyrofair.exceptions import DataError
 __all__ = ["restore_boosted", "take_boosted"]
 
 State = dict[str, Any]
-KEPT = ("classes_", "feature_names_in_", "n_trees_per_iteration_", "_baseline_prediction", "train_score_",
+KEPT = ("classes_", "feature_names_in_", "_n_features", "n_trees_per_iteration_", "_baseline_prediction", "train_score_",
         "validation_score_")  # fmt: skip
 """The attributes that predictions need besides the trees; scikit-learn makes all others again of columns."""
 
