@@ -28,7 +28,6 @@ from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, 
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
-from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 
@@ -171,8 +170,6 @@ def audit_contrasts(
     require_unfitted(source, "contrast")
     unfair: UnfairPaths = source if isinstance(source, UnfairPaths) else source.unfair
     graph = unfair.graph
-    if isinstance(df, Batches):
-        raise DataError("audit_contrasts takes rows in memory: a table, not batches. Audit each contrast by itself.")
     df = as_pandas(df)
     table = read_table(df, feature_columns(graph), what="df")
     warn_unused(df, graph)

@@ -60,7 +60,7 @@ Intervals = Callable[[Key], tuple[float, float, list[str]]]
 
 def main_table(
     models: Sequence[AuditedModel],
-    weight: NDArray[np.float64],
+    alike: int,
     point: Mapping[Key, float],
     notes: Mapping[Key, str],
     intervals: Intervals,
@@ -73,7 +73,8 @@ def main_table(
 ) -> pd.DataFrame:
     """Return a row for each model, decisions and quantity, whether it could be estimated or not.
 
-    ``weight`` (n,) are the weights of the audited rows, ``sizes`` the effective sizes of each model's quantities.
+    ``alike`` is the number of audited rows, if these are independent and have one weight, and else 0: accuracy has its
+    exact bound then. ``sizes`` are the effective sizes of each model's quantities.
     ``failure`` is the reason why no world could be made, ``small`` why each world of a model rests on too few rows for
     an interval; a note on the effect reports where the observed ``groups`` disagree. ``doubts`` are what a stage of a
     model shows, by model or by model and decisions. ``decisions_of`` are the decisions: DECISIONS, or thresholds.
@@ -95,9 +96,8 @@ def main_table(
             found = [f"cannot be made: {reason}"]
         elif few := _few_rows(quantity, (small or {}).get(name, ())):
             low, high, found = np.nan, np.nan, [*own, f"no interval: {few}"]
-        elif quantity == "accuracy" and (weight == weight[0]).all():
-            n = len(weight)
-            low, high = (1.0 - error for error in test_set_bound(round((1.0 - estimate) * n), n)[::-1])
+        elif quantity == "accuracy" and alike:
+            low, high = (1.0 - error for error in test_set_bound(round((1.0 - estimate) * alike), alike)[::-1])
             found = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
         else:
             found = own or found
@@ -279,7 +279,7 @@ def _setting(context: Context, models: int) -> list[str]:
     else:
         roles = "Y0 is the answer with the baseline on all paths, Ypi with the contrast on the unfair ones."
     lines = [f"Audit of {models} model(s) on {context.rows:,} rows; {intervals}."]
-    if context.resampling and tried > 1:
+    if context.resampling and (tried > 1 or context.wald):
         lines.append(context.resampling)
     lines += [
         f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "

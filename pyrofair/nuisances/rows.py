@@ -32,10 +32,12 @@ Prefix = tuple[str, ...]
 
 @dataclass
 class Rows:
-    """A table of n rows with groups, sample weights, and whether each is kept or trimmed, all (n,).
+    """A table of n rows with A in 0 and 1, sample weights, and whether each is kept or trimmed, all (n,).
 
     ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
-    Fitted rows of one of the ``clusters`` (n,), such as a household, share a fold; None: each row is one by itself.
+    ``stream`` seeds what is drawn for them, beside the source's own seed: of a part of a table its number.
+    ``shown`` are the rows as classifiers read them, where that is not as nuisances do.
+    Fitted rows of one of the ``groups`` (n,), such as a household, share a fold; None: each row is one by itself.
     """
 
     table: pd.DataFrame
@@ -44,17 +46,19 @@ class Rows:
     kept: NDArray[np.bool_]
     probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
     position: NDArray[np.int64] | None = None
-    clusters: NDArray[np.int64] | None = None
+    groups: NDArray[np.int64] | None = None
     views: dict[tuple[int | None, int | None], tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=dict)
+    stream: tuple[int, ...] = ()
+    shown: pd.DataFrame | None = None
 
     @classmethod
-    def read(cls, df: object, sample_weight: object, graph: CausalGraph, clusters: npt.ArrayLike | None = None) -> Rows:
+    def read(cls, df: object, sample_weight: object, graph: CausalGraph, groups: npt.ArrayLike | None = None) -> Rows:
         """Return the rows of a table to fit on, which need not hold the outcome."""
         table = read_table(df, feature_columns(graph))
         weight = read_weight(sample_weight, table)
         a = read_sensitive(table, graph, weight=weight)
-        own = None if clusters is None else _read_clusters(clusters, len(a))
-        return cls(table, a, weight, np.ones(len(a), dtype=bool), clusters=own)
+        own = None if groups is None else _read_groups(groups, len(a))
+        return cls(table, a, weight, np.ones(len(a), dtype=bool), groups=own)
 
     def member(self, group: int | None) -> NDArray[np.bool_]:
         """Return which rows are kept and of a group (None: of either), shape (n,)."""
@@ -82,7 +86,8 @@ class Rows:
         Beside them is the position of each, or -1 where its sensitive attribute was changed, to the label that it has
         among these rows or else those of ``like``.
         """
-        features = self.table[graph.input_columns].iloc[index]
+        table = self.table if self.shown is None else self.shown
+        features = table[graph.input_columns].iloc[index]
         changed = self.a[index] != arm if arm is not None else np.zeros(len(index), bool)
         if changed.any():
             name = graph.sensitive_column
@@ -91,10 +96,16 @@ class Rows:
             features = features.assign(**{name: label.astype(self.table[name].dtype)})
         return features, np.where(changed, -1, index).astype(np.int64)
 
+    def others(self, at: NDArray[np.int64], stream: tuple[int, ...]) -> Rows:
+        """Return some of the rows, as rows that were not fitted on."""
+        shown = None if self.shown is None else self.shown.iloc[at]
+        parts = self.table.iloc[at], self.a[at], self.weight[at], self.kept[at]
+        return Rows(*parts, position=np.full(len(at), -1), stream=stream, shown=shown)
 
-def _read_clusters(clusters: npt.ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return a code for the cluster of each of n rows, (n,)."""
-    values = np.asarray(clusters)
+
+def _read_groups(groups: npt.ArrayLike, n: int) -> NDArray[np.int64]:
+    """Return a code for the group of each of n rows, such as its household, (n,)."""
+    values = np.asarray(groups)
     if values.shape != (n,):
         raise DataError(f"groups has the shape {values.shape}, expected {(n,)}: one value for each row.")
     codes, _ = pd.factorize(values)
@@ -139,7 +150,7 @@ class Nuisances:
     def split(self, folds: int | None = None) -> Folds:
         """Return the folds of the fitted rows, by default as many as the propensities have."""
         rows = self.rows
-        return split_folds(rows.a, rows.weight, self.folds if folds is None else folds, self.seed, rows.clusters)
+        return split_folds(rows.a, rows.weight, self.folds if folds is None else folds, self.seed, rows.groups)
 
     def refit(self, weight: NDArray[np.float64]) -> Nuisances:
         """Return the same propensities on the same rows with other weights (n,)."""
@@ -217,8 +228,8 @@ class Nuisances:
         return np.asarray(((trim <= p) & (p <= 1.0 - trim)).all(axis=0))
 
     def _data(self, rows: Rows, prefix: Prefix) -> tuple[pd.DataFrame, NDArray[np.int8], NDArray[np.float64], Any]:
-        """Return what a propensity is fitted on: the columns, groups, weights and clusters of the kept rows."""
+        """Return what a propensity is fitted on: the columns, values of A, weights and groups of the kept rows."""
         table, kept = rows.table[self.graph.columns_of(prefix)], rows.kept
         if kept.all():
-            return table, rows.a, rows.weight, rows.clusters
-        return table[kept], rows.a[kept], rows.weight[kept], None if rows.clusters is None else rows.clusters[kept]
+            return table, rows.a, rows.weight, rows.groups
+        return table[kept], rows.a[kept], rows.weight[kept], None if rows.groups is None else rows.groups[kept]

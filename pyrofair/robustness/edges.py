@@ -25,7 +25,6 @@ from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.changes import into_from_below, split_column, without_edges
 from pyrofair.graph.parse import read_path
 from pyrofair.graph.paths import show_paths
-from pyrofair.tables.batches import Batches
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -200,8 +199,6 @@ def edge_costs(
     for name in ("thresholds", "subgroups"):
         if settings.get(name) is not None:
             raise DataError(f"{name} is for one audit; edge_costs reports the interval of PIU of each graph.")
-    if isinstance(df, Batches):
-        raise DataError("edge_costs takes rows in memory: a table, not batches. Audit each graph by itself.")
     unfair: UnfairPaths = source if isinstance(source, UnfairPaths) else source.unfair
     if not unfair.paths:
         raise DataError("No path is unfair, so that no edge costs anything. Name them: graph.unfair(...).")
