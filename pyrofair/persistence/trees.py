@@ -18,8 +18,8 @@ from pyrofair.exceptions import DataError
 __all__ = ["restore_boosted", "take_boosted"]
 
 State = dict[str, Any]
-KEPT = ("classes_", "feature_names_in_", "_n_features", "n_trees_per_iteration_", "_baseline_prediction", "train_score_",
-        "validation_score_")  # fmt: skip
+KEPT = ("classes_", "feature_names_in_", "_n_features", "n_trees_per_iteration_", "_baseline_prediction",
+        "train_score_", "validation_score_")  # fmt: skip
 """The attributes that predictions need besides the trees; scikit-learn makes all others again of columns."""
 
 
@@ -91,7 +91,8 @@ def _tree(nodes: NDArray[Any], sets: NDArray[Any], categorical: NDArray[np.bool_
         or not np.array_equal(np.sort(below.ravel()), np.arange(1, len(nodes)))
         or ((inner["feature_idx"] < 0) | (inner["feature_idx"] >= len(categorical))).any()
         or (by_set != categorical[inner["feature_idx"]]).any()
-        or (sets.dtype, sets.shape) != (np.uint32, (len(sets), 8))
+        or sets.dtype != np.uint32
+        or sets.shape != (len(sets), 8)
         or (inner["bitset_idx"][by_set] >= len(sets)).any()
         or np.isnan(inner["num_threshold"]).any()
     ):
