@@ -39,7 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityW
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sources.md"
 RENAMED = {"x": "quite other", "y": "names", "z": "in another order"}
-PROTOCOLS = ("PotentialOutcomes", "Refittable", "Diagnosed", "Stratified", "Additive", "SampleSplit")
+PROTOCOLS = ("PotentialOutcomes", "Refittable", "Diagnosed", "Stratified", "SampleSplit")
 EVERY = (*PROTOCOLS, "InfluenceBased")
 
 
@@ -138,7 +138,7 @@ def judging(**settings: Any) -> Callable[..., Any]:
     return lambda table, unfair, **weight: OneStep(unfair, **settings).fit(table, **weight)
 
 
-WEIGHTED = ("Refittable", "Diagnosed", "Stratified", "Additive")
+WEIGHTED = ("Refittable", "Diagnosed", "Stratified")
 MODEL, INFLUENCE = ("Diagnosed",), ("InfluenceBased",)
 SOURCES: dict[str, Case] = {
     "IPW, saturated": Case(weighting(propensity="saturated"), WEIGHTED),

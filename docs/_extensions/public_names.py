@@ -98,7 +98,10 @@ class PublicNames(SphinxDirective):
         names = {name: thing for name, (where, thing) in public_names().items() if where == page and name != page}
         if not names:
             raise self.error(f"pyrofair has no public names in {page!r}")
-        lines = [] if page == ERRORS else [f".. automodule:: pyrofair.{page}", ""]
+        lines = []
+        if page != ERRORS:  # not automodule: the name on top may be of a folder inside another one
+            text = inspect.getdoc(getattr(pyrofair, page)) or ""
+            lines = [f".. py:module:: pyrofair.{page}", "", *text.splitlines(), ""]
         for name, thing in names.items():
             lines += block(name, thing)
         self.env.note_dependency(str(TABLE))

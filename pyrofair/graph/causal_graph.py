@@ -288,12 +288,12 @@ class CausalGraph:
         """The node of each column."""
         return {column: node for node, names in self.column_map for column in names}
 
-    @property
+    @cached_property
     def observed(self) -> tuple[str, ...]:
         """The nodes that are not latent."""
         return tuple(node for node in self.nodes if node not in self.latent)
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """The nodes that a classifier reads: the observed parents of the outcome."""
         return tuple(node for node in self.parents(self.outcome) if node not in self.latent)
@@ -305,23 +305,22 @@ class CausalGraph:
 
     def columns_of(self, nodes: Iterable[str]) -> list[str]:
         """Return the columns of observed nodes, in the order given."""
-        table = dict(self.column_map)
         chosen = require_names("nodes", nodes, "node names", error=GraphError)
         for node in chosen:
-            self._require(node)
-            if node not in table:
+            if node not in self._columns:
+                self._require(node)
                 raise GraphError(f"{node!r}, named in nodes, is latent and has no columns. Leave it out.")
-        return [column for node in chosen for column in table[node]]
+        return [column for node in chosen for column in self._columns[node]]
 
-    @property
+    @cached_property
     def sensitive_column(self) -> str:
         """The column of the sensitive attribute."""
-        return self.columns_of([self.sensitive])[0]
+        return self._columns[self.sensitive][0]
 
-    @property
+    @cached_property
     def outcome_column(self) -> str:
         """The column of the outcome."""
-        return self.columns_of([self.outcome])[0]
+        return self._columns[self.outcome][0]
 
     def label(self, value: int) -> Hashable:
         """Return the label of the sensitive attribute's value 0 (baseline) or 1 (contrast)."""
@@ -350,7 +349,7 @@ class CausalGraph:
     def parents(self, node: str) -> tuple[str, ...]:
         """Return the parents of a node, in the order of declaration."""
         self._require(node)
-        return self._sorted(self.dag.predecessors(node))
+        return self._parents[node]
 
     def children(self, node: str) -> tuple[str, ...]:
         """Return the children of a node, in the order of declaration."""
@@ -444,13 +443,8 @@ class CausalGraph:
         """
         for node in nodes:
             self._require(node)
-        roles = ("sensitive", "outcome", "baseline", "contrast", "positive")
-        return CausalGraph(
-            EdgeList(self.nodes, self.edges, self.latent),
-            **{role: getattr(self, role) for role in roles},
-            columns={node: names for node, names in self.column_map if node not in nodes},
-            latent=(*self.latent, *nodes),
-        )
+        kept = {node: names for node, names in self.column_map if node not in nodes}
+        return self._with(columns=kept, latent=(*self.latent, *nodes))
 
     def with_contrast(self, contrast: Hashable) -> CausalGraph:
         """Return the same graph with another value of the sensitive attribute that the baseline is compared with.
@@ -459,24 +453,16 @@ class CausalGraph:
         >>> graph.with_contrast("asian").contrast
         'asian'
         """
-        roles = ("sensitive", "outcome", "baseline", "positive")
-        return CausalGraph(
-            EdgeList(self.nodes, self.edges, self.latent),
-            **{role: getattr(self, role) for role in roles},
-            contrast=contrast,
-            columns=dict(self.column_map),
-            latent=self.latent,
-        )
+        return self._with(contrast=contrast)
 
     def coded(self) -> CausalGraph:
         """Return the same graph with the values of the sensitive attribute, and of the outcome, coded as 0 and 1."""
-        return CausalGraph(
-            EdgeList(self.nodes, self.edges, self.latent),
-            sensitive=self.sensitive,
-            outcome=self.outcome,
-            columns=dict(self.column_map),
-            latent=self.latent,
-        )
+        return self._with(baseline=0, contrast=1, positive=1)
+
+    def _with(self, **changed: Any) -> CausalGraph:
+        roles = ("sensitive", "outcome", "baseline", "contrast", "positive", "latent")
+        settings: Any = {role: getattr(self, role) for role in roles} | {"columns": self._columns} | changed
+        return CausalGraph(EdgeList(self.nodes, self.edges, self.latent), **settings)
 
     def check(
         self,
@@ -534,11 +520,20 @@ class CausalGraph:
         return tuple(sorted(set(nodes), key=self._index.__getitem__))
 
     @cached_property
+    def _columns(self) -> dict[str, tuple[str, ...]]:
+        return dict(self.column_map)
+
+    @cached_property
+    def _parents(self) -> dict[str, tuple[str, ...]]:
+        return {node: self._sorted(self.dag.predecessors(node)) for node in self.nodes}
+
+    @cached_property
     def _index(self) -> dict[str, int]:
         return {node: index for index, node in enumerate(self.nodes)}
 
     def _require(self, node: str, role: str = "node") -> None:
-        _require_node(self.nodes, node, f"a {role}")
+        if not isinstance(node, str) or node not in self._index:
+            _require_node(self.nodes, node, f"a {role}")
 
     def _validate(self) -> None:
         if not nx.is_directed_acyclic_graph(self.dag):

@@ -26,12 +26,14 @@ from pyrofair.graph.paths import UnfairPaths
 if TYPE_CHECKING:
     from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["Box", "Edge", "arrange", "draw_graph", "extent"]
+__all__ = ["COLOURS", "draw_graph"]
 
 Edge: TypeAlias = tuple[str, str]
 Points: TypeAlias = NDArray[np.float64]
 
 _RED, _GREY, _INK, _LATENT = "#CC3311", "#4D4D4D", "#1A1A1A", "#DDDDDD"  # Tol's red, distinct from grey to every eye
+COLOURS = {"red": _RED, "edge": _GREY, "ink": _INK, "latent": _LATENT, "node": "#FFFFFF"}
+"""What is drawn in which colour."""
 _NAME_SIZE, _DETAIL_SIZE, _LINE = 11.0, 8.0, 1.2  # font sizes in points; line height in font sizes
 _NAME_WRAP, _DETAIL_WRAP = 14, 16  # characters
 _PAD, _LAYER_GAP, _NODE_GAP, _MARGIN, _LEGEND = 0.09, 0.58, 0.42, 0.08, 0.32  # inches
@@ -74,10 +76,10 @@ def draw_graph(
         require_instance("ax", ax, Axes, "axes of Matplotlib, or None")
     latent, roles = graph.latent, (graph.sensitive, graph.outcome)
     red = frozenset(unfair.edges if unfair is not None else ())
-    boxes, bends = arrange(graph)
+    boxes, bends = _arrange(graph)
     keys: list[Artist] = [Line2D([], [], color=_RED, linewidth=2.0, label="unfair path")] if red else []
     keys += [Patch(facecolor=_LATENT, edgecolor=_INK, linestyle="--", label="latent")] if latent else []
-    low, high = extent(boxes, bends)
+    low, high = _extent(boxes, bends)
     low[1] -= _LEGEND if keys else 0.0
     below = ((low[0] + high[0]) / 2, low[1])
     if ax is None:
@@ -110,7 +112,7 @@ def draw_graph(
     return ax
 
 
-def arrange(graph: CausalGraph) -> tuple[dict[str, Box], dict[Edge, float]]:
+def _arrange(graph: CausalGraph) -> tuple[dict[str, Box], dict[Edge, float]]:
     """Return the box of each node and the bend of each edge."""
     texts = {node: f"{node}\n{', '.join(own)}" if own != [node] else node for node, own in graph.columns.items()}
     boxes = _positioned(graph, {node: _measured(texts.get(node, node)) for node in graph.nodes})
@@ -203,7 +205,7 @@ def _route(boxes: Mapping[str, Box], edges: list[Edge]) -> dict[Edge, float]:
     return {edge: bends[edge] for edge in edges}
 
 
-def extent(boxes: Mapping[str, Box], bends: Mapping[Edge, float]) -> tuple[Points, Points]:
+def _extent(boxes: Mapping[str, Box], bends: Mapping[Edge, float]) -> tuple[Points, Points]:
     """Return the lower left and the upper right corner of a drawing, in inches."""
     centers = np.array([[box.x, box.y] for box in boxes.values()])
     halves = np.array([[box.width, box.height] for box in boxes.values()]) / 2

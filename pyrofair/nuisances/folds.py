@@ -56,26 +56,27 @@ def _units(member: NDArray[np.bool_], groups: NDArray[Any] | None) -> int:
 
 
 def _deal(label: NDArray[Any], groups: NDArray[Any], folds: int, seed: int) -> NDArray[np.int64]:
-    """Return the fold of each row (m,): groups in the order of their rows with label 1, and of all, dealt in turn.
+    """Return the fold of each row (m,), whole groups in one, the largest first: each to where its rows are fewest.
 
-    So the folds have about as many rows of each label, as scikit-learn's StratifiedGroupKFold sees to group by group,
-    which takes seconds for ten thousand groups.
+    So the squared shares that folds have of either label stay small, as in scikit-learn's StratifiedGroupKFold, which
+    takes a second for every ten thousand groups.
     """
     code = np.unique(groups, return_inverse=True)[1]
-    ones, size = np.bincount(code, label), np.bincount(code)
-    order = np.random.default_rng(seed).permutation(len(size))
-    order = order[np.lexsort((size[order], ones[order]))[::-1]]
-    turn = np.arange(len(size)) % (2 * folds)
-    fold = np.empty(len(size), dtype=np.int64)
-    fold[order] = np.minimum(turn, 2 * folds - 1 - turn)
+    counts = np.column_stack([np.bincount(code, label == value) for value in (0, 1)])
+    shares = counts / np.maximum(counts.sum(axis=0), 1.0)
+    order = np.random.default_rng(seed).permutation(len(counts))
+    order = order[np.argsort(-counts.sum(axis=1)[order], kind="stable")]
+    held, fold = np.zeros((folds, 2)), np.empty(len(counts), dtype=np.int64)
+    for group in order:
+        fold[group] = i = (held @ shares[group]).argmin()
+        held[i] += shares[group]
     return fold[code]
 
 
 def _too_few(smallest: int, folds: int, *, grouped: bool) -> DataError:
-    where = f"Rows of one group of the sensitive attribute lie in {smallest} of the clusters with a weight"
     return DataError(
-        f"{where if grouped else f'A group has {smallest} rows with a weight'}, too few for {folds}-fold "
-        "cross-fitting; use propensity='logistic', or fewer folds (folds=1 fits on all rows)."
+        f"A group has {smallest} {'clusters' if grouped else 'rows'} with a weight, too few for {folds}-fold "
+        "cross-fitting; use 'logistic' models, or fewer folds (folds=1 fits on all rows)."
     )
 
 

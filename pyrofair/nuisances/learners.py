@@ -217,10 +217,8 @@ class Logistic(Learner):
 
     def refit(self, design: Design, y: NDArray[Any], weight: Array, before: Array) -> Learner:
         """Start from the present coefficients; those of levels in one group only have no best value, and are kept."""
-        if self.linear:
+        if self.coef is None or self.low is None:  # linear, or not fitted
             return self.fit(design, y, weight)
-        assert self.coef is not None
-        assert self.low is not None
         scaled = (y - self.low) / (1.0 - self.low)
         found = []
         for a, coef in zip(scaled.T, self.coef.T, strict=True):
@@ -230,8 +228,8 @@ class Logistic(Learner):
 
     def __call__(self, design: Design) -> Array:
         """Return the fitted means."""
-        odds = np.asarray(design @ self.coef)
-        return odds if self.linear else np.asarray(self.low + (1.0 - self.low) * expit(odds))
+        linear: Array = np.asarray(design @ self.coef)
+        return linear if self.low is None else self.low + (1.0 - self.low) * expit(linear)
 
 
 @dataclass(frozen=True, eq=False)

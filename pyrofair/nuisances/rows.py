@@ -32,10 +32,10 @@ Prefix = tuple[str, ...]
 
 @dataclass
 class Rows:
-    """A table of n rows with groups, sample weights, and whether each is kept or trimmed, all (n,).
+    """A table of n rows with A in 0 and 1, sample weights, and whether each is kept or trimmed, all (n,).
 
     ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
-    Fitted rows of one of the ``clusters`` (n,), such as a household, share a fold; None: each row is one by itself.
+    Fitted rows of one of the ``groups`` (n,), such as a household, share a fold; None: each row is one by itself.
     """
 
     table: pd.DataFrame
@@ -44,17 +44,17 @@ class Rows:
     kept: NDArray[np.bool_]
     probability: dict[Prefix, NDArray[np.float64]] = field(default_factory=dict)
     position: NDArray[np.int64] | None = None
-    clusters: NDArray[np.int64] | None = None
+    groups: NDArray[np.int64] | None = None
     views: dict[tuple[int | None, int | None], tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, df: object, sample_weight: object, graph: CausalGraph, clusters: npt.ArrayLike | None = None) -> Rows:
+    def read(cls, df: object, sample_weight: object, graph: CausalGraph, groups: npt.ArrayLike | None = None) -> Rows:
         """Return the rows of a table to fit on, which need not hold the outcome."""
         table = read_table(df, feature_columns(graph))
         weight = read_weight(sample_weight, table)
         a = read_sensitive(table, graph, weight=weight)
-        own = None if clusters is None else _read_clusters(clusters, len(a))
-        return cls(table, a, weight, np.ones(len(a), dtype=bool), clusters=own)
+        own = None if groups is None else _read_groups(groups, len(a))
+        return cls(table, a, weight, np.ones(len(a), dtype=bool), groups=own)
 
     def member(self, group: int | None) -> NDArray[np.bool_]:
         """Return which rows are kept and of a group (None: of either), shape (n,)."""
@@ -92,9 +92,9 @@ class Rows:
         return features, np.where(changed, -1, index).astype(np.int64)
 
 
-def _read_clusters(clusters: npt.ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return a code for the cluster of each of n rows, (n,)."""
-    values = np.asarray(clusters)
+def _read_groups(groups: npt.ArrayLike, n: int) -> NDArray[np.int64]:
+    """Return a code for the group of each of n rows, such as its household, (n,)."""
+    values = np.asarray(groups)
     if values.shape != (n,):
         raise DataError(f"groups has the shape {values.shape}, expected {(n,)}: one value for each row.")
     codes, _ = pd.factorize(values)
@@ -139,7 +139,7 @@ class Nuisances:
     def split(self, folds: int | None = None) -> Folds:
         """Return the folds of the fitted rows, by default as many as the propensities have."""
         rows = self.rows
-        return split_folds(rows.a, rows.weight, self.folds if folds is None else folds, self.seed, rows.clusters)
+        return split_folds(rows.a, rows.weight, self.folds if folds is None else folds, self.seed, rows.groups)
 
     def refit(self, weight: NDArray[np.float64]) -> Nuisances:
         """Return the same propensities on the same rows with other weights (n,)."""
@@ -217,8 +217,8 @@ class Nuisances:
         return np.asarray(((trim <= p) & (p <= 1.0 - trim)).all(axis=0))
 
     def _data(self, rows: Rows, prefix: Prefix) -> tuple[pd.DataFrame, NDArray[np.int8], NDArray[np.float64], Any]:
-        """Return what a propensity is fitted on: the columns, groups, weights and clusters of the kept rows."""
+        """Return what a propensity is fitted on: the columns, values of A, weights and groups of the kept rows."""
         table, kept = rows.table[self.graph.columns_of(prefix)], rows.kept
         if kept.all():
-            return table, rows.a, rows.weight, rows.clusters
-        return table[kept], rows.a[kept], rows.weight[kept], None if rows.clusters is None else rows.clusters[kept]
+            return table, rows.a, rows.weight, rows.groups
+        return table[kept], rows.a[kept], rows.weight[kept], None if rows.groups is None else rows.groups[kept]

@@ -22,17 +22,14 @@ from pyrofair._cells import write_whole
 from pyrofair._validation import shown
 from pyrofair.exceptions import DataError
 
-__all__ = ["FORMAT", "Content", "read_file", "require_free", "require_path", "to_bytes", "write_file"]
+__all__ = ["FORMAT", "MARK", "Content", "read_file", "require_free", "require_path", "to_bytes", "write_file"]
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format; it grows with each change of what a file means."""
 STRUCTURE = "structure.json"
 """The array of bytes that holds the structure, beside those named ``0``, ``1``, ..."""
 MARK = "pyrofair"
-"""The one entry of the metadata, format and digest, for safetensors writes several in any order."""
-MOST_HEADER = 100_000_000
-"""The most bytes of the header that safetensors reads."""
-Array = NDArray[Any]
+"""The one entry of the metadata, format and digest: safetensors writes several in any order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +37,18 @@ class Content:
     """What a file holds: a structure of JSON values, and the arrays that it refers to by name."""
 
     structure: dict[str, Any]
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, NDArray[Any]]
 
 
 def require_path(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of a file; what is no path is a DataError."""
+    """Return the absolute path of a file; anything else is a DataError."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path) or isinstance(os.fspath(path), bytes):
         raise DataError(f"path={shown(path)} must be the path of a file, such as 'model.pyrofair'.")
     return Path(path).absolute()
 
 
 def require_free(path: Path, *, overwrite: bool) -> None:
-    """Refuse a path at which no file can be written, or at which one is that is not to be replaced."""
+    """Refuse a path at which no file can be written, or at which one stands that is not to be replaced."""
     if path.is_dir():
         raise DataError(f"path={str(path)!r} is a folder; name a file in it, such as {str(path / 'model.pyrofair')!r}.")
     if not path.parent.is_dir():
@@ -84,7 +81,7 @@ def write_file(path: Path, content: bytes, *, overwrite: bool) -> None:
         raise _exists(path)
 
 
-def _digest(arrays: Mapping[str, Array]) -> str:
+def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     """Return a digest of the format, and of the names, types, shapes and bytes of arrays."""
     digest = hashlib.blake2b(f"pyrofair {FORMAT}".encode(), digest_size=32)
     for name in sorted(arrays):
@@ -106,71 +103,33 @@ def read_file(path: Path) -> Content:
     name = f"The file {str(path)!r}"
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"There is no file {str(path)!r}.") from None
-    except IsADirectoryError:
-        raise DataError(f"{str(path)!r} is a folder, not a file that pyrofair.save wrote.") from None
     except OSError as error:
-        raise DataError(f"{name} cannot be read: {error}.") from error
-    written, _, digest = _mark(name, data).partition(" ")
+        raise DataError(f"{name} cannot be read: {error.strerror}.") from error
+    try:
+        (size,) = struct.unpack("<Q", data[:8])
+        written, _, digest = json.loads(data[8 : 8 + size])["__metadata__"][MARK].partition(" ")
+    except (struct.error, OverflowError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        what = "is empty" if not data else "is not a file that pyrofair.save wrote, or its first bytes are damaged"
+        raise DataError(f"{name} {what}.") from None
     if written != str(FORMAT):
         raise DataError(
             f"{name} has the format {shown(written)}, and this version of the package reads the format {FORMAT}. Read "
-            "it with the version that wrote it, or a later one."
+            "it with the version that wrote it."
         )
     try:
-        arrays: dict[str, Array] = load_arrays(data)
-        right = digest == _digest(arrays)
-    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
-        raise _damaged(name, f"{type(error).__name__}: {error}") from error
-    if not right:
-        raise _damaged(name, "its digest is not that of its content")
-    try:
+        arrays: dict[str, NDArray[Any]] = load_arrays(data)  # compares all sizes with the length of the file
+        if digest != _digest(arrays):
+            raise ValueError("its digest is not that of its content")
         structure = json.loads(bytes(arrays.pop(STRUCTURE)), parse_constant=_refuse_constant)
-    except (KeyError, ValueError, TypeError, RecursionError) as error:
-        raise _damaged(name, f"its structure cannot be read, {type(error).__name__}") from error
-    if not isinstance(structure, dict):
-        raise _damaged(name, "its structure is no object")
+        if not isinstance(structure, dict):
+            raise TypeError("its structure is not an object")
+    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise DataError(
+            f"{name} is damaged or cut off ({error}). Nothing was loaded; take a whole copy of it, or save the object "
+            "again."
+        ) from error
     return Content(structure, arrays)
 
 
-def _damaged(name: str, why: str) -> DataError:
-    return DataError(
-        f"{name} is damaged ({why}). Nothing was loaded; take a whole copy of it, or save the object again."
-    )
-
-
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-def _mark(name: str, data: bytes) -> str:
-    """Return format and digest as the header names them, after the sizes in it were compared with that of the file."""
-    if not data:
-        raise DataError(f"{name} is empty.")
-    foreign = DataError(f"{name} is no file that pyrofair.save wrote, or its first bytes are damaged.")
-    if len(data) < 8:
-        raise foreign
-    (size,) = struct.unpack("<Q", data[:8])
-    if data[8:9] != b"{" or size > MOST_HEADER:
-        raise foreign
-    if 8 + size > len(data):
-        raise _damaged(name, f"it is cut off: its header alone takes {size} bytes, and {len(data) - 8} are there")
-    try:
-        header = json.loads(data[8 : 8 + size])
-        about = header.get("__metadata__", {})
-    except (ValueError, AttributeError, RecursionError):
-        raise foreign from None
-    if not isinstance(about, dict) or not isinstance(about.get(MARK), str):
-        raise foreign
-    try:
-        ends = [int(each["data_offsets"][1]) for key, each in header.items() if key != "__metadata__"]
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise _damaged(name, "its header does not describe its arrays") from error
-    if 8 + size + max(ends, default=0) != len(data):
-        raise _damaged(
-            name,
-            f"it is cut off or has more than was written: {len(data)} bytes, {8 + size + max(ends, default=0)} "
-            "by its header",
-        )
-    return str(about[MARK])
+    raise ValueError(f"{text} is not a number of JSON")

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from pyro import poutine
-from torch import nn
 
 from pyrofair._random import isolated
 from pyrofair._validation import shown
@@ -15,7 +14,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.persistence.codec import NotGiven
 from pyrofair.programs.provenance import is_deterministic
 
-__all__ = ["compare_programs", "fingerprint"]
+__all__ = ["compare_programs", "describe_program"]
 
 UNITS, SEED = 4, 20210413
 """A program draws so many units from this seed."""
@@ -24,8 +23,8 @@ SAME = 1e-5
 """Values are the same up to this, relative to the largest."""
 
 
-def fingerprint(program: Any) -> dict[str, Any] | None:
-    """Return the sites of a program in order, with their types and shapes, and their values at one seed.
+def describe_program(program: Any) -> dict[str, Any] | None:
+    """Return the sites of a program in order, each as its distribution and shape, and their values at one seed.
 
     None for what does not run on its own: a function of units and covariates is looked at with these.
     """
@@ -36,59 +35,41 @@ def fingerprint(program: Any) -> dict[str, Any] | None:
             program(UNITS)
     except Exception:
         return None
-    sites, values = [], {}
+    sites, values = {}, {}
     nodes: Any = tracer.trace.nodes
     for name, site in nodes.items():
         if site["type"] not in ("sample", "param") or type(site.get("fn")).__name__ == "_Subsample":
             continue
         value = torch.as_tensor(site["value"]).detach().cpu()
-        of = type(_plain(site.get("fn"))).__name__
-        if site["type"] == "param" or is_deterministic(site):
-            of = "computed"
-        sites.append((str(name), site["type"], of, tuple(value.shape)))
+        fn = site.get("fn")
+        while hasattr(fn, "base_dist") and type(fn).__name__ in WRAPPERS:
+            fn = fn.base_dist
+        of = "param" if site["type"] == "param" else "computed" if is_deterministic(site) else type(fn).__name__
+        sites[str(name)] = f"{of} of shape {tuple(value.shape)}"
         values[str(name)] = value.numpy().astype(np.float64)
     return {"sites": sites, "values": values, "torch": torch.__version__}
 
 
-def _plain(fn: Any) -> Any:
-    """Return a distribution without its wrappers of shape."""
-    while hasattr(fn, "base_dist") and type(fn).__name__ in WRAPPERS:
-        fn = fn.base_dist
-    return fn
-
-
 def compare_programs(name: str, before: dict[str, Any], program: Any) -> None:
     """Refuse a program other than the one that was saved: one with other sites, or with other values at one seed."""
-    after = fingerprint(program)
+    after = describe_program(program)
     if after is None:
         raise DataError(f"given[{name!r}]={shown(program)} does not run on {UNITS} units, as the one saved did.")
-    one, other = ({each[0]: each for each in found["sites"]} for found in (before, after))
-    gone, new = [each for each in one if each not in other], [each for each in other if each not in one]
-    changed = [each for each in one if each in other and one[each] != other[each]]
-    if gone or new or changed:
-        parts = [f"lacks {', '.join(map(repr, gone))}"] * bool(gone) + [
-            f"has {', '.join(map(repr, new))} besides"
-        ] * bool(new)
-        parts += [
-            f"has the site {each!r} as {_described(other[each])}, not {_described(one[each])}" for each in changed
-        ]
-        raise DataError(f"given[{name!r}] is another program than the one saved: it {'; it '.join(parts)}.")
-    if [*one] != [*other]:
-        raise DataError(f"given[{name!r}] draws its sites in another order than the program saved, {', '.join(one)}.")
-    for site, values in before["values"].items():
+    one, other = before["sites"], after["sites"]
+    differs = [f"lacks {each!r}" for each in one if each not in other]
+    differs += [f"has {each!r} besides" for each in other if each not in one]
+    differs += [f"has the site {each!r} as {other[each]}, not {one[each]}" for each in one
+                if each in other and one[each] != other[each]]  # fmt: skip
+    if not differs and [*one] != [*other]:
+        differs = [f"draws its sites in another order, not {', '.join(one)}"]
+    for site, values in () if differs else before["values"].items():
         scale = max(float(np.abs(values).max(initial=0.0)), 1.0)
         if not np.allclose(values, after["values"][site], rtol=SAME, atol=SAME * scale, equal_nan=True):
-            numbers = ", networks" if isinstance(program, nn.Module) else ""
-            raise DataError(
-                f"given[{name!r}] is another program than the one saved: from one seed, the values of {site!r} differ. "
-                f"Its equations{numbers} or constants have changed"
-                + (
-                    "."
-                    if before["torch"] == torch.__version__
-                    else f", or random numbers of torch {torch.__version__} are others than those of {before['torch']}."
-                )
+            differs.append(
+                f"has other values of {site!r} from one seed: its equations, networks or constants have changed"
             )
-
-
-def _described(site: tuple[str, str, str, tuple[int, ...]]) -> str:
-    return f"{site[2]} of shape {site[3]}"
+            if before["torch"] != torch.__version__:
+                differs.append(f"ran with torch {before['torch']}, and this is {torch.__version__}")
+            break
+    if differs:
+        raise DataError(f"given[{name!r}] is another program than the one saved: it {'; it '.join(differs)}.")

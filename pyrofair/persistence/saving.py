@@ -6,6 +6,7 @@ import os
 import platform
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,26 +18,27 @@ from pyrofair._random import neutral_torch
 from pyrofair._validation import require_flag, require_instance, shown
 from pyrofair._version import __version__
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
-from pyrofair.persistence.classes import KINDS, TOP
+from pyrofair.persistence.classes import KINDS, TOP, find_kind, from_skops
 from pyrofair.persistence.codec import Reader, Writer
 from pyrofair.persistence.files import Content, read_file, require_free, require_path, to_bytes, write_file
+from pyrofair.persistence.programs import compare_programs, describe_program
 
 __all__ = ["load", "save"]
 
-MEANINGLESS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RuntimeError, RecursionError,
-               StopIteration, AssertionError, MemoryError, NotImplementedError)  # fmt: skip
-"""What reading a structure that means nothing may raise."""
+LIBRARIES = {"numpy": np, "pandas": pd, "scikit-learn": sklearn, "torch": torch}
+NAMED = {kind.name: kind for kind in KINDS.values()}
+TRUSTING = NAMED | {"skops": replace(NAMED["skops"], make=from_skops)}
 
 
 def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write an object to a file, from which :func:`load` makes one that gives the same numbers.
 
     The file is in the format of safetensors: arrays, one of them the structure as JSON, and a digest. It is read back
-    before it is put in its place, whole or not at all. It holds no code: what runs code of yours, such as the program
-    of an :class:`pyrofair.SEM`, is given to :func:`load` again. Equal objects make equal files.
+    before it is put in its place, whole or not at all. It holds no code: if an object runs code of yours, such as the
+    program of an :class:`pyrofair.SEM`, you give it to :func:`load` again.
 
-    A source holds the rows that it was fitted on, for its worlds are made of them, and so do learned mechanisms; a
-    classifier is saved without its fitted source, and holds no row.
+    The file of a source, or of learned mechanisms, holds the rows that it was fitted on. A classifier is saved without
+    its fitted source, and its file holds no row.
 
     Parameters
     ----------
@@ -52,7 +54,7 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     Raises
     ------
     DataError
-        If the object holds what cannot be saved, named with its place and the way out; if the file exists, or cannot be
+        If a part of the object cannot be saved, named with its place and the way out; if the file exists, or cannot be
         written. Nothing has been written then.
 
     Examples
@@ -67,68 +69,42 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     """
     place = require_path(path)
     require_flag("overwrite", overwrite)
-    if type(obj) not in TOP:
-        names = ", ".join(each.__name__ for each in TOP)
-        kind = type(obj).__name__
-        article = "an" if kind[0] in "AEIOUaeiou" else "a"
-        raise DataError(f"obj is {article} {kind}; what can be saved is a {names}.{_aside(obj)}")
+    name = type(obj).__name__
+    if name not in TOP or type(obj) not in KINDS:
+        hint = " Pass an object, not its class." if isinstance(obj, type) else ""
+        hint = hint or (" The tables of an audit are DataFrames: report.table.to_csv(...)." * hasattr(obj, "groups"))
+        raise DataError(f"obj is of the class {name}; what can be saved is a {', '.join(TOP)}.{hint}")
     require_free(place, overwrite=overwrite)
     content, writer = _content(obj)
-    data = to_bytes(content)
     given = {name: code.value for name, code in writer.codes.items()}
     try:
-        again = _read(content, given, skops=True)
-    except MEANINGLESS as error:
+        again = _content(_read(content, given, skops=True))[0]
+    except Exception as error:
         raise DataError(
-            f"The {type(obj).__name__} cannot be read back, and was not written: {type(error).__name__}: "
-            f"{shown(str(error))}. Please report what it holds: its settings, and the types of its columns."
+            f"The {name} cannot be read back, and was not written: {type(error).__name__}: {shown(str(error))}. Please "
+            "report what it holds: its settings, and the types of its columns."
         ) from error
-    _require_same(content, _content(again)[0], writer.by_skops)
-    write_file(place, data, overwrite=overwrite)
+    if again.structure != content.structure or not all(map(_is_same, again.arrays.values(), content.arrays.values())):
+        raise DataError(
+            f"The {name} is not the same when it is read back, and was not written. Please report what it holds: its "
+            "settings, and the types of its columns."
+        )
+    write_file(place, to_bytes(content), overwrite=overwrite)
 
 
-def _aside(obj: object) -> str:
-    """Return a sentence on what is near to be saved."""
-    if isinstance(obj, type):
-        return " Pass an object, not its class."
-    if hasattr(obj, "table") and hasattr(obj, "groups"):
-        return " The tables of an audit are DataFrames: report.table.to_csv(...)."
-    return ""
+def _is_same(one: Any, other: Any) -> bool:
+    first, second = bytes(one.tobytes()), bytes(other.tobytes())
+    return first == second or first[:2] == second[:2] == b"PK"  # an archive that skops writes holds the time
 
 
 def _content(obj: Any) -> tuple[Content, Writer]:
-    writer = Writer(KINDS)
+    writer = Writer(find_kind, describe_program)
     with neutral_torch():
         written = writer.write(obj)
-    structure = {
-        "class": type(obj).__name__,
-        "versions": {
-            "pyrofair": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "pandas": pd.__version__,
-            "scikit-learn": sklearn.__version__,
-            "torch": torch.__version__,
-        },
-        "code": writer.described,
-        "object": written,
-    }
+    versions = {"pyrofair": __version__, "python": platform.python_version()}
+    versions |= {name: each.__version__ for name, each in LIBRARIES.items()}
+    structure = {"class": type(obj).__name__, "versions": versions, "code": writer.described, "object": written}
     return Content(structure, writer.arrays), writer
-
-
-def _require_same(content: Content, again: Content, by_skops: list[str]) -> None:
-    """Refuse to write what is not read back as it was."""
-    if content.structure == again.structure and all(
-        np.array_equal(each.view(np.uint8) if each.ndim else each, again.arrays[name].view(np.uint8) if each.ndim else
-                       again.arrays[name])
-        for name, each in content.arrays.items()
-        if name not in by_skops
-    ):  # fmt: skip
-        return
-    raise DataError(
-        f"The {content.structure['class']} is not the same when it is read back, and was not written. Please report "
-        "what it holds: its settings, and the types of its columns."
-    )
 
 
 def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None, skops: bool = False) -> Any:
@@ -156,8 +132,8 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
     Raises
     ------
     DataError
-        If there is no such file, or it is damaged, cut off, no file of this package, or of another format; if what must
-        be given again is missing or is another.
+        If there is no such file, or it is damaged, cut off, not a file of this package, or of another format; if what
+        must be given again is missing or is another.
 
     Warns
     -----
@@ -173,17 +149,11 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
     try:
         wrote = str(content.structure["versions"]["pyrofair"])
         found = _read(content, dict(given or {}), skops=skops)
-        if type(found) not in TOP or type(found).__name__ != content.structure["class"]:
+        if type(found).__name__ not in TOP or type(found).__name__ != content.structure["class"]:
             raise ValueError(f"it holds a {type(found).__name__}")
-    except DataError as error:
-        raise DataError(f"{name} cannot be loaded: {error}") from error
-    except PyrofairError as error:
-        raise DataError(f"{name} does not fit this version of the package: {error}") from error
-    except MEANINGLESS as error:
-        raise DataError(
-            f"{name} has a structure that means nothing to this version of the package, {__version__}: "
-            f"{type(error).__name__}: {shown(str(error))}."
-        ) from error
+    except Exception as error:  # a structure that means nothing may raise an error of any class
+        why = str(error) if isinstance(error, PyrofairError) else f"{type(error).__name__}: {shown(str(error))}."
+        raise DataError(f"{name} cannot be loaded by version {__version__} of the package: {why}") from error
     if wrote != __version__:
         warnings.warn(
             f"{name} was written by version {wrote} of the package, and this is {__version__}: its numbers may differ.",
@@ -195,4 +165,5 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
 
 def _read(content: Content, given: Mapping[str, Any], *, skops: bool) -> Any:
     with neutral_torch():
-        return Reader(KINDS, content, given, skops=skops).read(content.structure["object"])
+        reader = Reader(TRUSTING if skops else NAMED, content, given, compare_programs)
+        return reader.read(content.structure["object"])

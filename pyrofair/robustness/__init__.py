@@ -10,8 +10,8 @@ from pyrofair.robustness.graphs import GraphsAudit, audit_graphs
 from pyrofair.robustness.independences import GraphCheck, Independence, check_graph, implied_independences
 from pyrofair.robustness.miles import MilesBounds
 from pyrofair.robustness.partial_identification import SharpBounds, sharp_bounds
+from pyrofair.robustness.sensitivity import SwitchingBounds
 from pyrofair.robustness.several import Several
-from pyrofair.robustness.switching import SwitchingBounds
 
 __all__ = [
     "EdgeCosts",

@@ -1,4 +1,4 @@
-"""Fingerprints of what the numbers of a study depend on: functions by name and source, objects by their settings."""
+"""Fingerprints of what the numbers of a study depend on: functions by their source, objects by their settings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import dis
 import functools
 import hashlib
 import inspect
-import json
 import textwrap
+import uuid
 from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import joblib
@@ -25,55 +25,54 @@ DATA = (bool, int, float, complex, str, bytes, list, tuple, range, Mapping, Set,
         pd.DataFrame, pd.Series, pd.Index, torch.Tensor)  # fmt: skip
 """The types of data that a function may read by a global name."""
 SHARED_NAMES = ("<string>", "<stdin>")
-"""Names of files that many texts have, so that what Python holds as the source may be another text."""
+"""Names of files that many texts have: Python may hold another text as the source."""
 
 
 def fingerprint(value: object) -> str:
-    """Return a digest of what a value is: equal in another process, and after a change of comments or layout.
+    """Return a digest of a value: equal in another process, and after a change of comments or layout.
 
-    Of a function it holds the qualified name, the source (the byte code, where there is none), the defaults, what it
-    closes over, and what it reads by a global name: data, and functions of its own module; of an estimator the class
-    and the settings; of a frozen dataclass the fields; of tables, arrays and tensors the numbers. Functions of other
-    modules, the classes of objects, and the releases of libraries are not part of it.
+    The digest of a function is of its qualified name, source, defaults, the values that it closes over, and those that
+    it reads by a global name: data, and functions of its own module. Estimators count by class and settings, frozen
+    dataclasses by their fields, tables, arrays and tensors by their numbers. Functions of other modules, the classes of
+    objects, and the releases of libraries are not part of it. A function whose source cannot be read, such as one typed
+    at a prompt, has another digest each time, so that its cells are computed again.
     """
     called: dict[str, FunctionType] = {}
-    found: list[Any] = [_described(value, (), called)]
-    described: dict[str, Any] = {}
-    while new := called.keys() - described.keys():
+    found, described = _described(value, (), called), dict[str, Any]()
+    while new := sorted(called.keys() - described.keys()):
         described |= {name: _described(called[name], (), called) for name in new}
-    text = json.dumps([*found, described], sort_keys=True)
+    text = repr((found, sorted(described.items())))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def _described(value: Any, above: tuple[int, ...], called: dict[str, FunctionType]) -> Any:
-    """Return a value as JSON holds it; what holds itself is described once, functions called by name are added."""
+    """Return a value as tuples of texts and numbers; functions that it calls by name are added to those called."""
     if value is None or isinstance(value, bool | int | float | str | bytes | complex):
-        return f"{type(value).__name__} {value!r}"
+        return type(value).__name__, value
     if id(value) in above:
-        return f"again {above.index(id(value))}"
+        return "again", above.index(id(value))
     inner = functools.partial(_described, above=(*above, id(value)), called=called)
-    if isinstance(value, np.ndarray | np.generic | pd.DataFrame | pd.Series | pd.Index):
-        return str(joblib.hash(value))
     if isinstance(value, torch.Tensor):
-        return ["tensor", str(joblib.hash(value.detach().cpu().numpy()))]
-    if isinstance(value, Mapping):
-        return ["mapping", sorted(json.dumps([inner(key), inner(each)], sort_keys=True) for key, each in value.items())]
-    if isinstance(value, Set):
-        return ["set", sorted(json.dumps(inner(each), sort_keys=True) for each in value)]
+        return "tensor", joblib.hash(value.detach().cpu().numpy())
+    if isinstance(value, np.ndarray | np.generic | pd.DataFrame | pd.Series | pd.Index):
+        return "data", joblib.hash(value)
+    if isinstance(value, Mapping | Set):
+        items = value.items() if isinstance(value, Mapping) else ((each, None) for each in value)
+        return type(value).__name__, sorted(repr((inner(key), inner(each))) for key, each in items)
     if isinstance(value, list | tuple | range):
-        return [type(value).__name__, [inner(each) for each in value]]
+        return type(value).__name__, [inner(each) for each in value]
     if isinstance(value, functools.partial):
-        return ["partial", inner(value.func), inner(value.args), inner(value.keywords)]
+        return "partial", inner(value.func), inner(value.args), inner(value.keywords)
     if isinstance(value, MethodType):
-        return ["method", value.__name__, inner(value.__self__)]
+        return "method", value.__name__, inner(value.__self__)
     if isinstance(value, FunctionType):
         return _function(value, inner, called)
     if isinstance(value, type | BuiltinFunctionType | ModuleType):
-        return f"{getattr(value, '__module__', '')} {getattr(value, '__qualname__', value.__name__)}"
-    return [inner(type(value)), inner(_settings(value))]
+        return getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)
+    return inner(type(value)), inner(_settings(value))
 
 
-def _settings(value: Any) -> Mapping[str, Any]:
+def _settings(value: Any) -> dict[str, Any]:
     """Return the settings of an object: of a dataclass, of an estimator, of a module of torch, or all it holds."""
     if is_dataclass(value):
         return {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
@@ -85,17 +84,17 @@ def _settings(value: Any) -> Mapping[str, Any]:
 
 
 def _function(function: FunctionType, inner: Any, called: dict[str, FunctionType]) -> Any:
-    closed = [_content(cell) for cell in function.__closure__ or ()]
-    read = {name: function.__globals__[name] for name in _global_names(function.__code__) & function.__globals__.keys()}
+    known, code = function.__globals__, function.__code__
+    read = {name: known[name] for name in _global_names(code) & known.keys()}
     called |= {
         f"{each.__module__} {name}": each
         for name, each in read.items()
         if isinstance(each, FunctionType) and each.__module__ == function.__module__
     }
-    name = f"{function.__module__} {function.__qualname__}"
-    return ["function", name, _source(function), inner(function.__defaults__), inner(function.__kwdefaults__),
-            [inner(each) for each in closed],
-            {name: inner(each) for name, each in read.items() if isinstance(each, DATA)}]  # fmt: skip
+    read = {name: each for name, each in read.items() if isinstance(each, DATA)}
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+    held = function.__defaults__, function.__kwdefaults__, cells, read
+    return function.__module__, function.__qualname__, _source(function), *map(inner, held)
 
 
 def _global_names(code: CodeType) -> set[str]:
@@ -104,27 +103,15 @@ def _global_names(code: CodeType) -> set[str]:
     return own.union(*(_global_names(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not yet set
-        return None
-
-
 def _source(function: FunctionType) -> Any:
-    """Return the source without comments and layout, or the byte code."""
-    if function.__code__.co_filename in SHARED_NAMES:
-        return _code(function.__code__)
+    """Return the source without comments and layout; one that cannot be read is a new text each time."""
+    code = function.__code__
     try:
-        text = textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError):
-        return _code(function.__code__)
-    try:
-        return ast.unparse(ast.parse(text))
-    except SyntaxError:  # the lines of a lambda are part of a statement
-        return text
-
-
-def _code(code: CodeType) -> Any:
-    constants = [_code(each) if isinstance(each, CodeType) else _described(each, (), {}) for each in code.co_consts]
-    return [code.co_code.hex(), list(code.co_names), constants]
+        text = "" if code.co_filename in SHARED_NAMES else textwrap.dedent(inspect.getsource(function))
+        if code.co_name == "<lambda>" and text:  # its lines may hold several
+            return text, [(line and line - code.co_firstlineno, at) for line, _, at, _ in code.co_positions()]
+        if text:
+            return ast.unparse(ast.parse(text))
+    except (OSError, TypeError, SyntaxError):  # no file, or one that has changed since it was read
+        pass
+    return uuid.uuid4().hex

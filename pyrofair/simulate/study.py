@@ -28,6 +28,7 @@ from pyrofair._validation import (
     require_choice,
     require_flag,
     require_integer,
+    require_jobs,
     require_names,
     require_real,
     require_units,
@@ -314,8 +315,8 @@ def study(
     require_couplings([coupling])
     for name, value in {"overwrite": overwrite, "retry": retry, "progress": progress}.items():
         require_flag(name, value)
-    if n_jobs is not None and require_integer("n_jobs", n_jobs, least=-1_000, most=1_000) == 0:
-        raise DataError("n_jobs=0 leaves no process to work in; -1 takes one for each processor.")
+    if n_jobs is not None:
+        require_jobs("n_jobs", n_jobs)
     tried = None if strengths is None else _strengths(strengths)
     for each in places.values():
         each.draw(20, random_state=0)
@@ -623,10 +624,8 @@ def _integers(name: str, given: Any, check: Callable[[str, Any], int]) -> list[i
     values = [given] if isinstance(given, int | np.integer) else listed(given)
     if values is None or isinstance(given, str | bytes | Mapping) or not values:
         raise DataError(f"{name}={shown(given)} must be an integer, or a list of them.")
-    found = [check(f"{name}[{index}]" if len(values) > 1 else name, each) for index, each in enumerate(values)]
-    if len(set(found)) != len(found):
-        raise DataError(f"{name}={shown(given)} holds a value more than once.")
-    return found
+    names = [f"{name}[{index}]" if len(values) > 1 else name for index in range(len(values))]
+    return _once(name, given, [check(*each) for each in zip(names, values, strict=True)])
 
 
 def _seeds(given: Any) -> list[int]:
@@ -636,12 +635,17 @@ def _seeds(given: Any) -> list[int]:
 
 
 def _strengths(given: Any) -> list[float]:
-    values = listed(given)
-    if values is None or isinstance(given, str | bytes | Mapping) or not values:
+    values = None if isinstance(given, str | bytes | Mapping) else listed(given)
+    if not values:
         raise DataError(f"strengths={shown(given)} must be a list of numbers, such as [0.5, 1.0].")
-    found = [require_real(f"strengths[{index}]", each, least=0.0) for index, each in enumerate(values)]
+    return _once(
+        "strengths", given, [require_real(f"strengths[{i}]", each, least=0.0) for i, each in enumerate(values)]
+    )
+
+
+def _once(name: str, given: Any, found: list[Any]) -> list[Any]:
     if len(set(found)) != len(found):
-        raise DataError(f"strengths={shown(given)} holds a value more than once.")
+        raise DataError(f"{name}={shown(given)} holds a value more than once.")
     return found
 
 
@@ -671,19 +675,8 @@ def _measures(given: Any) -> dict[str, Measure]:
 
 def _run(measurement: Measurement) -> dict[str, Any]:
     """Return the settings that all cells of a study depend on."""
-    return {
-        "study": {
-            "pyrofair": __version__,
-            "test_size": measurement.test_size,
-            "truth_size": measurement.truth_size,
-            "decisions": measurement.decisions,
-            "threshold": float(measurement.threshold),
-            "score_noise": measurement.score_noise,
-            "coupling": measurement.coupling,
-            "audit": bool(measurement.audit)
-            if isinstance(measurement.audit, bool | np.bool_)
-            else fingerprint(measurement.audit),
-            "n_boot": measurement.n_boot,
-            "measures": {name: fingerprint(each) for name, each in measurement.measures.items()},
-        }
-    }
+    audit = measurement.audit
+    text = bool(audit) if isinstance(audit, bool | np.bool_) else fingerprint(audit)
+    measures = {name: fingerprint(each) for name, each in measurement.measures.items()}
+    own = {"threshold": float(measurement.threshold), "audit": text, "measures": measures}
+    return {"study": {"pyrofair": __version__, **vars(measurement), **own}}

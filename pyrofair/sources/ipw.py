@@ -76,9 +76,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         with the largest effective size; see ``arm_`` and :meth:`overlap`.
     propensity
         ``"logistic"`` (unpenalised, the paper's), ``"boosted"`` (cross-fitted trees, or a stack of them and a logistic
-        model if a group has fewer than 300 rows), ``"saturated"`` (cell frequencies; a cell with one row of an arm whose
-        distribution is taken from there counts as unsupported), or a scikit-learn classifier, cloned, given the columns
-        of each prefix as they are, and cross-fitted too, whatever it is.
+        model if a group has fewer than 300 rows), ``"saturated"`` (cell frequencies; a cell counts as unsupported if an
+        arm whose distribution is taken from there has one row in it), or a scikit-learn classifier, cloned, given the
+        columns of each prefix as they are, and cross-fitted too, whatever it is.
     folds
         The folds of cross-fitting: each row is judged by models that did not see it. 1 fits ``"boosted"`` or a
         classifier on all rows, which serves those of few parameters, such as ``LogisticRegression``.

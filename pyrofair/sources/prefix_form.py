@@ -289,7 +289,7 @@ class Walk:
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
             fitted = take(learned, train[at]), known[at], self.fitted.weight[train[at]]
-            predict = regression.fit(*fitted, None if self.fitted.clusters is None else self.fitted.clusters[train[at]])
+            predict = regression.fit(*fitted, None if self.fitted.groups is None else self.fitted.groups[train[at]])
             asked = take(design, judged)
             start = predict(asked)
             weight = of[0].weight[judged, None]

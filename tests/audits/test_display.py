@@ -262,9 +262,9 @@ def test_names_are_escaped_everywhere(escaped: pf.audits.Audit) -> None:
 
 def test_a_graph_drawn_as_svg_has_its_text_alternative() -> None:
     page = audited().to_html()
-    assert re.search(r"<title id='graph-title'>Causal graph from A to Y</title>", page)
+    assert re.search(r'<title id="graph-title">Causal graph from A to Y</title>', page)
     assert "Unfair paths, drawn thick and red: A -&gt; M -&gt; D -&gt; Y" in page
-    assert page.count("class='edge unfair'") == len(UNFAIR.edges)
+    assert page.count("stroke: var(--red); stroke-width: 2; stroke-linecap: round") == 2 * len(UNFAIR.edges)
 
 
 def test_a_page_is_written_and_bad_settings_are_refused(tmp_path: Path) -> None:

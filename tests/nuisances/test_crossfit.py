@@ -25,6 +25,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.nuisances.crossfit import CrossFit
 from pyrofair.nuisances.folds import split_folds
+from pyrofair.nuisances.learners import Boosted
 from pyrofair.sources.ipw import IPW
 
 ONES = np.ones(400)
@@ -157,24 +158,25 @@ def test_saturated_refuses_a_cell_it_has_not_seen() -> None:
 
 def test_boosted_trees_do_not_see_the_label_of_the_row_they_judge() -> None:
     rng = np.random.default_rng(0)
-    noise = pd.DataFrame(rng.normal(size=(400, 4)), columns=list("abcd"))
-    a = rng.integers(0, 2, 400).astype(np.int8)
-    model = CrossFit("boosted").fit(noise, a, ONES)
+    noise = pd.DataFrame(rng.normal(size=(700, 4)), columns=list("abcd"))
+    a = rng.integers(0, 2, 700).astype(np.int8)
+    model = CrossFit("boosted").fit(noise, a, np.ones(700))
+    assert isinstance(model.learner, Boosted)
     assert 0.4 < roc_auc_score(a, model.fitted) < 0.6
     # The same trees know the rows they were grown on, though they are small and stop early.
     assert roc_auc_score(a, model.predict(noise)) > 0.65
 
 
 def test_boosted_trees_of_new_rows_are_averaged() -> None:
-    table, a = units()
-    columns = ["age", "hours"]
-    model = CrossFit("boosted").fit(table[columns], a, ONES)
-    each = [trees.predict_proba(table[columns][:50])[:, 1] for trees in model.models_]
+    table, a = units(900)
+    model = CrossFit("boosted").fit(table, a, np.ones(900))
+    design = model.learner.design(table)
+    each = np.array([fit(design)[:, 0] for fit in model.fits])
     assert len(each) == 5
-    assert model.predict(table[columns][:50]) == pytest.approx(np.mean(each, axis=0))
+    assert model.predict(table[:50]) == pytest.approx(each[:, :50].mean(axis=0))
     # A fitted row has the probability of exactly one of the five, the one grown without it.
-    every = np.array([trees.predict_proba(table[columns])[:, 1] for trees in model.models_])
-    assert (every == model.fitted).any(axis=0).all()
+    assert (each == model.fitted).any(axis=0).all()
+    assert each[model.fold, np.arange(900)] == pytest.approx(model.fitted, abs=0.0)
 
 
 def test_boosted_trees_find_an_interaction() -> None:
@@ -336,18 +338,20 @@ def test_a_refit_is_a_fit_with_other_weights(propensity: Any) -> None:
 
 def test_a_refit_of_boosted_trees_moves_the_values_of_their_leaves() -> None:
     """Against leaf values written out: tree by tree, a Newton step of the weighted log-likelihood in each leaf."""
-    table, a = units()
-    first = make("boosted", folds=2).fit(table, a, ONES)
-    np.testing.assert_allclose(first.refit(table, a, 3.0 * ONES).fitted, first.fitted, atol=1e-12)
-    weight = np.random.default_rng(0).exponential(size=len(a))
+    n = 900
+    table, a = units(n)
+    ones, rng = np.ones(n), np.random.default_rng(0)
+    first = make("boosted", folds=2).fit(table, a, ones)
+    np.testing.assert_allclose(first.refit(table, a, 3.0 * ones).fitted, first.fitted, atol=1e-12)
+    weight = rng.exponential(size=n)
     refit = first.refit(table, a, weight)
-    data = first._typed(table)
-    for model, (train, test) in zip(first.models_, split_folds(a, ONES, 2, 0), strict=True):
-        odds = []
-        for w in (weight, ONES):
+    rows = first.learner.design(table).rows
+    for fit, (train, test) in zip(first.fits, split_folds(a, ones, 2, 0), strict=True):
+        model, odds = fit.fits[0][0], []  # type: ignore[attr-defined]
+        for w in (weight, ones):
             share = np.average(a[train], weights=w[train])
-            found, before = np.full(len(a), np.log(share / (1.0 - share))), np.zeros(len(a))
-            for stage in model.staged_decision_function(data):
+            found, before = np.full(n, np.log(share / (1.0 - share))), np.zeros(n)
+            for stage in model.staged_decision_function(rows):
                 tree, before, p = (stage - before).round(9), stage, expit(found)
                 for value in np.unique(tree):
                     leaf = tree == value
@@ -355,13 +359,49 @@ def test_a_refit_of_boosted_trees_moves_the_values_of_their_leaves() -> None:
                     slope, curvature = (w * (a - p))[own].sum(), (w * p * (1.0 - p))[own].sum()
                     found[leaf] += model.learning_rate * slope / curvature
             odds.append(found)
-        expected = expit(model.decision_function(data) + odds[0] - odds[1])
+        expected = expit(model.decision_function(rows) + odds[0] - odds[1])
         np.testing.assert_allclose(refit.fitted[test], expected[test], atol=1e-9)
-    again = refit.refit(table, a, ONES)
-    np.testing.assert_allclose(again.predict(table), first.predict(table), atol=1e-9)
     lone = np.where(a == 1, 1.0, 0.0)
     with pytest.raises(DataError, match="a fold of boosted propensities has rows of one group only"):
         first.refit(table, a, lone)
+
+
+@pytest.mark.parametrize(("propensity", "n"), [("boosted", 900), ("boosted", 400), ("stacked", 900)])
+def test_a_refit_of_a_refit_starts_from_its_own_weights(propensity: Any, n: int) -> None:
+    """Also of one that has been pickled, whose leaves are then found again."""
+    table, a = units(n)
+    ones, rng = np.ones(n), np.random.default_rng(0)
+    one, other = rng.exponential(size=n), rng.poisson(1.0, n).astype(float)
+    first = make(propensity, folds=2).fit(table, a, ones)
+    moved = first.refit(table, a, one)
+    expected = first.refit(table, a, other)
+    for start in (moved, pickle.loads(pickle.dumps(moved))):
+        again = start.refit(table, a, other)
+        np.testing.assert_allclose(again.fitted, expected.fitted, atol=1e-9)
+        np.testing.assert_allclose(again.predict(table), expected.predict(table), atol=1e-9)
+
+
+# --- whole groups ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("propensity", ["boosted", "stacked", DecisionTreeClassifier(random_state=0)])
+def test_copies_are_judged_by_fits_that_saw_none_of_them(propensity: Any) -> None:
+    """Noise cannot be learned: with every row doubled, a fit that has seen the copy seems to know the label."""
+    n = 700
+    rng = np.random.default_rng(0)
+    noise, a = pd.DataFrame(rng.normal(size=(n, 4)), columns=list("abcd")), (np.arange(n) % 2).astype(np.int8)
+    twice, copies = np.tile(np.arange(n), 2), np.ones(2 * n)
+    table, label = noise.iloc[twice].reset_index(drop=True), a[twice]
+    together = make(propensity).fit(table, label, copies, twice)
+    assert np.array_equal(together.fold[:n], together.fold[n:])
+    assert np.array_equal(together.fitted[:n], together.fitted[n:])
+    assert 0.42 < roc_auc_score(label, together.fitted) < 0.58
+    if propensity != "stacked":
+        assert roc_auc_score(label, make(propensity).fit(table, label, copies).fitted) > 0.6
+    weight = np.random.default_rng(1).poisson(1.0, n).astype(float)[twice]
+    again = together.refit(table, label, weight, twice)
+    assert np.array_equal(again.fold[:n], again.fold[n:])
+    assert np.array_equal(again.fold, together.fold) == together.learner.warm  # others take folds of their own
 
 
 @pytest.mark.parametrize("propensity", ["logistic", "saturated", DecisionTreeClassifier(max_depth=3, random_state=0)])

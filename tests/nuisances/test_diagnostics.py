@@ -14,6 +14,7 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.nuisances.diagnostics import Cell, GroupOverlap
 from pyrofair.sources.ipw import IPW
+from pyrofair.sources.onestep import OneStep
 
 ONE = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
 HIRING = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
@@ -147,6 +148,32 @@ def test_the_arm_of_a_later_law_needs_the_cell_too(arm: Any) -> None:
         IPW(HIRING.unfair("A -> M -> Y"), arm=arm, propensity="saturated").fit(table)
 
 
+@pytest.mark.parametrize(("rows", "refused"), [(0, True), (1, True), (2, False)])
+def test_a_distribution_is_not_learned_from_one_row_of_a_cell(rows: int, refused: bool) -> None:
+    """M reads 1: its distribution given Q=1, D=1 is that of these rows of group 1."""
+    table = pd.concat([full_cells(A=2, Q=2, D=2, M=2)] * 3)
+    cell = ((table["A"] == 1) & (table["Q"] == 1) & (table["D"] == 1)).to_numpy()
+    table = pd.concat([table[~cell], table[cell][:rows]])
+    unfair, number = HIRING.unfair("A -> M -> Y"), "1" if rows else "no"
+    match = rf"Q=1, D=1 \(0\.\d+ of the target, {number} row of group 1\)"
+    one_step = OneStep(unfair, propensity="logistic", regression="saturated", form="prefix")
+    if not refused:
+        IPW(unfair, arm=0, propensity="saturated").fit(table)
+        one_step.fit(table)
+        return
+    with pytest.raises(PositivityError, match=match):
+        IPW(unfair, arm=0, propensity="saturated").fit(table)
+    with pytest.warns(PositivityWarning, match=match):
+        one_step.fit(table)
+
+
+def test_one_row_is_enough_to_be_weighted() -> None:
+    """The score is a function of the features: the one row of group 1 with M=2 shows it."""
+    table = pd.concat([unsupported(), pd.DataFrame({"A": [1], "M": [2]})])
+    source = IPW(ONE, arm="paper", propensity="saturated").fit(table)
+    assert source.overlap()["unsupported_mass"].tolist() == [0.0, 0.0]
+
+
 def test_a_cell_of_the_columns_of_the_first_node() -> None:
     """Both columns of Q are full in group 0, and their combination (1, 1) is not."""
     graph = CausalGraph("Q -> A; {A Q} -> Y", sensitive="A", outcome="Y", columns={"Q": ["q", "r"]})
@@ -178,7 +205,7 @@ def test_what_is_missing_from_the_mean_weight_is_the_unsupported_mass(seed: int,
     """Exactly so for saturated propensities, where every node is a child of A."""
     rng = np.random.default_rng(seed)
     table = full_cells(A=2, Q=3, D=2, M=2, R=2)
-    table = table[rng.random(len(table)) < 0.6]
+    table = pd.concat([table[rng.random(len(table)) < 0.6]] * 2)  # a row alone in its cell is no support either
     graph = CausalGraph("{A Q} -> {D M}; {A Q D M} -> R; {A D M R} -> Y", sensitive="A", outcome="Y")
     paths: list[UnfairPaths] = [
         graph.unfair("A -> Y"),
@@ -314,10 +341,11 @@ def test_rows_of_a_group_are_counted_and_few_are_warned_of(arm: Any) -> None:
 
 def test_the_effective_size_of_a_group_is_that_in_the_population_of_the_roots() -> None:
     table = pd.DataFrame({"A": [0] * 4 + [1] * 4, "Q": [0, 0, 0, 1, 0, 1, 1, 1], "M": [0, 1] * 4})
+    table = pd.concat([table] * 2)
     graph = CausalGraph("Q -> {A M}; A -> M; M -> Y", sensitive="A", outcome="Y")
     with pytest.warns(PositivityWarning, match="fewer than 10"):
         source = IPW(graph.unfair("A -> M -> Y"), propensity="saturated").fit(table)
-    weight = np.array([4 / 3, 4 / 3, 4 / 3, 4.0])  # 1 / P(A=0 | Q)
+    weight = np.tile([4 / 3, 4 / 3, 4 / 3, 4.0], 2)  # 1 / P(A=0 | Q)
     assert source.overlap()["ess_0"].tolist() == pytest.approx([weight.sum() ** 2 / (weight @ weight)] * 6)
 
 

@@ -146,18 +146,15 @@ def test_weights_are_equal(propensity: Any, tmp_path: Path) -> None:
     (tmp_path / ".." / "saved.pyrofair").unlink()
 
 
-def test_trimmed_weights_and_generators_go_on(tmp_path: Path) -> None:
-    source = pf.IPW(SIMPLE.unfair("A -> Y"), trim=0.3, clip=0.01, random_state=np.random.RandomState(3))
+def test_trimmed_weights_are_equal_and_generators_are_refused(tmp_path: Path) -> None:
+    source = pf.IPW(SIMPLE.unfair("A -> Y"), trim=0.3, clip=0.01, random_state=3)
     with pytest.warns(pf.PositivityWarning, match="trim=0.3 drops"):
         source.fit(NUMBERS)
     loaded = again(source, tmp_path)
     assert loaded.trimmed_ == source.trimmed_ > 0
     assert_same_worlds(source, loaded, df=NUMBERS.iloc[:99])
-    assert loaded.random_state.randint(2**31) == source.random_state.randint(2**31)
-    generator = np.random.Generator(np.random.Philox(5))
-    loaded = again(pf.OneStep(UNFAIR, random_state=generator), tmp_path / ".." / tmp_path.name / "..")
-    assert loaded.random_state.integers(2**40) == generator.integers(2**40)
-    (tmp_path / ".." / "saved.pyrofair").unlink()
+    with pytest.raises(pf.DataError, match="random_state is an object of the class Generator"):
+        pf.save(pf.OneStep(UNFAIR, random_state=np.random.default_rng(5)), tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -262,7 +259,7 @@ def test_programs_are_given_again(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(one, other, check_exact=True)
     with pytest.raises(pf.DataError, match=r"it lacks 'U'; it has 'V' besides; it has .*'Q' as Laplace .* not Normal"):
         pf.load(path, given={"program": other_sites})
-    with pytest.raises(pf.DataError, match=r"from one seed, the values of 'M' differ. Its equations"):
+    with pytest.raises(pf.DataError, match=r"other values of 'M' from one seed"):
         pf.load(path, given={"program": steeper})
     with pytest.raises(pf.DataError, match="does not run on 4 units"):
         pf.load(path, given={"program": lambda: None})
@@ -336,27 +333,21 @@ class Strange(Continuous):
 
 def test_what_cannot_be_saved_is_refused_before_a_file_is_written(tmp_path: Path) -> None:
     path = tmp_path / "no.pyrofair"
-    with pytest.raises(pf.DataError, match=r"obj is a dict; what can be saved is a CausalGraph, .*PenaltyPath"):
+    with pytest.raises(pf.DataError, match=r"class dict; .* CausalGraph, .*PenaltyPath"):
         pf.save({}, path)
-    with pytest.raises(pf.DataError, match=r"obj is an ABCMeta.*an object, not its class|obj is a type.*not its class"):
+    with pytest.raises(pf.DataError, match=r"class ABCMeta.*not its class|class type.*not its class"):
         pf.save(pf.IPW, path)
     with pytest.raises(pf.DataError, match=r"folds.* is an object of the class Path|folds is an object"):
         pf.save(pf.IPW(UNFAIR, folds=Path("x")), path)  # type: ignore[arg-type]
     given = pf.PSCF(SIMPLE.unfair("A -> Y"), model=program)
     with pytest.raises(pf.DataError, match=r"given model= holds the program .* Save what the model is made of"):
         pf.save(given, path)
-    batches = pf.tables.as_batches(NUMBERS)
-    with pytest.raises(
-        pf.DataError,
-        match=r"nuisances_: a source .* rows in batches .*clone\(source\), and fit it",
-    ):
-        pf.save(pf.IPW(SIMPLE.unfair("A -> Y")).fit(batches), path)
     periods = pd.Index(pd.period_range("2020", periods=N, freq="D"))
-    with pytest.raises(pf.DataError, match=r"rows.table is a PeriodIndex, which no file holds. Use plain labels"):
+    with pytest.raises(pf.DataError, match=r"rows\.table\.index.* a column of the type period\[D\]"):
         pf.save(pf.IPW(SIMPLE.unfair("A -> Y")).fit(NUMBERS.set_axis(periods)), path)
     holding = pf.IPW(UNFAIR)
-    holding.note_ = "lost"  # type: ignore[attr-defined]
-    with pytest.raises(pf.DataError, match=r"the attribute 'note_' of IPW is not known here, and would be lost"):
+    holding._note = "lost"  # type: ignore[attr-defined]
+    with pytest.raises(pf.DataError, match=r"'_note' of IPW"):
         pf.save(holding, path)
     circle: list[Any] = []
     circle.append({"again": circle})

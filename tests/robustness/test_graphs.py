@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.audits import GraphsAudit, audit, audit_graphs
+from pyrofair.audits import audit
 from pyrofair.effects.adapters import DecisionsOf
 from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.robustness import GraphsAudit, MilesBounds, audit_graphs
 from pyrofair.robustness.partial_identification import sharp_bounds
-from pyrofair.sources import MilesBounds
 
 EDGES = "A -> {M L}; M - L; {A M L} -> Y"
 

@@ -150,22 +150,6 @@ def test_agrees_with_the_true_program_where_weights_fail() -> None:
     assert "D drawn from its learned distribution given Q" in str(report)
 
 
-def test_consistent_couplings_are_never_wider() -> None:
-    some = units(1500)
-    plain, tight = (
-        pf.audit({"m": Scores()}, source.fit(some), some, n_boot=0, progress=False, random_state=0)
-        for source in (make(joint=joint, parameters="linear") for joint in (None, "consistent"))
-    )
-    keys = ["decisions", "quantity"]
-    one, other = (report.table.set_index(keys)["estimate"] for report in (plain, tight))
-    for rule in ("score", "threshold"):
-        assert other[rule, "piu_lower"] >= one[rule, "piu_lower"] - 0.01
-        assert other[rule, "piu_upper"] <= one[rule, "piu_upper"] + 0.01
-    gain = one["threshold", "piu_upper"] - other["threshold", "piu_upper"]
-    gain += other["threshold", "piu_lower"] - one["threshold", "piu_lower"]
-    assert gain > 0.02
-
-
 # --- latent nodes ----------------------------------------------------------------------------------------------------
 
 
@@ -346,7 +330,6 @@ def test_overlap() -> None:
     [
         ({"draws": 0}, "draws=0 must be an integer of at least 1"),
         ({"shared": "both"}, "shared='both' is not known"),
-        ({"joint": "tight"}, "joint='tight' is not known"),
         ({"most_units": 1.5}, "most_units=1.5"),
     ],
 )
@@ -355,13 +338,6 @@ def test_unknown_settings(settings: dict[str, Any], message: str) -> None:
         make(**settings).fit(units())
     with pytest.raises(DataError, match="must be unfair paths"):
         GComputation(GRAPH).fit(units())  # type: ignore[arg-type]
-
-
-def test_consistent_needs_few_values() -> None:
-    df = units(1000).assign(D=np.random.default_rng(0).normal(size=1000))
-    source = make(joint="consistent", parameters="linear", components=1).fit(df)
-    with pytest.raises(DataError, match="takes each value of D by itself"):
-        source.views()
 
 
 def test_rows_without_a_baseline() -> None:

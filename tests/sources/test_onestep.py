@@ -108,6 +108,28 @@ def test_saturated_nuisances_make_every_correction_zero() -> None:
         assert own.mean(axis=0) == pytest.approx(world.weight @ score(world), abs=1e-12)
 
 
+def test_residuals_of_small_cells_are_those_from_a_mean_without_the_row() -> None:
+    """Whether the fitted rows are judged alone or beside others, which have no residual of their own."""
+    graph = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
+    rows = [(q, a, m) for q, k in enumerate((3, 9, 40)) for a in (0, 1) for m in (0, 1) for _ in range(k - (m < a))]
+    df = pd.DataFrame(rows, columns=["Q", "A", "M"])
+    c = 0.2 + 0.3 * df["M"] + 0.1 * df["Q"]
+    source = OneStep(graph.unfair("A -> Y"), **SATURATED, form="prefix").fit(df)
+    judged = [df, pd.concat([df, df.set_index(df.index + 1000)])]
+    values = [source.influence(lambda w: (0.2 + 0.3 * w.rows["M"] + 0.1 * w.rows["Q"]).to_numpy(), x) for x in judged]
+    zero = df["A"] == 0
+    mean = c[zero].groupby(df["Q"]).mean()[df["Q"]].to_numpy()
+    size = zero.groupby(df["Q"]).transform("sum")
+    weight = np.where(zero, df.groupby("Q")["A"].transform("size") / size, 0.0)
+    expected = mean + weight * (c - mean) / (1.0 - np.where(size < 10, 1.0 / size, 0.0))
+    assert {*size} == {6, 18, 80}
+    assert values[0].y0[:, 0] == pytest.approx(expected, abs=1e-12)
+    assert values[1].y0[: len(df), 0] == pytest.approx(expected, abs=1e-12)
+    alone = (size < 10) & zero
+    assert values[1].y0[len(df) :, 0][~alone] == pytest.approx(expected[~alone], abs=1e-12)
+    assert values[1].y0[len(df) :, 0][alone] == pytest.approx((mean + weight * (c - mean))[alone], abs=1e-12)
+
+
 # --- double robustness -----------------------------------------------------------------------------------------------
 
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from numpy.typing import NDArray
 
-from pyrofair._validation import listed, require_choice, require_instance, require_real, shown
-from pyrofair.audits.display.page import table_fragment
+from pyrofair._validation import require_choice, require_instance
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.robustness.sensitivity.benchmarks import strengths_of_columns
 from pyrofair.robustness.sensitivity.descent import move_means
-from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause, choose_causes, hidden_causes
-from pyrofair.robustness.sensitivity.plots import plot_confounding
-from pyrofair.robustness.sensitivity.problem import QUANTITIES, Ends, describe_ends, describe_flips, read_problem
+from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause, choose_causes
+from pyrofair.robustness.sensitivity.hidden_causes import hidden_causes as causes_of
+from pyrofair.robustness.sensitivity.plots import plot_sweep
+from pyrofair.robustness.sensitivity.problem import Problem, read_problem
+from pyrofair.robustness.sensitivity.sweep import QUANTITIES, Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
 
 if TYPE_CHECKING:
@@ -29,38 +29,44 @@ if TYPE_CHECKING:
 
 __all__ = ["Confounding", "confounding"]
 
-Array = NDArray[np.float64]
+GAMMA = Parameter(
+    "gamma",
+    neutral=1.0,
+    most=1e4,
+    what="limits of odds ratios, such as [1, 1.5, 2, 3]",
+    axis="gamma (limit of the odds ratio)",
+    hint="It limits an odds ratio and its inverse: 2 lets a hidden cause double the odds, or halve them.",
+    logarithmic=True,
+)
 GAMMAS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
-MOST_GAMMA = 1e4
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Confounding:
+class Confounding(Sweep):
     """The result of :func:`confounding`; print it for a reading in plain text.
 
     Attributes
     ----------
     table : DataFrame
-        For each hidden cause, gamma and quantity (p_y0, p_ypi, mean_unfair_effect, piu): low and high, the ends of what
-        is possible with a cause of that strength; lower and upper, between which both ends lie with the level; sharp,
-        whether a cause of that strength attains the ends. ``piu`` is from the ends of the two marginals: between low
-        and high PIU lies whatever the joint distribution of both decisions.
+        For each hidden cause, gamma and quantity (p_y0, p_ypi, mean_unfair_effect, piu): low and high, the bounds with
+        a cause of that strength; lower and upper, between which both bounds lie with the level; sharp, whether a cause
+        of that strength attains the bounds (not of more than 16 different values, whose tails are cut at quantiles).
+        No interval is narrower than one of a smaller gamma. ``piu`` is from the bounds of the two marginals: it holds
+        whatever the joint distribution of both decisions.
     flips_at : DataFrame
         For each hidden cause and conclusion, the least gamma at which it no longer holds: of the estimate (``point``)
-        and with its interval (``interval``). NaN where it does not hold at gamma = 1, inf where it holds at each gamma
-        of the sweep. Between two values of the sweep it is interpolated.
+        and with its interval (``interval``). NaN if it does not hold at gamma = 1, inf if it holds at each gamma of the
+        sweep. Between two values of the sweep it is interpolated.
     assumptions : dict
-        For each hidden cause, what it is and what its ends are. All else that the source assumes stays assumed.
+        For each hidden cause, what it is and how tight its bounds are. All else that the source assumes stays assumed.
     context : dict
         model, decisions, rows, level, the unfair paths, gammas, the settings ``above`` and ``at_most``, and ``doubt``:
         why the numbers are in doubt at gamma = 1 already, or an empty text.
     """
 
-    table: pd.DataFrame
-    flips_at: pd.DataFrame
-    assumptions: dict[str, str]
-    context: dict[str, Any]
+    title = "Unmeasured confounding"
+    parameter = GAMMA
+
     _source: OneStep = field(repr=False)
     _causes: tuple[HiddenCause, ...] = field(repr=False)
 
@@ -106,33 +112,19 @@ class Confounding:
                 raise DataError(
                     f"benchmark has no column {', '.join(sorted(missing))}: it must be what .benchmark() returns."
                 )
-        return plot_confounding(self.table, self.flips_at, quantity, self.context, benchmark)
+        own = self.table[self.table["quantity"] == quantity]
+        return plot_sweep(own, self.flips_at, GAMMA, quantity, self.context["level"], benchmark)
 
-    def __str__(self) -> str:
-        first = self.context
-        lines = [
-            f"Unmeasured confounding of {first['model']} ({first['decisions']}), {first['rows']:,} rows; unfair: "
-            f"{', '.join(first['unfair'])}.",
-            "gamma bounds the odds ratio by which a hidden cause moves the sensitive attribute.",
-            *([f"In doubt without any hidden cause: {first['doubt']}."] if first["doubt"] else []),
-        ]
-        for name, own in self.table[self.table["quantity"] == "mean_unfair_effect"].groupby("hidden_cause", sort=False):
-            lines.append(f"{name}: mean unfair effect")
-            lines += describe_ends(own, "gamma", first["level"])
-        lines += self._flips()
-        lines += ["Assumptions:", *(f"  {name}: {text}" for name, text in self.assumptions.items())]
-        return "\n".join(lines)
+    def _about(self) -> str:
+        return "gamma bounds the odds ratio by which a hidden cause moves the sensitive attribute."
 
-    def __repr__(self) -> str:
-        causes = ", ".join(self.assumptions)
-        return f"<Confounding of {self.context['model']} by {causes}; print it for a reading>"
+    def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        effects = self.table[self.table["quantity"] == "mean_unfair_effect"]
+        for name, own in effects.groupby("hidden_cause", sort=False):
+            yield f"{name}: mean unfair effect", own
 
-    def _repr_html_(self) -> str:
-        return table_fragment("Unmeasured confounding", self.table, " ".join(self._flips()))
-
-    def _flips(self) -> list[str]:
-        conclusions = self.flips_at["hidden_cause"] + ": '" + self.flips_at["conclusion"] + "'"
-        return describe_flips(conclusions, self.flips_at["interval"], "gamma", self.context["gammas"])
+    def _stated(self) -> list[str]:
+        return [f"{name}: {text}" for name, text in self.assumptions.items()]
 
 
 def confounding(
@@ -216,38 +208,15 @@ def confounding(
     >>> effect[["hidden_cause", "gamma", "low", "high"]].round(3).to_string(index=False, header=False).split()[:4]
     ['A', '<->', 'M', '1.0']
     """
-    limits = _read_gammas(gammas)
+    limits = GAMMA.read(gammas)
     problem = read_problem(
-        model,
-        source,
-        df,
-        decisions=decisions,
-        threshold=threshold,
-        above=above,
-        at_most=at_most,
-        level=level,
-        scores=scores,
-        sample_weight=sample_weight,
-        random_state=random_state,
+        model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, random_state
     )
-    causes = choose_causes(_causes_of(problem.form), hidden_causes, problem.source.estimand_)
-    lines, flips = [], []
-    for cause in causes:
-        moves = move_means(problem.form, problem.rows, problem.scores, cause, limits)
-        names = ("y0", "ypi", "effect", "total")
-        ends = Ends(**{each: problem.ends(each, *_up_and_down(getattr(moves, each))) for each in names})
-        sharp = dict(zip(QUANTITIES, (*cause.sharp, cause.sharp[2]), strict=True))
-        for i, gamma in enumerate(limits):
-            for quantity, values in ends.quantities(i).items():
-                point = values[1] - values[0] <= ROUNDING  # a valid interval of one point is attained
-                lines.append((cause.name, gamma, quantity, *values, sharp[quantity] or gamma == 1.0 or point))
-        for each in ends.flips(np.log(limits), problem.context):
-            at = {name: float(np.exp(each[name])) for name in ("point", "interval")}
-            flips.append({"hidden_cause": cause.name, **each, **at})
-    columns = ["hidden_cause", "gamma", "quantity", "low", "high", "lower", "upper", "sharp"]
+    causes = choose_causes(causes_of(problem.form), hidden_causes, problem.source.estimand_)
+    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits) for cause in causes])
     return Confounding(
-        pd.DataFrame(lines, columns=columns),
-        pd.DataFrame(flips),
+        table,
+        flips,
         {cause.name: cause.assumption for cause in causes},
         problem.context | {"gammas": limits},
         problem.source,
@@ -255,17 +224,9 @@ def confounding(
     )
 
 
-_causes_of = hidden_causes
-
-
-def _up_and_down(moves: Array) -> tuple[Array, Array]:
-    return moves[:, ::2], moves[:, 1::2]
-
-
-def _read_gammas(gammas: object) -> tuple[float, ...]:
-    given = listed(gammas)
-    if not given:
-        raise DataError(f"gammas={shown(gammas)} must be a list of limits of odds ratios, such as [1, 1.5, 2, 3].")
-    hint = "It limits an odds ratio and its inverse: 2 lets a hidden cause double the odds, or halve them."
-    found = [require_real(f"gammas[{i}]", each, least=1.0, most=MOST_GAMMA, hint=hint) for i, each in enumerate(given)]
-    return tuple(sorted({1.0, *found}))
+def _depart(problem: Problem, cause: HiddenCause, limits: Sequence[float]) -> Departure:
+    """Return how far a hidden cause moves both marginals, their difference and their sum."""
+    moves, exact = move_means(problem.form, problem.rows, problem.scores, cause, limits)
+    bounds = {name: (problem.means[name] + down, problem.means[name] + up) for name, (down, up) in moves.items()}
+    sharp = dict(zip(QUANTITIES, (*cause.sharp, cause.sharp[2]), strict=True))
+    return Departure({"hidden_cause": cause.name}, bounds, lambda quantity, _: exact and sharp[quantity])

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from numpy.typing import NDArray
 
-from pyrofair._validation import listed, require_choice, require_real, shown
+from pyrofair._validation import require_choice
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
-from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.nuisances.learners import make_learner
 from pyrofair.robustness.sensitivity.benchmarks import read_shared_columns
 from pyrofair.robustness.sensitivity.couplings import Couplings, couple_worlds, read_runs
-from pyrofair.robustness.sensitivity.plots import plot_cross_world
-from pyrofair.robustness.sensitivity.problem import QUANTITIES, Ends, Problem, Sweep, read_problem
+from pyrofair.robustness.sensitivity.plots import plot_sweep
+from pyrofair.robustness.sensitivity.problem import Problem, read_problem
+from pyrofair.robustness.sensitivity.sweep import QUANTITIES, Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
 
 if TYPE_CHECKING:
@@ -28,7 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CrossWorld", "cross_world"]
 
-Array = NDArray[np.float64]
+DELTA = Parameter(
+    "delta",
+    neutral=0.0,
+    most=1.0,
+    what="shares, such as [0, 0.1, 0.5, 1]",
+    axis="delta (share of units with any coupling across worlds)",
+)
 DELTAS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 
 
@@ -39,12 +44,12 @@ class CrossWorld(Sweep):
     Attributes
     ----------
     table : DataFrame
-        For each delta and quantity (p_y0, p_ypi, mean_unfair_effect, piu): low and high, the ends of what is possible
-        where a share delta of the units has any coupling across worlds; lower and upper, between which both ends lie
-        with the level; sharp, whether a coupling attains the ends. ``piu`` is from the ends of the two marginals.
+        For each delta and quantity (p_y0, p_ypi, mean_unfair_effect, piu): low and high, the bounds if a share delta of
+        the units has any coupling across worlds; lower and upper, between which both bounds lie with the level; sharp,
+        whether a coupling attains the bounds. ``piu`` is from the bounds of the two marginals.
     flips_at : DataFrame
         For each conclusion the least delta at which it no longer holds: of the estimate (``point``) and with its
-        interval (``interval``). NaN where it does not hold at delta = 0, inf where it holds at each delta of the sweep.
+        interval (``interval``). NaN if it does not hold at delta = 0, inf if it holds at each delta of the sweep.
     assumptions : tuple of str
         What is given up, and what stays.
     context : dict
@@ -52,12 +57,8 @@ class CrossWorld(Sweep):
     """
 
     title = "Dependence across worlds"
-    parameter = "delta"
+    parameter = DELTA
 
-    table: pd.DataFrame
-    flips_at: pd.DataFrame
-    assumptions: tuple[str, ...]
-    context: dict[str, Any]
     _problem: Problem = field(repr=False)
     _couplings: Couplings = field(repr=False)
 
@@ -103,12 +104,11 @@ class CrossWorld(Sweep):
     def plot(self, quantity: str = "mean_unfair_effect") -> Figure:
         """Draw the ends of a quantity against delta: ``"mean_unfair_effect"``, ``"piu"`` or ``"p_ypi"``."""
         require_choice("quantity", quantity, QUANTITIES)
-        return plot_cross_world(self.table, self.flips_at, quantity, self.context)
+        own = self.table[self.table["quantity"] == quantity]
+        return plot_sweep(own, self.flips_at, DELTA, quantity, self.context["level"])
 
-    def __str__(self) -> str:
-        effects = self.table[self.table["quantity"] == "mean_unfair_effect"]
-        about = "delta is the share of units whose worlds may be coupled in any way."
-        return self._reading(about, "Mean unfair effect", effects)
+    def _about(self) -> str:
+        return "delta is the share of units whose worlds may be coupled in any way."
 
 
 def cross_world(
@@ -170,60 +170,31 @@ def cross_world(
     >>> own[["low", "high"]].round(2).to_numpy().tolist()
     [[0.22, 0.72]]
     """
-    shares = _read_deltas(deltas)
+    shares = DELTA.read(deltas)
     problem = read_problem(
-        model,
-        source,
-        df,
-        decisions=decisions,
-        threshold=threshold,
-        above=above,
-        at_most=at_most,
-        level=level,
-        scores=scores,
-        sample_weight=sample_weight,
-        random_state=random_state,
+        model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, random_state
     )
     runs = read_runs(problem.form)
     found = couple_worlds(problem.form, problem.rows, problem.scores, runs)
-    up, down = (values[:, None] * np.array(shares) for values in (found.up, found.down))
-    none = np.zeros_like(up)
-    ends = Ends(
-        problem.ends("y0", none, none),
-        problem.ends("ypi", up, down),
-        problem.ends("effect", up, down),
-        problem.ends("total", up, down),
-    )
-    lines = [
-        (delta, quantity, *values, runs.sharp or delta == 0.0 or quantity == "p_y0")
-        for i, delta in enumerate(shares)
-        for quantity, values in ends.quantities(i).items()
-    ]
+    down, up = (np.outer(values, shares) for values in (found.down, found.up))
+    bounds = {name: (base + down, base + up) for name, base in problem.means.items()}
+    bounds["p_y0"] = (problem.means["p_y0"] + 0.0 * up,) * 2
     first, second = (", ".join(run.nodes) for run in (runs.first, runs.second))
     sensitive = problem.source.unfair.graph.sensitive
+    assumption = (
+        f"Given what {sensitive} does not cause, a share delta of the units may have any coupling of {first} with "
+        f"{sensitive}={runs.first.arm} and {second} with {sensitive}={runs.second.arm}; all others independent errors. "
+    )
+    assumption += (
+        "A coupling attains each bound."
+        if runs.sharp
+        else f"The interval is valid; since not all of {second} read all of {first}, it may be too wide."
+    )
+    departure = Departure({}, bounds, lambda *_: runs.sharp)
     return CrossWorld(
-        pd.DataFrame(lines, columns=["delta", "quantity", "low", "high", "lower", "upper", "sharp"]),
-        pd.DataFrame(ends.flips(np.array(shares), problem.context)),
-        (
-            f"Given what {sensitive} does not cause, a share delta of the units may have any coupling of {first} with "
-            f"{sensitive}={runs.first.arm} and {second} with {sensitive}={runs.second.arm}; all others independent "
-            "errors. "
-            + (
-                "A coupling attains each end."
-                if runs.sharp
-                else f"The interval is valid; since not all of {second} read all of {first}, it may be too wide."
-            ),
-            "No hidden cause: the distributions in single worlds are identified.",
-        ),
+        *sweep(problem, DELTA, shares, [departure]),
+        (assumption, "No hidden cause: the distributions in single worlds are identified."),
         problem.context | {"deltas": shares},
         problem,
         found,
     )
-
-
-def _read_deltas(deltas: object) -> tuple[float, ...]:
-    given = listed(deltas)
-    if not given:
-        raise DataError(f"deltas={shown(deltas)} must be a list of shares, such as [0, 0.1, 0.5, 1].")
-    found = [require_real(f"deltas[{i}]", each, least=0.0, most=1.0) for i, each in enumerate(given)]
-    return tuple(sorted({0.0, *found}))

@@ -12,10 +12,10 @@ from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import Stage
 from pyrofair.nuisances.rows import Rows
 from pyrofair.robustness.sensitivity.hidden_causes import Block, HiddenCause
-from pyrofair.robustness.sensitivity.tilting import Target, excess_ratios, find_cuts
+from pyrofair.robustness.sensitivity.tilting import MOST_VALUES, Target, excess_ratios, find_cuts
 from pyrofair.sources.prefix_form import PrefixForm, Walk
 
-__all__ = ["Moves", "move_means"]
+__all__ = ["move_means"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -23,19 +23,6 @@ FEW = 3
 """So many columns are learned as they are."""
 KEPT = 0.99
 """The share of the variance of more columns that the parts have which are learned in their place."""
-
-
-@dataclass(frozen=True, eq=False)
-class Moves:
-    """What is added to the influence values of n rows, (n, T) for T targets; at gamma = 1 it is 0.
-
-    Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum.
-    """
-
-    y0: Array
-    ypi: Array
-    effect: Array
-    total: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +54,11 @@ class Level:
 
 def move_means(
     form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], cause: HiddenCause, gammas: Sequence[float]
-) -> Moves:
-    """Return how far a hidden cause moves the means, for each gamma the upper end and then the lower one.
+) -> tuple[dict[str, tuple[Array, Array]], bool]:
+    """Return what is added to influence values of n rows, downwards and upwards, (n, G) each: 0 at gamma = 1.
+
+    Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum. And whether all values were tried as cuts:
+    if only quantiles of many were, the moves are valid and may be too wide.
 
     Parameters
     ----------
@@ -77,21 +67,23 @@ def move_means(
     scores
         For each world the scores (n, 1) of the rows, and those of the fitted rows, NaN where no stage starts from them.
     cause, gammas
-        The hidden cause, and G limits of the odds ratio: T = 2 G.
+        The hidden cause, and G limits of the odds ratio.
     """
     targets = tuple(Target(gamma, sign) for gamma in gammas for sign in (1, -1))
-    found = {name: np.zeros((len(rows.a), len(targets))) for name in ("y0", "ypi", "effect", "total")}
+    found = {name: np.zeros((len(rows.a), len(targets))) for name in ("p_y0", "p_ypi", "mean_unfair_effect", "sum")}
     walk = Walk(form, rows, scores)
     weights = _Weights(form, rows)
+    exact = True
     # Cuts and ratios chosen by the rows that they are judged on would err inward, those of saturated models too.
     for train, judged, share in walk.folds(crossed=True):
         fold = _Fold(walk, weights, train, judged)
         one, other = (fold.world(which, cause.blocks[which], targets) for which in (0, 1))
         swapped = np.arange(len(targets)).reshape(-1, 2)[:, ::-1].ravel()
         effect, total = fold.contrasts(cause.blocks, targets) if cause.joint else (other - one[:, swapped], one + other)
-        for name, values in (("y0", one), ("ypi", other), ("effect", effect), ("total", total)):
-            found[name][judged] += share * values
-    return Moves(**found)
+        for own, values in zip(found.values(), (one, other, effect, total), strict=True):
+            own[judged] += share * values
+        exact &= fold.exact
+    return {name: (values[:, 1::2], values[:, ::2]) for name, values in found.items()}, exact
 
 
 class _Weights:
@@ -127,6 +119,7 @@ class _Fold:
 
     def __init__(self, walk: Walk, weights: _Weights, train: Index, judged: Index) -> None:
         self.walk, self.weights, self.train, self.judged = walk, weights, train, judged
+        self.exact = True
 
     def world(self, which: int, blocks: Sequence[Block], targets: tuple[Target, ...]) -> Array:
         """Return the moves of the mean of one world, (J, T)."""
@@ -257,6 +250,7 @@ class _Fold:
         """Return where the worst ratios of a stage are cut, and what they add on average, for both sets of rows."""
         at = np.flatnonzero(self.walk.fitted.member(stage.arm)[self.train])
         weight = self.walk.fitted.weight[self.train[at]]
+        self.exact &= all(len(np.unique(column)) <= MOST_VALUES for column in value.known[at].T)
 
         def learn(columns: Array) -> list[Array]:
             known = np.full((len(self.train), columns.shape[1]), np.nan)

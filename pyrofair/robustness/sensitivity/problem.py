@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_real, require_seed, shown
 from pyrofair.audits.audit import default_source, fit_source
-from pyrofair.audits.display.page import table_fragment
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
 from pyrofair.effects.estimates import mean_and_spread, reach_of
@@ -23,102 +21,46 @@ from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.nuisances.rows import Rows
-from pyrofair.robustness.sensitivity.crossing import last_crossing
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.prefix_form import PrefixForm, make_scores
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 
-__all__ = ["QUANTITIES", "Ends", "Problem", "Sweep", "describe_ends", "describe_flips", "read_problem"]
+__all__ = ["Problem", "read_problem"]
 
 Array = NDArray[np.float64]
-QUANTITIES = ("p_y0", "p_ypi", "mean_unfair_effect", "piu")
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A model's scores of both worlds, and a source of the prefix form that was fitted.
 
-    ``y0`` and ``ypi`` are influence values (n, 1) of n ``rows``; ``scores`` the scores of either world, as the form's
-    stages start from them, made by ``scorer`` of the ``model``; ``context`` what results report.
+    ``means`` are influence values (n, 1) of n ``rows`` without any departure, of P(Y0 = 1) as ``p_y0``, P(Ypi = 1) as
+    ``p_ypi``, their difference ``mean_unfair_effect`` and their ``sum``; ``scores`` the scores of either world, as the
+    form's stages start from them, made by ``scorer`` of the ``model``; ``context`` what results report.
     """
 
     source: OneStep
     form: PrefixForm
     rows: Rows
     scores: tuple[tuple[Array, Array], ...]
-    y0: Array
-    ypi: Array
+    means: dict[str, Array]
     inflation: float
     context: dict[str, Any]
     scorer: Scorer
     model: AuditedModel
 
-    def ends(self, quantity: str, up: Array, down: Array) -> Array:
-        """Return the lower and upper ends of a mean whose values are moved by (n, G) each, and limits of both, (G, 4).
-
-        The quantity is y0, ypi, their difference (effect), or their sum (total).
-        """
-        base = {"y0": self.y0, "ypi": self.ypi, "effect": self.ypi - self.y0, "total": self.ypi + self.y0}[quantity]
-        (low, below), (high, above) = (self.means(base + moves) for moves in (down, up))
-        return np.column_stack([low, high, low - below, high + above])
-
-    def means(self, values: Array) -> tuple[Array, Array]:
-        """Return the means of influence values (n, G), and by how much an interval reaches to either side."""
-        mean, spread = mean_and_spread(values, self.rows.weight, self.inflation)
-        return mean, reach_of(self.context["level"]) * spread
-
-
-@dataclass(frozen=True, eq=False)
-class Ends:
-    """The ends of both marginals, their difference and sum over G values of a parameter, (G, 4) each.
-
-    Columns: the lower and the upper end, and the limits of both.
-    """
-
-    y0: Array
-    ypi: Array
-    effect: Array
-    total: Array
-
-    def quantities(self, at: int) -> dict[str, tuple[float, ...]]:
-        """Return the ends of each quantity and their limits at a value of the parameter."""
-        effect, total = self.effect[at], self.total[at]
-        found = []
-        for i in (0, 2):
-            found.append(max(0.0, effect[i], -effect[i + 1]))
-            found.append(1.0 - max(0.0, 1.0 - total[i + 1], total[i] - 1.0))
-        each = (self.y0[at], self.ypi[at], effect, np.array(found))
-        return {name: tuple(map(float, values)) for name, values in zip(QUANTITIES, each, strict=True)}
-
-    def flips(self, at: Array, context: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return for each conclusion the least of the parameter's values (G,) at which it no longer holds.
-
-        Of the estimate (``point``) and with its interval (``interval``).
-        """
-        above, at_most = context["above"], context["at_most"]
-        text = "the mean unfair effect is not 0" if above == 0.0 else f"PIU is above {above:g}"
-        found = [{"conclusion": text, **self._flip(at, lambda i: self._is_above(i, above))}]
-        if at_most is not None:
-            text = f"PIU is at most {at_most:g}"
-            found.append({"conclusion": text, **self._flip(at, lambda i: self._is_below(i, at_most))})
-        return found
-
-    def _flip(self, at: Array, margins: Any) -> dict[str, float]:
-        return {name: last_crossing(at, margins(i)) for name, i in (("point", 0), ("interval", 2))}
-
-    def _is_above(self, i: int, limit: float) -> tuple[Array, Array]:
-        return self.effect[:, i] - limit, -self.effect[:, i + 1] - limit
-
-    def _is_below(self, i: int, limit: float) -> tuple[Array, Array]:
-        return limit - self.total[:, i + 1], self.total[:, i] - 2.0 + limit
+    def ends(self, low: Array, high: Array) -> Array:
+        """Return both bounds of influence values (n, G), the lower limit of one and the upper of the other, (G, 4)."""
+        reach, weight = reach_of(self.context["level"]), self.rows.weight
+        (low, down), (high, up) = (mean_and_spread(values, weight, self.inflation) for values in (low, high))
+        return np.column_stack([low, high, low - reach * down, high + reach * up])
 
 
 def read_problem(
     model: Any,
     source: OneStep | UnfairPaths,
     df: pd.DataFrame,
-    *,
     decisions: Decisions,
     threshold: float,
     above: float,
@@ -174,7 +116,8 @@ def read_problem(
         "doubt": doubt,
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
-    return Problem(fitted, form, rows, tuple(made), y0, ypi, estimates.normal.inflation, context, scorer, audited)
+    means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
+    return Problem(fitted, form, rows, tuple(made), means, estimates.normal.inflation, context, scorer, audited)
 
 
 def _judge(estimates: WaldEstimates, limit: float) -> str:
@@ -218,67 +161,3 @@ def _read_model(
     if found.is_outcome:
         audited = AuditedModel("model", observed, graph, order, labels, len(audited.decisions) == 1)
     return audited, observed, found.is_outcome
-
-
-# -- words ------------------------------------------------------------------------------------------------------------
-
-
-def describe_ends(rows: pd.DataFrame, parameter: str, level: float) -> list[str]:
-    """Return a line for each value of the parameter: the ends, their interval, and whether they are attained."""
-    return [
-        f"  {parameter} {getattr(each, parameter):g}: [{each.low:.3f}, {each.high:.3f}], {level:.0%} interval "
-        f"[{each.lower:.3f}, {each.upper:.3f}]{'' if each.sharp else ' (valid, not sharp)'}"
-        for each in rows.itertuples()
-    ]
-
-
-def describe_flips(
-    conclusions: Iterable[str], flips: Iterable[float], parameter: str, values: Sequence[float]
-) -> list[str]:
-    """Return a sentence for each conclusion: up to which value of the parameter it holds, its interval considered."""
-    found = []
-    for what, flip in zip(conclusions, flips, strict=True):
-        if np.isnan(flip):
-            found.append(f"{what} does not hold at {parameter} = {min(values):g}, its interval considered.")
-        else:
-            found.append(f"{what} holds up to {parameter} = {f'{max(values):g}' if np.isinf(flip) else f'{flip:.3g}'}.")
-    return found
-
-
-class Sweep:
-    """How the result of a sweep over one parameter, whose first value is 0, shows itself."""
-
-    title: ClassVar[str]
-    parameter: ClassVar[str]
-    table: pd.DataFrame
-    flips_at: pd.DataFrame
-    assumptions: tuple[str, ...]
-    context: dict[str, Any]
-
-    def _reading(self, about: str, measured: str, rows: pd.DataFrame) -> str:
-        """Return a reading in plain text; ``about`` says what the parameter is, ``measured`` what the rows are of."""
-        first = self.context
-        lines = [
-            f"{self.title} of {first['model']} ({first['decisions']}), {first['rows']:,} rows; unfair: "
-            f"{', '.join(first['unfair'])}.",
-            about,
-            *([f"In doubt at {self.parameter} = 0 already: {first['doubt']}."] if first["doubt"] else []),
-            f"{measured}:",
-            *describe_ends(rows, self.parameter, first["level"]),
-            *self._flips(),
-            "Assumptions:",
-            *(f"  {text}" for text in self.assumptions),
-        ]
-        return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.context['model']}; print it for a reading>"
-
-    def _repr_html_(self) -> str:
-        return table_fragment(self.title, self.table, " ".join(self._flips()))
-
-    def _flips(self) -> list[str]:
-        conclusions = "'" + self.flips_at["conclusion"] + "'"
-        return describe_flips(
-            conclusions, self.flips_at["interval"], self.parameter, self.context[f"{self.parameter}s"]
-        )

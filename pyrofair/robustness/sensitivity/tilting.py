@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Target", "excess_ratios", "find_cuts", "make_grid"]
+__all__ = ["MOST_VALUES", "Target", "excess_ratios", "find_cuts", "make_grid"]
 
 Array = NDArray[np.float64]
 MOST_VALUES = 16

@@ -17,7 +17,7 @@ import pyrofair as pf
 from pyrofair.exceptions import PositivityWarning, PyrofairWarning
 
 Vector = NDArray[np.float64]
-HIRING = Path(__file__).parents[1] / "cases" / "hiring_discrete.csv"
+HIRING = Path(__file__).parents[2] / "cases" / "hiring_discrete.csv"
 
 
 # -- the case with a recanting witness ---------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import linprog
-from tests.sensitivity.test_confounding import GRAPH, SATURATED, SCORES, Table, exact, repeated, sample
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.robustness.sensitivity import CrossWorld, cross_world
+from tests.robustness.sensitivity.test_confounding import GRAPH, SATURATED, SCORES, Table, exact, repeated, sample
 
 UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")
 

@@ -266,27 +266,6 @@ def test_a_continuous_mediator_is_compared_by_propensities() -> None:
     assert own.loc[0.1, ["low", "high"]].tolist() == pytest.approx([0.383, 0.483], abs=0.05)
 
 
-def test_a_column_left_out_is_a_coupling_beyond_the_least() -> None:
-    """If A raises M at Q = 1 and lowers it at Q = 0, both distributions are alike without Q: gamma is all of it."""
-    cells = [(q, a, m, 0.5 + (0.3 if (m == 1) == ((q + a) % 2 == 0) else -0.3)) for q, a, m in np.ndindex(2, 2, 2)]
-    df = pd.DataFrame(cells * 50, columns=["Q", "A", "M", "weight"])
-    graph = pf.CausalGraph("Q -> M; A -> M; {Q M} -> Y", sensitive="A", outcome="Y")
-
-    class Plain:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = 0.2 + 0.5 * X["M"].to_numpy()
-            return np.column_stack([1 - p, p])
-
-    source = pf.OneStep(graph.unfair("A -> M -> Y"), **SATURATED, folds=1)  # type: ignore[arg-type]
-    found = switching(Plain(), source, df[["Q", "A", "M"]], sample_weight=df["weight"].to_numpy())
-    assert found.least[0] == pytest.approx(0.6, abs=1e-9)
-    assert found.benchmark()[["column", "least", "gamma"]].to_numpy().tolist() == [
-        ["Q", pytest.approx(0.0, abs=1e-9), pytest.approx(0.6, abs=1e-9)]
-    ]
-    with pytest.raises(DataError, match="a benchmark takes columns that the sensitive attribute does not cause"):
-        found.benchmark(["M"])
-
-
 def test_boosted_models_and_rows_that_were_not_fitted() -> None:
     source = pf.OneStep(UNFAIR, propensity="boosted", regression="boosted", folds=2, form="prefix", random_state=0)
     with warnings.catch_warnings():

@@ -1,0 +1,212 @@
+"""How far the probability of individual unfairness moves with how often unfair mediators change between the worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from numpy.typing import NDArray
+
+from pyrofair.audits.models import ScoresAre
+from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.effects.scoring import Decisions
+from pyrofair.exceptions import DataError
+from pyrofair.graph import UnfairPaths
+from pyrofair.nuisances.rows import Rows
+from pyrofair.robustness.sensitivity.plots import plot_sweep
+from pyrofair.robustness.sensitivity.problem import Problem, read_problem
+from pyrofair.robustness.sensitivity.sweep import Departure, Parameter, Sweep, sweep
+from pyrofair.robustness.sensitivity.switching.bounds import bound_switching
+from pyrofair.sources.onestep import OneStep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Switching", "switching"]
+
+Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
+GAMMA = Parameter(
+    "gamma",
+    neutral=0.0,
+    most=1.0,
+    what="probabilities, such as [0, 0.05, 0.1, 1]",
+    axis="gamma (chance that {} change, beyond the least)",
+    hint="It is the probability, beyond the least one, that mediators change.",
+)
+GAMMAS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Switching(Sweep):
+    """The result of :func:`switching`; print it for a reading in plain text.
+
+    Attributes
+    ----------
+    table : DataFrame
+        For each gamma: low and high, the bounds on PIU if mediators change with at most the least probability plus
+        gamma, given the shared features; lower and upper, between which both bounds lie with the level; sharp, whether
+        a joint distribution of both worlds attains the bounds. No interval is narrower than one of a smaller gamma.
+        Bounds are estimated apart: where they cross, the smaller one is low, and the limits hold both.
+    flips_at : DataFrame
+        For each conclusion the least gamma at which it no longer holds: of the estimate (``point``) and with its
+        interval (``interval``). NaN if it does not hold at gamma = 0, inf if it holds at each gamma of the sweep.
+    assumptions : tuple of str
+        What gamma limits, and what stays assumed.
+    context : dict
+        model, decisions, rows, level, the unfair paths, mediators, gammas, and the settings ``above`` and ``at_most``.
+    least : tuple of float
+        The mean of the least probability with which mediators change (their total variation given the shared features),
+        and the limits of its interval.
+    """
+
+    title = "Switching of mediators"
+    parameter = GAMMA
+
+    least: tuple[float, float, float]
+
+    def plot(self) -> Figure:
+        """Draw the bounds on PIU against gamma."""
+        axis = GAMMA.axis.format(", ".join(self.context["mediators"]))
+        return plot_sweep(self.table, self.flips_at, GAMMA, "piu", self.context["level"], axis=axis, title="PIU")
+
+    def _about(self) -> str:
+        least, lower, upper = self.least
+        return (
+            f"{', '.join(self.context['mediators'])} change between the worlds for at least {least:.3f} of the units "
+            f"({self.context['level']:.0%} interval [{lower:.3f}, {upper:.3f}]); gamma is the probability beyond that."
+        )
+
+    def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        yield "PIU", self.table
+
+
+def switching(
+    model: Any,
+    source: OneStep | UnfairPaths,
+    df: pd.DataFrame,
+    *,
+    gammas: npt.ArrayLike = GAMMAS,
+    decisions: Decisions = "threshold",
+    threshold: float = 0.5,
+    above: float = 0.0,
+    at_most: float | None = None,
+    level: float = 0.95,
+    scores: ScoresAre = "auto",
+    sample_weight: npt.ArrayLike | None = None,
+    random_state: int | np.random.Generator | None = None,
+) -> Switching:
+    """Bound PIU if mediators on unfair paths change between the worlds with a limited probability.
+
+    PIU depends on the joint distribution of a unit's mediators in both worlds, which no data show. Given the shared
+    features, the mediators must change with at least the total variation between their two distributions. *Assumes*
+    all that the source does, and that they change, together, with at most gamma more, at each value of the shared
+    features: gamma = 0 is minimal change, gamma = 1 any joint distribution.
+
+    Parameters
+    ----------
+    model
+        A fitted model, a function of the features: it is asked for the score of each row with either value of the
+        sensitive attribute.
+    source, df, threshold, level, scores, sample_weight, random_state
+        As for :func:`confounding`.
+    gammas
+        Probabilities in [0, 1]; 0 is added.
+    decisions
+        ``"threshold"``, or ``"score"``: decisions drawn with the scores, whether the unit's mediators change or not.
+        Bounds between gamma = 0 and 1 are then valid and not sharp.
+    above, at_most
+        The conclusions whose flips are looked for: that PIU is above a limit, and, unless None, at most another one.
+
+    Raises
+    ------
+    DataError
+        If a setting, the model or the table is unfit, no unfair path runs through a mediator, or the scores are an
+        outcome.
+
+    References
+    ----------
+    The least probability of a change is attained by the maximal coupling (Lindvall, 2002). With gamma = 1 and nothing
+    shared the bounds are those of Chikahara et al. (2021), eq. (A19).
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    >>> df = pd.DataFrame({"A": [0] * 40 + [1] * 60, "M": [0] * 30 + [1] * 10 + [0] * 15 + [1] * 45})
+    >>> class Model:
+    ...     def predict_proba(self, X):
+    ...         p = 0.1 + 0.8 * (X["A"] != X["M"])
+    ...         return np.column_stack([1 - p, p])
+    >>> source = OneStep(graph.unfair("A -> Y", "A -> M -> Y"), propensity="saturated", regression="saturated", folds=1)
+    >>> found = switching(Model(), source, df, gammas=[0, 0.1, 1])
+    >>> found.table[["gamma", "low", "high"]].round(3).values.tolist()
+    [[0.0, 0.5, 0.5], [0.1, 0.4, 0.5], [1.0, 0.0, 0.5]]
+    >>> [round(each, 3) for each in found.least[:1]]
+    [0.5]
+    """
+    limits = GAMMA.read(gammas)
+    problem = read_problem(
+        model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, random_state
+    )
+    form, unfair = problem.form, problem.source.unfair
+    sensitive = unfair.graph.sensitive
+    if form.estimand.target == "outcome":
+        raise DataError(
+            f"The scores are an outcome, of which only one is observed for a row, that with its own {sensitive}; "
+            "switching compares both for the same mediators. Pass the model, or scores of a function of the features."
+        )
+    nodes = tuple(node for stage in form.worlds[1].own for node in stage.nodes)
+    if not nodes:
+        raise DataError(
+            f"No unfair path runs through a mediator: all features but {sensitive} are the same in both worlds, and "
+            "PIU is the share of rows whose decision changes with it. Nothing can switch."
+        )
+    low, rest, kept = bound_switching(form, problem.rows, _both_scores(problem), limits)
+    hard = decisions == "threshold"
+    departure = Departure({}, {"piu": (low, 1.0 - rest)}, lambda _, gamma: hard or gamma == 1.0)
+    least, _, lower, upper = problem.ends(1.0 - kept, 1.0 - kept)[0].clip(0.0, 1.0)
+    return Switching(
+        *sweep(problem, GAMMA, limits, [departure]),
+        (
+            f"Given the shared features ({', '.join(unfair.shared) or 'none'}), {', '.join(nodes)} differ between the "
+            "worlds with at most the total variation of their distributions plus gamma. Where they agree, decisions "
+            f"differ by the direct effect of {sensitive} alone; where not, they have any joint distribution. "
+            + (
+                "A joint distribution of both worlds attains each bound."
+                if hard
+                else "A decision is drawn with the score of its features, whether the unit's mediators change or not. "
+                "Between gamma = 0 and 1 the interval is valid and not sharp."
+            ),
+            "No hidden cause: the distributions in single worlds are identified.",
+        ),
+        problem.context | {"gammas": limits, "mediators": nodes},
+        (float(least), float(lower), float(upper)),
+    )
+
+
+def _both_scores(problem: Problem) -> tuple[Scores, Scores]:
+    """Return the scores in the baseline and the switched world, of the rows and of the fitted rows, (n,) each."""
+    form, fitted = problem.form, problem.form.nuisances.rows
+    arms = [world.part.outcome_arm for world in form.worlds]
+    graph = form.estimand.unfair.graph
+    if problem.model.is_scores and arms[0] is not None:
+        raise DataError(
+            f"The model is given as scores, and switching needs the score of each row with {graph.sensitive_column} "
+            "of the baseline and of the contrast. Pass the model itself."
+        )
+
+    def of(rows: Rows) -> Scores:
+        found = []
+        for arm in arms:
+            read, origin = rows.as_read(np.arange(len(rows.a)), arm, graph, fitted)
+            own = origin if rows is problem.rows else np.full(len(origin), -1)
+            sample = CounterfactualSample(read, np.ones(len(read)), origin=own)
+            found.append(np.asarray(problem.scorer(sample), dtype=np.float64)[:, 0])
+        return found[0], found[1]
+
+    own = of(problem.rows)
+    return own, own if problem.rows.position is None else of(fitted)
