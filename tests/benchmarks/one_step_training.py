@@ -172,7 +172,10 @@ def main() -> None:
     at = accuracy_at(decided, levels)
     wide = at.pivot_table(index=["bound", "level", "seed"], columns="source", values="accuracy")
     print("\naccuracy at each bound: mean and spread over seeds, and pairs of seeds")
-    print(wide.groupby(["bound", "level"]).agg(["mean", "std", "count"]).round(4).to_string())
+    if wide.empty:
+        print("no path reaches any of these bounds")
+    else:
+        print(wide.groupby(["bound", "level"]).agg(["mean", "std", "count"]).round(4).to_string())
     if {"boosted", "logistic"} <= set(wide):
         gain = (wide["boosted"] - wide["logistic"]).groupby(["bound", "level"])
         print("\nboosted minus logistic, within a seed")
