@@ -119,7 +119,8 @@ NAMED = {
     "count": "batch_size chains components draws folds max_types most_levels most_units patience posterior_draws steps"
     " warmup",
     "count or none": "max_stack",
-    "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings score",
+    "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings"
+    " score",
     "encoder or none": "encoder",
     "flag": "direct independent_errors literal normalize overwrite progress skops",
     "inner share": "delta held_out level",
