@@ -104,9 +104,8 @@ def test_a_tiny_run_prints_numbers(
 ) -> None:
     for arguments in TINY[name]:
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments.format(out=tmp_path).split()])
-        with torch.random.fork_rng():
-            with suppress(SystemExit) if name == "golden" else nullcontext():
-                runpy.run_path(str(HERE / f"{name}.py"), run_name="__main__")
+        with torch.random.fork_rng(), suppress(SystemExit) if name == "golden" else nullcontext():
+            runpy.run_path(str(HERE / f"{name}.py"), run_name="__main__")
     printed = capsys.readouterr().out
     assert re.search(r"\d", printed), printed
     assert "Traceback" not in printed
