@@ -226,7 +226,7 @@ figure.savefig(folder / "learned-bounds.png", dpi=120)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     pscf = pf.PSCF(
-        hiring.unfair, hidden=30, components=3, own_noise=0.3, epochs=60, progress=False, random_state=0
+        hiring.unfair, hidden=30, own_noise=0.3, epochs=60, progress=False, random_state=0
     ).fit(units[features], units["Y"])  # fmt: skip
 for each in caught:
     print(each.message)

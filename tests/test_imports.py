@@ -30,7 +30,6 @@ FLOORS = [
     {"robustness"},
     {"persistence"},
     {"simulate"},
-    {"reproduce"},
     {"commands"},
     {"__main__"},
 ]

@@ -58,7 +58,9 @@ ODD: tuple[Any, ...] = (
     decimal.Decimal("0.5"), datetime.date(2020, 1, 1), np.random.default_rng(0), np.random.RandomState(0), range(3),
     iter([1]), "auto", "pooled", "network", "linear", slice(None), Ellipsis, float, "a" * 300,
 )  # fmt: skip
-TOKENS = ("A B", *"A B M Y Q -> <- -- { } ; , ' \" ->-> → é".split(), "\n", " ", "")
+TOKENS = (
+    "A", "B", "M", "Y", "Q", "->", "<-", "--", "{", "}", ";", ",", "\n", "'", '"', "A B", "->->", "→", "é", " ", "",
+)  # fmt: skip
 FEATURES = ("A", "Q", "M", "D")
 
 
@@ -333,7 +335,7 @@ def _classifier(**settings: Any) -> Any:
 
 
 def _pscf(**settings: Any) -> Any:
-    given = {"epochs": 1, "hidden": 4, "encoder_hidden": (4,), "progress": False, "random_state": 0} | settings
+    given = {"epochs": 1, "hidden": 4, "progress": False, "random_state": 0} | settings
     return pf.PSCF(UNFAIR, **given).fit(TABLE[list(FEATURES)], TABLE["Y"])
 
 
@@ -410,8 +412,8 @@ SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
     ),
     _path: ("strengths", "seeds", "test", "held_out", "n_boot", "threshold", "progress", "resume"),
     _pscf: (
-        "latents", "average", "samples", "mmd", "latent_size", "own_noise", "hidden", "encoder_hidden", "components",
-        "families", "epochs", "batch_size", "learning_rate", "weight_decay", "progress", "random_state",
+        "latents", "samples", "mmd", "own_noise", "hidden",
+        "families", "epochs", "batch_size", "learning_rate", "progress", "random_state",
     ),
     _mechanisms: (
         "families", "parameters", "hidden", "components", "posterior", "posterior_draws", "given", "nodes", "steps",
@@ -432,7 +434,10 @@ ALSO = {  # what else shows that a message is about this setting
     "sample_weight": ("weight",), "M": ("'M'",), "unfair": ("paths",),
     "values": ("do ",), "do": ("intervene",), "program": ("site",),
 }  # fmt: skip
-LARGE = "epochs samples hidden draws n_boot n seeds components steps latent_size n_jobs warmup chains".split()
+LARGE = (
+    "epochs", "samples", "hidden", "draws", "n_boot", "n", "seeds", "components", "steps", "latent_size", "n_jobs",
+    "warmup", "chains",
+)  # fmt: skip
 
 
 def settings(random: Random) -> Case:
@@ -660,9 +665,9 @@ def _kept(what: str) -> Any:
             "path": lambda: _fitted_path(n_boot=2),
             "posterior": lambda: _posterior(),
             "effects": lambda: _effects(),
-            "PSCF": lambda: pf.PSCF(
-                THROUGH, epochs=1, samples=3, hidden=4, encoder_hidden=(4,), progress=False, random_state=0
-            ).fit(UNITS[["A", "M"]], UNITS["Y"]),
+            "PSCF": lambda: pf.PSCF(THROUGH, epochs=1, samples=3, hidden=4, progress=False, random_state=0).fit(
+                UNITS[["A", "M"]], UNITS["Y"]
+            ),
             "Counterfactuals": lambda: _counterfactual(),
             "Abduction": lambda: _abduced(),
         }

@@ -85,7 +85,7 @@ def penalised(source: Any = None) -> pf.PenalizedClassifier:
 
 
 def pscf() -> pf.PSCF:
-    return pf.PSCF(UNFAIR, epochs=2, hidden=4, encoder_hidden=(4,), random_state=0).fit(rows(), table()["Y"])
+    return pf.PSCF(UNFAIR, epochs=2, hidden=4, random_state=0).fit(rows(), table()["Y"])
 
 
 def gcomputation() -> pf.GComputation:

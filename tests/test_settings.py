@@ -120,7 +120,7 @@ NAMED = {
     " warmup",
     "count or none": "max_stack",
     "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings"
-    " score",
+    " score cluster",
     "encoder or none": "encoder",
     "flag": "direct independent_errors literal normalize overwrite progress skops",
     "inner share": "delta held_out level",
@@ -376,7 +376,7 @@ settings(
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyrofair.classifiers.penalized.train", must_not_run)
     monkeypatch.setattr("pyrofair.classifiers.many.train_many", must_not_run)
-    monkeypatch.setattr("pyrofair.classifiers.pscf.classifier.fit_amortised", must_not_run)
+    monkeypatch.setattr("pyrofair.classifiers.pscf.given.fit_amortised", must_not_run)
     monkeypatch.setattr("pyrofair.mechanisms.learn.fit_mechanisms", must_not_run)
 
 
@@ -408,16 +408,10 @@ def test_constraints_refuse_what_is_out_of_range() -> None:
         ("PSCF", "unfair", None, "A -> Y", GRAPH),
         ("PSCF", "samples", 0, -1, 2.5),
         ("PSCF", "mmd", -1, None, math.inf),
-        ("PSCF", "likelihood", 0, -1, None, math.inf),
-        ("PSCF", "warmup", -1, 2.5, None),
         ("PSCF", "latents", "no", None, 1),
         ("PSCF", "coupling", "no", None, 1),
         ("PSCF", "decisions", "no", 1),
-        ("PSCF", "prior", "no", None, 1),
-        ("PSCF", "weight_decay", -1, None, math.inf),
         ("PSCF", "own_noise", 0, -1, math.inf),
-        ("PSCF", "latent_size", 0, 2.5),
-        ("PSCF", "encoder_hidden", 1, None, [0], [2.5], [True], ["x"]),
         ("PSCF", "progress", "no", 1, 0, None),
         ("PSCF", "learning_rate", 0, None, math.inf),
     ]:

@@ -66,7 +66,6 @@ from pyrofair.effects.group_agreement import disagreeing
 from pyrofair.exceptions import DataError, GraphError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables import TableEncoder
-from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
 
@@ -290,26 +289,6 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             "source_.overlap(), and compare propensity='boosted'."
         )
 
-    def _batch_columns(self, batches: Batches, graph: CausalGraph | None, others: set[str | None]) -> list[str]:
-        """Learn the columns to read, in the order of the batches."""
-        allowed = graph.input_columns if graph else [name for name in batches.columns if name not in others]
-        reads = self._columns_to_read(allowed if graph else None, allowed)
-        batches.select(reads)
-        self.reads_ = [name for name in batches.columns if name in reads]
-        self.feature_names_in_ = np.asarray(self.reads_, dtype=object)
-        self.n_features_in_ = len(self.reads_)
-        return self.reads_
-
-    def _batch_labels(self, counts: Mapping[Any, int], graph: CausalGraph | None) -> None:
-        """Learn the labels of the outcome from the rows of each."""
-        values = self._read_column(pd.Series(list(counts), dtype=None))
-        positive = np.unique(values)[-1] if graph is None else graph.positive
-        self._code(values, positive)
-        self.positive_ = positive
-
-    def _seeded_source(self, random: np.random.RandomState) -> Any:
-        return _seeded_clone(self.source, random)
-
     def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
         scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]
         return np.asarray(scores, dtype=np.float64)
@@ -454,8 +433,6 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph
-        if isinstance(X, Batches):
-            raise DataError("fit takes rows in memory; fit_batches(batches) takes rows in batches.")
         X = as_pandas(X)
         if isinstance(X, pd.DataFrame) and y is not None:
             require_aligned(X, y)
@@ -468,7 +445,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
         """Read a table by names: the columns of the graph, or those given."""
         allowed = graph.input_columns if graph else None
-        reads = self._columns_to_read(allowed, allowed or ())
+        reads = self._columns_to_read(allowed)
         table = read_table(X, list(dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])), what="X")
         if graph is not None:
             if isinstance(self.source, SeveralContrasts):
@@ -481,9 +458,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.n_features_in_ = len(self.reads_)
         return table
 
-    def _columns_to_read(self, allowed: Sequence[str] | None, default: Sequence[str]) -> list[str]:
-        """Return the columns that were named, or the default; others than those allowed are refused."""
-        reads = list(self.columns) if self.columns is not None else list(default)
+    def _columns_to_read(self, allowed: Sequence[str] | None) -> list[str]:
+        """Return the columns that were named, by default all that are allowed; others are refused."""
+        reads = list(allowed or ()) if self.columns is None else list(self.columns)
         outside = [name for name in reads if allowed is not None and name not in allowed]
         if outside:
             raise DataError(

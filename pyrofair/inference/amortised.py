@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,11 +21,10 @@ from pyrofair._progress import tqdm
 from pyrofair._random import isolated
 from pyrofair.exceptions import DataError
 from pyrofair.inference.likelihood import Likelihood
-from pyrofair.inference.samplers import Schedule, fall, fitting, run_svi
+from pyrofair.inference.samplers import Schedule, descend, fall, fitting
 
 __all__ = [
     "AmortisedGuide",
-    "Objective",
     "Problem",
     "Steps",
     "check_convergence",
@@ -73,27 +71,6 @@ def mean_discrepancy(points: Tensor, group: Tensor, weight: Tensor | None = None
 
 
 @dataclass(frozen=True)
-class Objective:
-    """What is minimised: the negative evidence lower bound, with the weights of its parts.
-
-    ``likelihood`` multiplies the log-likelihood of the rows; the divergence of the guide from the prior counts from 0
-    up to 1 over the first share ``warmup`` of the epochs; ``discrepancy`` is the strength, in nats a unit, of a penalty
-    on the discrepancy between the two groups of each latent variable.
-    """
-
-    likelihood: float = 1.0
-    warmup: float = 0.0
-    discrepancy: float = 0.0
-
-    def divergence(self, time: float) -> float:
-        """Return the weight of the divergence after a share of the time."""
-        return 1.0 if self.warmup <= 0.0 else min(time / self.warmup, 1.0)
-
-
-PLAIN = Objective()
-
-
-@dataclass(frozen=True)
 class Steps:
     """Epochs, rows of a batch, the size of the first step of Adam, and the precision of the weights' normal prior.
 
@@ -133,7 +110,8 @@ class Problem:
 
     ``axes`` holds for each per-unit site the axis of its units, ``weight`` and ``group`` (0 or 1) are those of the
     rows, shape (n,). ``of_parameters`` is the guide of the program's parameters, if they are drawn. The guide does not
-    see ``hidden`` sites, and the log-likelihood of ``ignored`` ones does not count.
+    see ``hidden`` sites, and the log-likelihood of ``ignored`` ones does not count. ``discrepancy`` is the strength, in
+    nats a unit, of a penalty on the discrepancy between the two groups of each latent variable.
     """
 
     likelihood: Likelihood
@@ -145,6 +123,7 @@ class Problem:
     hidden: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
     elbo: Any = field(default_factory=TraceMeanField_ELBO)
+    discrepancy: float = 0.0
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -153,23 +132,19 @@ class Problem:
         """Return the program conditioned on some of the rows."""
         return self.likelihood.at(rows, self.axes)
 
-    def loss(self, rows: Tensor, objective: Objective = PLAIN, divergence: float = 1.0) -> Tensor:
-        """Return the objective, in nats of all units together, as some of the rows estimate it."""
-        weight = self.weight[rows]
-        with self._weighed(weight * (len(self) / len(rows)), objective.likelihood, divergence) as weigh:
+    def loss(self, rows: Tensor) -> Tensor:
+        """Return the negative evidence lower bound, and the penalty, in nats of all units, as some rows estimate it."""
+        model, weight = self.likelihood, self.weight[rows]
+        given = [*model.rows, *model.evidence, *(f"{node}__log_density" for node in model.inverted)]
+        share = weight * (len(self) / len(rows))
+        scales = dict.fromkeys((*given, *model.latent), share) | dict.fromkeys(self.ignored, 0.0 * share)
+        with _Weigh(scales, self.axes, model.latent) as weigh:
             found: Tensor = self.elbo.differentiable_loss(*self._pair(rows))
-        if objective.discrepancy:
+        if self.discrepancy:
             points = (values.movedim(self.axes.get(site, 0), 0) for site, values in weigh.values.items())
             apart = [mean_discrepancy(each.reshape(len(rows), -1), self.group[rows], weight) for each in points]
-            found = found + objective.discrepancy * self.weight.sum() * torch.stack(apart).sum()
+            found = found + self.discrepancy * self.weight.sum() * torch.stack(apart).sum()
         return found
-
-    def _weighed(self, weight: Tensor, likelihood: float, divergence: float) -> AbstractContextManager[_Weigh]:
-        model, latent = self.likelihood, self.likelihood.latent
-        given = [*model.rows, *model.evidence, *(f"{node}__log_density" for node in model.inverted)]
-        scales = dict.fromkeys(given, likelihood * weight) | dict.fromkeys(latent, divergence * weight)
-        scales |= dict.fromkeys(self.ignored, 0.0 * weight)
-        return _Weigh(scales, self.axes, latent)
 
     def _pair(self, rows: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
         """Return the model and the guide of some of the rows."""
@@ -184,9 +159,7 @@ class Problem:
         return model, guide
 
 
-def fit_amortised(
-    problem: Problem, numbers: Sequence[Tensor], steps: Steps, seed: int, objective: Objective = PLAIN
-) -> list[float]:
+def fit_amortised(problem: Problem, numbers: Sequence[Tensor], steps: Steps, seed: int) -> list[float]:
     """Fit numbers of a program and its guide in place, and return the loss of each epoch in nats a unit.
 
     Batches hold their share of both groups. An interruption (Ctrl-C) ends the fit with the numbers of the last whole
@@ -194,21 +167,13 @@ def fit_amortised(
     """
     count = max(1, -(-len(problem) // steps.batch_size))
     schedule = Schedule(steps.epochs * count, steps.learning_rate, STEADY, FINAL, steps.weight_decay)
-    batches = (
-        (rows, objective.divergence((epoch + i / count) / steps.epochs))
-        for epoch in range(steps.epochs)
-        for i, rows in enumerate(_batches(problem.group, count))
-    )
+    batches = (rows for _ in range(steps.epochs) for rows in _batches(problem.group, count))
     total, losses = 0.0, list[float]()
     kept: list[Tensor] = []
     bar = tqdm(total=steps.epochs, desc="epochs", disable=not steps.progress, delay=PROGRESS_AFTER, leave=False)
     with isolated(seed), fitting(stored=True), bar:
-
-        def loss(batch: tuple[Tensor, float]) -> Tensor:
-            return problem.loss(batch[0], objective, batch[1])
-
         try:
-            for step, value in enumerate(run_svi(loss, numbers, batches, schedule), 1):
+            for step, value in enumerate(descend(problem.loss, numbers, batches, schedule), 1):
                 total += value
                 if step % count:
                     continue
@@ -230,11 +195,11 @@ def fit_amortised(
     return losses
 
 
-def check_convergence(losses: list[float], steps: Steps, warmup: float = 0.0) -> str:
+def check_convergence(losses: list[float], steps: Steps) -> str:
     """Return the warning to give after a fit; empty if there is none."""
     if len(losses) < steps.epochs:
         return f"Interrupted after {len(losses)} of {steps.epochs} epochs; the networks of the last of these are kept."
-    if gained := unsettled(losses, warmup):
+    if gained := unsettled(losses):
         return (
             f"The loss may not have settled: it fell by {gained:.1%} in the second half of the time before steps "
             f"shrank. Take more epochs than {steps.epochs}, or another learning_rate than {steps.learning_rate:g}."
@@ -242,14 +207,14 @@ def check_convergence(losses: list[float], steps: Steps, warmup: float = 0.0) ->
     return ""
 
 
-def unsettled(losses: list[float], warmup: float = 0.0) -> float:
+def unsettled(losses: list[float]) -> float:
     """Return the share of the loss (or of a nat, if it is less) gained in the second half of equal steps.
 
     It is 0 if it is at most 2 %, two standard errors allowed for. A loss that falls like one over time still has as
     much before it as it has gained since half-time. It is compared before steps shrink: then it falls in any case,
-    however far it is from its end. Epochs of the ``warmup``, whose losses are others, are left out.
+    however far it is from its end.
     """
-    trace = losses[math.ceil(warmup * len(losses)) : max(math.ceil(STEADY * len(losses)), 1)]
+    trace = losses[: max(math.ceil(STEADY * len(losses)), 1)]
     if not trace:
         return 0.0
     trend = fall(trace, share=0.5)
@@ -259,7 +224,7 @@ def unsettled(losses: list[float], warmup: float = 0.0) -> float:
 
 def evidence_bound(problem: Problem, seed: int = 0) -> float:
     """Return the evidence lower bound in nats a unit, at some draws of the latent variables of each: more if few."""
-    n = len(problem)
+    n, problem = len(problem), replace(problem, discrepancy=0.0)
     draws = -(-EVIDENCE_DRAWS // n)
     with isolated(seed), fitting(stored=True), torch.no_grad():
         parts = torch.arange(n).repeat(draws).split(ROWS_AT_ONCE)  # type: ignore[no-untyped-call]

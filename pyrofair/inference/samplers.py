@@ -34,7 +34,6 @@ __all__ = [
     "fit_guide",
     "fitting",
     "run_nuts",
-    "run_svi",
     "sizes_of",
 ]
 
@@ -86,7 +85,7 @@ class Schedule:
 
 
 def descend(
-    slopes: Callable[[Any], Tensor],
+    loss: Callable[[Any], Tensor],
     numbers: Sequence[Tensor],
     batches: Iterable[Any],
     schedule: Schedule,
@@ -96,38 +95,21 @@ def descend(
 ) -> Iterator[float]:
     """Take steps of Adam, and yield the loss after each: callers stop early, keep states and catch Ctrl-C.
 
-    ``slopes`` leaves the gradient of the loss on a batch with the numbers, and returns the loss; ``average``, in the
-    shapes of the numbers, moves with them and keeps a share ``memory`` of itself at each step.
+    The loss of a batch, such as Pyro's ``ELBO.differentiable_loss`` of a model and its guide, is differentiated, unless
+    it leaves its slopes with the numbers itself and needs no gradient; ``average``, in the shapes of the numbers, moves
+    with them and keeps a share ``memory`` of itself at each step.
     """
     optimiser = torch.optim.Adam(numbers, lr=schedule.rate, weight_decay=schedule.weight_decay, fused=True)
     for step, batch in zip(range(schedule.steps), batches, strict=False):
         optimiser.param_groups[0]["lr"] = schedule.rate * schedule.size(step)
-        value = slopes(batch)
+        value = loss(batch)
+        if value.requires_grad:
+            optimiser.zero_grad()
+            value.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         for mean, own in zip(average, numbers, strict=bool(average)):
             mean.lerp_(own.detach(), 1.0 - memory)
         yield value.item()
-
-
-def run_svi(
-    loss: Callable[[Any], Tensor],
-    numbers: Sequence[Tensor],
-    batches: Iterable[Any],
-    schedule: Schedule,
-    *,
-    average: Sequence[Tensor] = (),
-    memory: float = 0.0,
-) -> Iterator[float]:
-    """Take steps of :func:`descend` on a loss, Pyro's ``ELBO.differentiable_loss`` of a model and its guide."""
-
-    def slopes(batch: Any) -> Tensor:
-        for own in numbers:
-            own.grad = None
-        value = loss(batch)
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    return descend(slopes, numbers, batches, schedule, average=average, memory=memory)
 
 
 def fit_guide(
@@ -153,7 +135,7 @@ def fit_guide(
     losses: list[float] = []
     memory = max(1.0 - 1.0 / (WINDOW * schedule.steps), 0.0)
     try:
-        for value in run_svi(lambda _: loss(), numbers, repeat(None), schedule, average=average, memory=memory):
+        for value in descend(lambda _: loss(), numbers, repeat(None), schedule, average=average, memory=memory):
             on_step(len(losses), value)
             losses.append(value)
     except KeyboardInterrupt:

@@ -28,7 +28,7 @@ from pyrofair._validation import (
     require_real,
 )
 from pyrofair.exceptions import DataError
-from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, fitting, run_svi
+from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, fitting
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
 from pyrofair.mechanisms.families import Binary, Categorical, Family, features
 from pyrofair.mechanisms.flat import FlatNetwork
@@ -367,7 +367,7 @@ class _Steps:
         settings, n = self.settings, len(self.rows.train)
         schedule = Schedule(settings.steps, settings.learning_rate)
         batches = _batches(self.rows.train, min(settings.batch_size, n))
-        run = self.run(batches, schedule)
+        run = descend(self.loss(), self.own, batches, schedule, average=self.average, memory=settings.memory)
         total, taken = 0.0, 0
         for loss in (each / n for each in run):
             if not math.isfinite(loss):
@@ -379,8 +379,8 @@ class _Steps:
             self.done += 1
             yield self.done, total / taken
 
-    def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
-        """Take steps, and yield the loss after each."""
+    def loss(self) -> Callable[[Tensor], Tensor]:
+        """Return the loss of a batch."""
         raise NotImplementedError
 
     def held(self) -> Tensor:
@@ -404,9 +404,8 @@ class _PointRun(_Steps):
         self.own, self.history = [self.flat.numbers], []
         self.average = _copies(self.own)
 
-    def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
-        memory = self.settings.memory
-        return descend(self.flat.loss, self.own, batches, schedule, average=self.average, memory=memory)
+    def loss(self) -> Callable[[Tensor], Tensor]:
+        return self.flat.loss
 
     def held(self) -> Tensor:
         return self.flat.each(self.average[0], self.rows.held)
@@ -482,11 +481,7 @@ class _Run(_Steps):
             for own, value in zip(self.own, state, strict=True):
                 own.copy_(value)
 
-    def run(self, batches: Iterator[Tensor], schedule: Schedule) -> Iterator[float]:
-        return run_svi(self.loss(), self.own, batches, schedule, average=self.average, memory=self.settings.memory)
-
     def loss(self) -> Callable[[Tensor], Tensor]:
-        """Return the loss of a batch."""
         elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
         return partial(elbo.differentiable_loss, self.model, self.guide)
 

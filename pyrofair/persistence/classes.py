@@ -49,7 +49,7 @@ CLASSES = {
     "audits.penalty_path": "PenaltyPath",
     "classifiers.penalized": "PenalizedClassifier",
     "classifiers.pscf.classifier": "PSCF",
-    "classifiers.pscf.networks": "FixedSpread Latent",
+    "classifiers.pscf.networks": "FixedSpread",
     "effects.potential_outcomes": "GroupSize",
     "graph.causal_graph": "CausalGraph",
     "graph.identification": "Estimand",
@@ -181,7 +181,7 @@ def _after_gcomputation(source: Any) -> None:
 
 
 def _check_rows(rows: Any) -> None:
-    parts = [rows.a, rows.weight, rows.kept, *(each for each in (rows.position, rows.clusters) if each is not None)]
+    parts = [rows.a, rows.weight, rows.kept, *(each for each in (rows.position, rows.groups) if each is not None)]
     own = all(each.shape == (len(rows.table),) for each in parts) and np.isfinite(rows.weight).all()
     _require(bool(own), "the parts of its rows do not belong together")
 
@@ -377,12 +377,9 @@ def _take_pscf(classifier: Any, state: State) -> State:
         return state
     model, guide = classifier.sem_, classifier.guide_
     sizes = [network.body[0].out_features for network in model.networks if network.body is not None]
-    encoder = [layer for layer in (guide.networks[0] if len(guide.networks) else ()) if isinstance(layer, nn.Linear)]
-    prior = model.priors[0].kind if len(model.priors) else "normal"
-    how = {"drawn_from": model.drawn_from, "hidden": sizes[0] if sizes else 1, "prior": prior}
-    hidden = tuple(layer.out_features for layer in encoder[:-1])
+    how = {"drawn_from": model.drawn_from, "hidden": sizes[0] if sizes else 1}
     numbers = [dict(each.state_dict()) for each in (model, guide)]
-    return state | {"networks": {"latents": model.latents, "how": how, "hidden": hidden, "numbers": numbers}}
+    return state | {"networks": {"latents": model.latents, "how": how, "numbers": numbers}}
 
 
 def _after_pscf(made: Any) -> None:
@@ -392,7 +389,7 @@ def _after_pscf(made: Any) -> None:
     made.plan_ = read_plan(replace(made.unfair, graph=graph.coded()))
     with torch.device("meta"):  # sizes take no memory before they are those of the arrays
         made.sem_ = LatentSEM(graph, made.families_, networks["latents"], **networks["how"])
-        made.guide_ = encoders_of(made.sem_, networks["hidden"])
+        made.guide_ = encoders_of(made.sem_)
     for module, numbers in zip((made.sem_, made.guide_), networks["numbers"], strict=True):
         module.load_state_dict(numbers, assign=True)
         module.eval()

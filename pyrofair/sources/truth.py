@@ -30,6 +30,7 @@ __all__ = [
     "describe_groups",
     "measure_truth",
     "spread_of_groups",
+    "summarise_effects",
 ]
 
 ScoreNoise = Literal["shared", "own"]
@@ -304,6 +305,24 @@ def measure_truth(
     share one.
     """
     *_, effect, differs = rule.compare(type(model).__name__, model, worlds, graph)
+    return Truth(
+        **summarise_effects(effect, differs, factual, sizes),
+        decisions=rule.decisions,
+        score_noise=rule.score_noise,
+        threshold=rule.threshold,
+        coupling=coupling,
+        coupled=coupled,
+        parameters=parameters,
+    )
+
+
+def summarise_effects(
+    effect: Vector, differs: Vector, factual: pd.DataFrame, sizes: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Return the quantities of :class:`Truth` by name: of n units the effects, probabilities to differ, and features.
+
+    ``sizes`` are those of :func:`measure_truth`.
+    """
     n = len(effect)
     group = factual.groupby(list(factual), sort=False, dropna=False).ngroup().to_numpy().astype(np.int64)
     ends = np.cumsum([0, *(sizes or [n])])
@@ -315,20 +334,14 @@ def measure_truth(
         spreads.append(spread_of_groups(effect[part], cell, size))
         letter.append(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu)))
         counts.append(size)
-    return Truth(
-        mean_unfair_effect=Estimate.pooled([Estimate.of(effect[part]) for part in parts]),
-        piu=Estimate.pooled([Estimate.of(differs[part]) for part in parts]),
-        conditional_sd=Estimate.pooled(spreads),
-        paper_condmean=float(np.mean(letter)),
-        grouping=describe_groups(list(factual.columns), np.concatenate(counts), len(parts)),
-        decisions=rule.decisions,
-        score_noise=rule.score_noise,
-        threshold=rule.threshold,
-        coupling=coupling,
-        coupled=coupled,
-        n=n,
-        parameters=parameters,
-    )
+    return {
+        "mean_unfair_effect": Estimate.pooled([Estimate.of(effect[part]) for part in parts]),
+        "piu": Estimate.pooled([Estimate.of(differs[part]) for part in parts]),
+        "conditional_sd": Estimate.pooled(spreads),
+        "paper_condmean": float(np.mean(letter)),
+        "grouping": describe_groups(list(factual.columns), np.concatenate(counts), len(parts)),
+        "n": n,
+    }
 
 
 def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:

@@ -537,14 +537,14 @@ def many_classifiers() -> Any:
 
 @entry(
     {f"{name}": {"latents": name} for name in ("abducted", "posterior", "prior")}
-    | {"decision": {"average": "decision", "latents": "prior"}, "drawn": {"decisions": "draw"}}
-    | {"monotone": {"coupling": "monotone", "mmd": 1.0}, "mixture": {"prior": "mixture"}, "program": {"model": True}}
+    | {"drawn": {"decisions": "draw"}, "own noise": {"own_noise": 0.3}}
+    | {"monotone": {"coupling": "monotone", "mmd": 1.0}, "program": {"model": True}}
 )
 def pscf(model: Any = None, **settings: Any) -> Any:
     scenario, df = hiring(300)
     X = df[scenario.graph.input_columns]
     usual = {"epochs": 2, "batch_size": 100, "samples": 20}
-    settings |= {"model": scenario.program} if model else {"hidden": 8, "encoder_hidden": (6,)}
+    settings |= {"model": scenario.program} if model else {"hidden": 8}
     fitted = call(pf.PSCF, scenario.unfair, **usual | settings).fit(X, df["Y"])
     found = {"fair": fitted.fair_values(X[:50]), "history": fitted.history_, "latents": fitted.latents_}
     found |= {"probabilities": fitted.predict_proba(X), "decisions": fitted.predict(X), "elbo": fitted.elbo_}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 import pyrofair as pf
-from pyrofair.reproduce.comparison import SETTINGS, STRENGTHS, methods
+from pyrofair.commands.comparison import SETTINGS, STRENGTHS, methods
 
 
 def one_seed(

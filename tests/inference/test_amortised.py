@@ -18,9 +18,7 @@ from pyrofair import DataError
 from pyrofair._random import isolated
 from pyrofair.inference.amortised import (
     FINAL,
-    PLAIN,
     STEADY,
-    Objective,
     Problem,
     Steps,
     _batches,
@@ -147,32 +145,22 @@ def test_the_loss_of_batches_adds_up_to_that_of_all_rows() -> None:
     assert sum(parts) / 4 == pytest.approx(whole, rel=1e-5)
 
 
-def test_the_parts_of_the_objective() -> None:
-    """With the analytic divergence the loss is linear in the weight of each part."""
+def test_the_penalty_adds_the_discrepancy_of_the_groups() -> None:
     problem, every = make_problem(), torch.arange(200)
+    penalised = replace(problem, discrepancy=0.7)
 
-    def loss(objective: Objective = PLAIN, divergence: float = 1.0) -> float:
+    def loss(of: Problem) -> float:
         with isolated(0), torch.no_grad():
-            return float(problem.loss(every, objective, divergence))
+            return float(of.loss(every))
 
     guide: Any = problem.guide
     rows = problem.likelihood.rows
-    with torch.no_grad():
-        mean = torch.stack([rows["A"], rows["Q"], rows["D"]], 1) @ guide.weight
-        scale = guide.log_scale.exp()
-        kl = float((0.5 * (mean**2 + scale**2 - 1.0) - scale.log()).sum())
-    plain = loss()
-    assert plain - loss(divergence=0.25) == pytest.approx(0.75 * kl, rel=1e-4)
-    assert loss(Objective(likelihood=3.0)) == pytest.approx(3.0 * (plain - kl) + kl, rel=1e-4)
     with isolated(0), torch.no_grad():
-        draw = (mean + scale * torch.randn(200)).unsqueeze(1)
+        mean = torch.stack([rows["A"], rows["Q"], rows["D"]], 1) @ guide.weight
+        draw = (mean + guide.log_scale.exp() * torch.randn(200)).unsqueeze(1)
         apart = float(mean_discrepancy(draw, problem.group))
-    assert loss(Objective(discrepancy=0.7)) - plain == pytest.approx(0.7 * 200 * apart, rel=1e-2, abs=5e-3)
-
-
-def test_warmup() -> None:
-    assert Objective().divergence(0.0) == 1.0
-    assert [Objective(warmup=0.5).divergence(time) for time in (0.0, 0.25, 0.5, 1.0)] == [0.0, 0.5, 1.0, 1.0]
+    assert loss(penalised) - loss(problem) == pytest.approx(0.7 * 200 * apart, rel=1e-2, abs=5e-3)
+    assert evidence_bound(penalised) == evidence_bound(problem)  # of which the penalty is no part
 
 
 def test_a_fit_gains_evidence_and_leaves_the_generator_alone() -> None:
@@ -294,7 +282,6 @@ def test_a_loss_that_still_falls_is_said_so() -> None:
     assert unsettled([5.0]) == 0.0
     noisy = (3 + 0.1 * np.random.default_rng(0).normal(size=60)).tolist()
     assert unsettled(noisy) == 0.0
-    assert unsettled([*(100.0 - t for t in range(6)), *[5.0] * 54], warmup=0.1) == 0.0
     steps = Steps(60, 10, 0.01)
     assert "Take more epochs than 60" in check_convergence(falling, steps)
     assert check_convergence([5.0] * 60, steps) == ""

@@ -15,11 +15,11 @@ from pyro.infer.autoguide import init_to_median
 from pyrofair._arviz import diagnose
 from pyrofair.inference.samplers import (
     Schedule,
+    descend,
     fall,
     fit_guide,
     fitting,
     run_nuts,
-    run_svi,
     sizes_of,
 )
 
@@ -63,13 +63,13 @@ def test_the_loop_steps_averages_and_ends() -> None:
     number = torch.tensor([5.0], requires_grad=True)
     average = [number.detach().clone()]
     losses = list(
-        run_svi(lambda _: (number - 2.0).square().sum(), [number], repeat(None), Schedule(300, 0.2), average=average)
+        descend(lambda _: (number - 2.0).square().sum(), [number], repeat(None), Schedule(300, 0.2), average=average)
     )
     assert len(losses) == 300
     assert losses[0] == 9.0
     assert number.item() == pytest.approx(2.0, abs=1e-3)
     assert average[0].item() == pytest.approx(number.item())
-    assert not list(run_svi(lambda _: number.sum(), [number], [], Schedule(10, 0.1)))
+    assert not list(descend(lambda _: number.sum(), [number], [], Schedule(10, 0.1)))
 
 
 def test_guides_leave_the_parameter_store_alone() -> None:

@@ -140,9 +140,7 @@ def test_an_audit_that_refuses_leaves_the_truth() -> None:
 @pytest.mark.some(4)
 def test_each_named_method_gives_a_model_or_its_reason_on_each_scenario(name: str) -> None:
     quick: dict[str, Any] = {"epochs": 2}
-    if name.startswith("PSCF"):
-        quick |= {"warmup": 1} if "warmup" in pf.PSCF(scenario("hiring").unfair).get_params() else {}
-    elif "(given S)" in name:
+    if "(given S)" in name:
         quick |= {"source__draws": 5, "source__parameters": "linear"}
     found = study(["hiring", "latent"], method(name, **quick), 200, 1, **QUICK)
     assert found.unfinished == 0

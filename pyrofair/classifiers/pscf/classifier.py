@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
+import pyro
 import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
@@ -29,38 +30,28 @@ from pyrofair._validation import (
     require_flag,
     require_instance,
     require_integer,
-    require_layers,
     require_rate,
     require_real,
     require_seed,
 )
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.pscf.diagnostics import describe_latents, latent_table
-from pyrofair.classifiers.pscf.given import fit_given, read_model, require_model, require_used
+from pyrofair.classifiers.pscf.given import Fit, Model, fit_given, fit_program, read_model, require_model, require_used
 from pyrofair.classifiers.pscf.networks import (
     LatentSEM,
-    Prior,
-    causes_of,
     encoders_of,
     latents_of,
-    spread_besides,
+    likelihood_of,
+    narrow_families,
+    read_networks,
 )
 from pyrofair.classifiers.pscf.replay import FittedProgram, Latents, Plan, Replayed, read_plan, replay
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
-from pyrofair.inference.amortised import (
-    AmortisedGuide,
-    Objective,
-    Problem,
-    Steps,
-    check_convergence,
-    evidence_bound,
-    fit_amortised,
-)
-from pyrofair.inference.likelihood import Likelihood
-from pyrofair.mechanisms.encoders import Encoders
-from pyrofair.mechanisms.families import Categorical, Continuous, Family, Integer, choose_family, encode, features
+from pyrofair.inference.amortised import AmortisedGuide, Steps, check_convergence, evidence_bound
+from pyrofair.inference.numbers import copied_state
+from pyrofair.mechanisms.families import Categorical, Continuous, Family, Integer, choose_family, encode
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.tables.labels import read_sensitive
@@ -76,6 +67,10 @@ SMALLEST, LARGEST = 250, 1_000
 MOST_LEVELS = 20
 """So many different integers are ordered categories, if each occurs in so many rows; others are numbers."""
 FEWEST_EACH = 20
+COMPONENTS = 5
+"""So many normal distributions make up that of a number."""
+PRECISION = 1.0
+"""That of the normal prior of the networks' weights."""
 FEWEST_DIFFERENT = 100
 """Decisions by draws that equal rows share take so many different rows, or a warning says that chance decides."""
 TIES = 0.1
@@ -83,11 +78,8 @@ TIES = 0.1
 SHOWN = 5
 """So many rows of each group try out a given model."""
 SAMPLES = {"abducted": 100, "posterior": 100, "prior": 5}
-Average = Literal["probability", "decision"]
 Decisions = Literal["mean", "draw"]
 
-_not_negative = partial(require_real, least=0.0)
-_positive = partial(require_real, above=0.0)
 CONSTRAINTS: dict[str, Constraint] = {
     "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
     "model": require_model,
@@ -95,21 +87,13 @@ CONSTRAINTS: dict[str, Constraint] = {
     "latents": partial(require_choice, choices=("abducted", "posterior", "prior")),
     "coupling": partial(require_choice, choices=COUPLINGS),
     "decisions": optional(partial(require_choice, choices=("mean", "draw"))),
-    "average": partial(require_choice, choices=("probability", "decision")),
     "samples": optional(require_integer),
-    "mmd": _not_negative,
-    "likelihood": _positive,
-    "warmup": partial(require_real, least=0.0, most=1.0),
-    "prior": partial(require_choice, choices=("normal", "learned", "mixture")),
-    "latent_size": optional(require_integer),
-    "own_noise": optional(_positive),
+    "mmd": partial(require_real, least=0.0),
+    "own_noise": optional(partial(require_real, above=0.0)),
     "hidden": require_integer,
-    "encoder_hidden": require_layers,
-    "components": require_integer,
     "epochs": optional(require_integer),
     "batch_size": optional(require_integer),
     "learning_rate": lambda name, value: require_rate(value, name),
-    "weight_decay": _not_negative,
     "progress": require_flag,
     "random_state": lambda name, value: require_seed(value, name),
 }
@@ -152,43 +136,29 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         to its row (by default with ``"abducted"``), or the ``"mean"`` over the samples (by default otherwise, as in the
         paper). The mean is sharp where a row determines its noise, as with the baseline, and smooth where it does not,
         so that a threshold on it has an unfair effect of its own, which one draw has not (docs/paper.md).
-    average
-        What is averaged over the samples: the ``"probability"`` of the outcome, or a ``"decision"`` drawn with it (the
-        paper's eq. pscfpred), which has the same mean and more noise.
     samples
         The paper's J, the Monte-Carlo samples of each unit, each from another J-th of its noise distribution; by
         default 100, with latents from the prior the paper's 5.
     mmd
         The strength of a penalty, in nats a unit, on the maximum mean discrepancy between the two groups, summed over
         the latent variables. The paper searched 0 to 2.
-    likelihood, warmup
-        What multiplies the log-likelihood in training: above 1 latent variables say more of a row. The share of the
-        epochs over which the divergence of their posterior from the prior gains its full weight.
-    prior
-        What latent variables are drawn from: a standard ``"normal"`` distribution, a ``"learned"`` normal one, or in
-        each dimension a ``"mixture"`` of five normal ones, learned.
-    latent_size
-        The dimensions of one latent variable of each node on an unfair path; by default each of its columns has one of
-        its own, of one dimension.
     own_noise
         The spread of a number on an unfair path besides its latent variable, as a share of its standard deviation given
         its causes (for integers a quarter of a unit at least). By default (None) it is learned: that fits best, and the
         latent variable often says nothing of a row then.
-    hidden, encoder_hidden, components
-        The tanh units of each distribution's hidden layer, and of the layers of each encoder; the components of the
-        distributions of numbers.
+    hidden
+        The tanh units of the one hidden layer of each distribution's network.
     families
         The distribution of a column, by its name, instead of that of
-        :func:`pyrofair.mechanisms.families.choose_family`. Integers of at most 20 values, each in 20 rows or more, are
-        ordered categories, and other values of them are refused; other integers are numbers, of a range that is widened
-        by its length on both sides (not below 0 where none is negative).
+        :func:`pyrofair.mechanisms.families.choose_family` with five components. Integers of at most 20 values, each in
+        20 rows or more, are ordered categories, and other values of them are refused; other integers are numbers, of a
+        range that is widened by its length on both sides (not below 0 where none is negative).
     epochs, batch_size
         The length of training, by default about 1,500 steps in 20 to 100 epochs, for more would fit networks to noise
         (of a given program about 6,000 steps), and the rows of a batch, by default a 30th of all, between 250 and 1,000
         (an 8th of fewer than 2,000).
-    learning_rate, weight_decay
-        The size of Adam's steps, which shrink to a hundredth after a third of the epochs; the precision of the normal
-        prior of the networks' weights.
+    learning_rate
+        The size of Adam's steps, which shrink to a hundredth after a third of the epochs.
     progress, random_state
         Whether a fit of some seconds shows a bar; the seed of networks, batches, latent draws, and predictions.
 
@@ -243,22 +213,14 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         latents: Latents = "abducted",
         coupling: Coupling = "gumbel",
         decisions: Decisions | None = None,
-        average: Average = "probability",
         samples: int | None = None,
         mmd: float = 0.0,
-        likelihood: float = 1.0,
-        warmup: float = 0.0,
-        prior: Prior = "normal",
-        latent_size: int | None = None,
         own_noise: float | None = None,
         hidden: int = 100,
-        encoder_hidden: Sequence[int] = (20, 20),
-        components: int = 5,
         families: Mapping[str, Family] | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float = 0.01,
-        weight_decay: float = 1.0,
         progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -268,22 +230,14 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self.latents = latents
         self.coupling = coupling
         self.decisions = decisions
-        self.average = average
         self.samples = samples
         self.mmd = mmd
-        self.likelihood = likelihood
-        self.warmup = warmup
-        self.prior = prior
-        self.latent_size = latent_size
         self.own_noise = own_noise
         self.hidden = hidden
-        self.encoder_hidden = encoder_hidden
-        self.components = components
         self.families = families
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
         self.progress = progress
         self.random_state = random_state
 
@@ -322,14 +276,17 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         with neutral_torch():
             training = fitted._read_training(X, y, sample_weight)
             steps = self._steps(len(training.weight))
-            problem, fits = (fitted._fit_networks if self.model is None else fitted._fit_program)(training, steps)
-        losses = [loss for fit in fits for loss in fit]
+            with isolated(fitted.seed_), pyro.get_param_store().scope(copied_state(pyro.get_param_store().get_state())):
+                found = (fitted._fit_networks if self.model is None else fitted._fit_given)(training, steps)
+        fit, program = found
+        fits = [] if fit is None else fit.losses
+        losses = [loss for each in fits for loss in each]
         fitted.history_ = pd.DataFrame({"epoch": np.arange(len(losses)), "loss": losses})
-        fitted.elbo_ = np.nan if problem is None else evidence_bound(problem, seed=fitted.seed_)
-        fitted.latents_ = fitted._describe_latents(problem)
+        fitted.elbo_ = np.nan if fit is None else evidence_bound(fit.problem, seed=fitted.seed_)
+        fitted.latents_ = latent_table(program, None if fit is None else fit.problem, fitted.seed_)
         fitted._read = ()
         self.__dict__ = fitted.__dict__
-        for text in filter(None, (check_convergence(fit, steps, self.warmup) for fit in fits)):
+        for text in filter(None, (check_convergence(each, steps) for each in fits)):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         if text := describe_latents(self.latents_, training.codes):
             warnings.warn(text, PyrofairWarning, stacklevel=2)
@@ -338,89 +295,49 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     def _steps(self, n: int) -> Steps:
         """Return the length of training by n rows."""
         batch = self.batch_size or min(max(n // 30, min(n // 8, SMALLEST), 1), LARGEST)
-        steps, fewest, most = NETWORKS if self.model is None else PROGRAM
+        networks = self.model is None  # a program's parameters have priors of their own
+        steps, fewest, most = NETWORKS if networks else PROGRAM
         epochs = self.epochs or min(max(steps * batch // n, fewest), most)
-        return Steps(epochs, batch, self.learning_rate, self.weight_decay, self.progress)
+        return Steps(epochs, batch, self.learning_rate, PRECISION if networks else 0.0, self.progress)
 
-    def _describe_latents(self, problem: Problem | None) -> pd.DataFrame:
-        if problem is None:
-            return latent_table(self._fitted()[0], {}, torch.empty(0), torch.empty(0), self.seed_)
-        program = self._program(wide=False) if self.model is None else self.given_.programs[0]
-        return latent_table(program, problem.likelihood.rows, problem.group, problem.weight, self.seed_)
-
-    def _fit_networks(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[list[float]]]:
-        """Fit networks of each column and encoders of the latent variables."""
-        graph, weight, group = self.unfair.graph, training.weight, training.group
-        self.families_ = self._read_families(training)
+    def _fit_networks(self, training: _Training, steps: Steps) -> tuple[Fit, FittedProgram]:
+        """Make a program and a guide of networks, and fit them; return it as it was trained."""
+        graph, weight = self.unfair.graph, training.weight
+        families = self.families_ = self._read_families(training)
         reads = self.plan_.columns_read("posterior")
         self._set_columns(name for name in training.columns if name in reads)
-        target = torch.as_tensor(training.target).float()
-        values = self._encode(training.table) | {graph.outcome_column: target}
-        latents = latents_of(graph, self.plan_.redrawn, self.latent_size, [*self.families_])
-        residual = {
-            column: _residual_share(self.families_, values, column, causes_of(graph, column), weight)
-            for latent in latents.values()
-            for column in latent.columns
-        }
-        own = {
-            column: spread_besides(self.families_[column], share, self.own_noise) for column, share in residual.items()
-        }
-        with isolated(self.seed_):
-            sem = LatentSEM(graph, self.families_, latents, drawn_from=own, hidden=self.hidden, prior=self.prior)
-            guide = encoders_of(sem, tuple(self.encoder_hidden))
-        self.sem_, self.guide_ = sem, guide
-        info = self._program(wide=False).equations.info
-        n = len(weight)
-        likelihood = Likelihood(
-            sem,
-            n,
-            rows=values,
-            inverted={},
-            idle={},
-            parameters=(),
-            derived=(),
-            latent=tuple(latents),
-            evidence=(),
-            types=info.dtypes,
-            shapes={site: info.shape(site, n) for site in info.sites},
-            vectors={},
+        rows = self._encode(training.table) | {graph.outcome_column: torch.as_tensor(training.target).float()}
+        latents = latents_of(graph, self.plan_.redrawn, [*families])
+        own = narrow_families(families, rows, weight, graph, self._redrawn, self.own_noise)
+        sem = self.sem_ = LatentSEM(graph, families, latents, drawn_from=own, hidden=self.hidden)
+        guide = self.guide_ = encoders_of(sem)
+        equations = sem.equations(self.plan_.unfair)
+        model, likelihood = Model(sem, guide, analytic=True), likelihood_of(sem, equations, rows)
+        fit = fit_program(
+            model, likelihood, equations, weight, training.group, steps, self.mmd, self.seed_, learns=True
         )
-        problem = Problem(likelihood, guide, info.axes, weight, group)
-        numbers = [*sem.parameters(), *guide.parameters()]
-        return problem, [fit_amortised(problem, numbers, steps, self.seed_, self._objective)]
+        return fit, read_networks(sem, guide, self.plan_.unfair, wide=False)
 
-    def _fit_program(self, training: _Training, steps: Steps) -> tuple[Problem | None, list[list[float]]]:
+    def _fit_given(self, training: _Training, steps: Steps) -> tuple[Fit | None, FittedProgram]:
         """Fit a given program's parameters, and a guide of its units' noise."""
         graph = self.unfair.graph
         model = read_model(self.model, self.guide, self.unfair)
         self.plan_ = read_plan(self.unfair)
         known = self.classes_ if self.classes_[1] == graph.positive else self.classes_[::-1]
-        outcome = np.asarray(known)[training.target.astype(int)]
-        found = fit_given(
-            model,
-            training.table.assign(**{graph.outcome_column: outcome}),
-            self.unfair,
-            training.weight,
-            training.group,
-            objective=self._objective,
-            steps=steps,
-            hidden=self.encoder_hidden,
-            seed=self.seed_,
+        table = training.table.assign(**{graph.outcome_column: np.asarray(known)[training.target.astype(int)]})
+        self.given_, fit = fit_given(
+            model, table, self.unfair, training.weight, training.group, steps, self.mmd, self.seed_
         )
-        self.given_, self.parameters_ = found, {name: np.asarray(value) for name, value in found.parameters.items()}
-        reads = {*found.columns.values()}
+        self.parameters_ = {} if fit is None else {k: np.asarray(v) for k, v in (fit.parameters | fit.numbers).items()}
+        reads = {*self.given_.columns.values()}
         self._set_columns(name for name in training.columns if name in reads)
-        self._read = found.programs
+        self._read = self.given_.programs
         self._replayed(training.some_of_each(), self.plan_, 1)  # which refuses what cannot be predicted from
-        return found.problem, found.losses
+        return fit, self.given_.programs[0]
 
     def _set_columns(self, names: Iterable[str]) -> None:
         self.feature_names_in_ = np.asarray([*names], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
-
-    @property
-    def _objective(self) -> Objective:
-        return Objective(self.likelihood, self.warmup, self.mmd)
 
     def _check_settings(self) -> None:
         check_settings(self, CONSTRAINTS)
@@ -457,10 +374,10 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         if given is not None:
             require_fitting(given, values)
             return given
-        found = choose_family(values, most_levels=MOST_LEVELS, components=self.components, weight=weight)
+        found = choose_family(values, most_levels=MOST_LEVELS, components=COMPONENTS, weight=weight)
         numbers = isinstance(found, Categorical) and is_numeric_dtype(values.dtype) and len(found.levels) > 2
         if numbers and values.value_counts().min() < FEWEST_EACH:
-            found = choose_family(values, most_levels=2, components=self.components, weight=weight)
+            found = choose_family(values, most_levels=2, components=COMPONENTS, weight=weight)
         share = float(values.value_counts(normalize=True).iloc[0])
         if isinstance(found, Continuous) and column in self._redrawn and share > TIES:
             warnings.warn(
@@ -503,14 +420,10 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """Return the model, read once: one program, in double precision, or one for each draw of its parameters."""
         read: tuple[FittedProgram, ...] = getattr(self, "_read", ())
         if not read:
-            read = self._read = (self._program(wide=True),) if self.model is None else self.given_.programs
+            networks = self.model is None
+            read = (read_networks(self.sem_, self.guide_, self.plan_.unfair),) if networks else self.given_.programs
+            self._read = read
         return read
-
-    def _program(self, *, wide: bool) -> FittedProgram:
-        """Return the learned model as structural equations: in double precision, or as it is trained."""
-        sem: LatentSEM = copy.deepcopy(self.sem_).double() if wide else self.sem_
-        guide: Encoders = copy.deepcopy(self.guide_).double() if wide else self.guide_
-        return FittedProgram(sem.equations(self.plan_.unfair), guide, tuple(self.sem_.latents), wide, wide, sem.only)
 
     # -- predicting ---------------------------------------------------------------------------------------------------
 
@@ -528,20 +441,17 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """Return the probability of each class without the unfair paths' effect, shape (m, 2), as in ``classes_``.
 
         A row's result depends on the row and on ``random_state`` alone, not on the other rows. ``latents``,
-        ``coupling``, ``average`` and ``samples`` are read here, and may be set after fitting.
+        ``coupling`` and ``samples`` are read here, and may be set after fitting.
         """
-        positive = self._positive(X, self.draws_, average=self.average)
+        positive = self._positive(X, self.draws_)
         both = np.column_stack([1.0 - positive, positive])
         return both if self.classes_[1] == self.unfair.graph.positive else both[:, ::-1].copy()
 
-    def _positive(self, X: Any, draws: int, *, average: Average, labelled: bool = False) -> NDArray[np.float64]:
+    def _positive(self, X: Any, draws: int, *, labelled: bool = False) -> NDArray[np.float64]:
         """Return P(Y = positive) of each row, averaged over draws, shape (m,)."""
         parts = []
         for rows in self._chunks(X):
-            score = self._replayed(rows, self.plan_, draws, labelled=labelled).score
-            if average == "decision":
-                score = (self._decision_noise(rows, len(score), self.seed_) < score).to(score.dtype)
-            parts.append(score.double().mean(0))
+            parts.append(self._replayed(rows, self.plan_, draws, labelled=labelled).score.double().mean(0))
         if draws == 1 and not labelled:
             self._warn_of_shared_draws(X)
         return torch.cat(parts).numpy() if parts else np.empty(0)
@@ -574,10 +484,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         draws of their own, and a unit the same one among any other units.
         """
         draw = self.latents == "abducted" if self.decisions is None else self.decisions == "draw"
-        if draw:
-            positive = self._positive(X, 1, average="probability", labelled=True)
-        else:
-            positive = self._positive(X, self.draws_, average=self.average)
+        positive = self._positive(X, 1, labelled=True) if draw else self._positive(X, self.draws_)
         yes = [label == self.unfair.graph.positive for label in self.classes_]
         return np.asarray(self.classes_[np.where(positive > 0.5, yes.index(True), yes.index(False))])
 
@@ -591,7 +498,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "plan_")
         self._fitted()  # read once, for the copy too
         found = copy.copy(self)
-        found.samples, found.average, found.decisions = 1, "probability", "mean"
+        found.samples, found.decisions = 1, "mean"
         return found
 
     def fair_values(self, X: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
@@ -691,7 +598,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         anew: Latents = "prior" if self.latents == "prior" else "posterior"
         again = self._replayed(table, self.plan_.own(), draws, latents=anew, seed=random_state)
         column = self.unfair.graph.outcome_column
-        u = self._decision_noise(table, draws, random_state)
+        with isolated(0):
+            u = keyed_uniform(row_keys([*self._encode(table).values()], len(table)), random_state, "decision", (draws,))
         posterior = {**fair.latents} | {f"fair_{name}": fair.fair[name] for name in self._redrawn}
         sampled: dict[str, dict[str, Any]] = {
             "posterior": posterior | {"fair_score": fair.score},
@@ -714,11 +622,6 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
             | ({"observed_data": observed} if observed else {}),
             dims=dims | {site: ["unit", f"{site}_dim"] for site, each in fair.latents.items() if each.ndim == 3},
         )
-
-    def _decision_noise(self, table: pd.DataFrame, draws: int, seed: int) -> Tensor:
-        """Return uniform numbers of the units' decisions, (draws, m), that belong to their rows."""
-        with isolated(0):
-            return keyed_uniform(row_keys([*self._encode(table).values()], len(table)), seed, "decision", (draws,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -744,18 +647,3 @@ class _Training:
     def weight(self) -> Tensor:
         """The weights, shape (n,)."""
         return torch.as_tensor(self.weights, dtype=torch.float32)
-
-
-def _residual_share(
-    families: Mapping[str, Family], values: Mapping[str, Tensor], column: str, causes: Sequence[str], weight: Tensor
-) -> float:
-    """Return the spread of a number given its causes, by a linear predictor, as a share of its spread among all."""
-    target = features(families[column], values[column])
-    if target.shape[1] != 1:
-        return 1.0
-    parts = [torch.ones(len(weight), 1), *(features(families[name], values[name]) for name in causes)]
-    design, root = torch.cat(parts, 1).double(), weight.double().sqrt().unsqueeze(1)
-    found = np.linalg.lstsq((root * design).numpy(), (root * target.double()).numpy(), rcond=None)
-    residual = target.double().numpy() - design.numpy() @ found[0]
-    share = float(np.sqrt(np.average(residual[:, 0] ** 2, weights=weight.numpy())))
-    return min(max(share, 1e-3), 1.0)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pyrofair._random import isolated
 from pyrofair.classifiers.pscf.replay import FittedProgram
+from pyrofair.inference.amortised import Problem
 from pyrofair.inference.evidence import repeat_each
 from pyrofair.programs.couplings import Noise
 from pyrofair.programs.worlds import Evaluation, quiet
@@ -48,24 +49,21 @@ class _Distributions(Messenger):
             self.met[msg["name"]], self.drawn[msg["name"]] = msg["fn"], msg["value"]
 
 
-def latent_table(
-    fitted: FittedProgram, values: Mapping[str, Tensor], group: Tensor, weight: Tensor, seed: int
-) -> pd.DataFrame:
+def latent_table(fitted: FittedProgram, problem: Problem | None, seed: int) -> pd.DataFrame:
     """Return a row for each latent variable that the guide draws, as estimated from at most 5,000 of the rows.
 
     Columns: latent; reads, the columns whose distributions read it; kl, the mean divergence of its posterior from its
     prior in nats; auc, by how much of it boosted trees tell the two groups apart in rows left out (.5: not at all);
     explained, the share of the columns' variance given their causes that is its own, the least of several columns'.
-    ``values`` hold each observed site, shape (n,).
     """
     columns = ["latent", "reads", "kl", "auc", "explained"]
-    if fitted.guide is None or not fitted.drawn:
+    if problem is None or fitted.guide is None or not fitted.drawn:
         return pd.DataFrame({name: pd.Series(dtype=object if i < 2 else float) for i, name in enumerate(columns)})
     equations = fitted.equations
     with isolated(seed), torch.no_grad():
-        rows = torch.randperm(len(weight))[:MOST_ROWS].sort()[0]
-        some = {site: each[rows] for site, each in values.items()}
-        group, weight = group[rows], weight[rows]
+        rows = torch.randperm(len(problem))[:MOST_ROWS].sort()[0]
+        some = {site: each[rows] for site, each in problem.likelihood.rows.items()}
+        group, weight = problem.group[rows], problem.weight[rows]
         features = {site: each for site, each in some.items() if site != fitted.outcome}
         guide, program = _Distributions(fitted.drawn, {}), _Distributions(fitted.drawn, some)
         with quiet(), guide:
@@ -156,14 +154,11 @@ def describe_latents(table: pd.DataFrame, group: NDArray[Any]) -> str:
         names = ", ".join(f"{row.latent} ({row.kl:.3f})" for row in silent.itertuples())
         texts.append(
             f"The latent variables {names} say nothing of a row: less than {LEAST_NATS} nats. Predictions by "
-            "latents='abducted' do not rest on them; for 'posterior' raise likelihood, or fix own_noise."
+            "latents='abducted' do not rest on them; for 'posterior' set own_noise."
         )
     sizes = np.bincount(group.astype(int), minlength=2) * min(1.0, MOST_ROWS / len(group))
     error = np.sqrt((sizes.sum() + 1.0) / (12.0 * max(sizes.prod(), 1.0)))  # of the AUC where the groups are alike
     if len(known := table[(table["auc"] > MOST_AUC) & (table["auc"] - 0.5 > 2.0 * error)]):
         names = ", ".join(f"{row.latent} (AUC {row.auc:.2f})" for row in known.itertuples())
-        texts.append(
-            f"The latent variables {names} tell the two groups apart, which noise must not. Raise mmd, or lower "
-            "likelihood."
-        )
+        texts.append(f"The latent variables {names} tell the two groups apart, which noise must not. Raise mmd.")
     return " ".join(texts)

@@ -19,13 +19,12 @@ from pyro.infer.autoguide import AutoNormal
 from pyro.infer.autoguide.initialization import init_to_median
 from torch import Tensor, nn
 
-from pyrofair._random import isolated
 from pyrofair._validation import require_callable
 from pyrofair.classifiers.pscf.replay import FittedProgram
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.inference.abduction import takes_float64
-from pyrofair.inference.amortised import AmortisedGuide, Objective, Problem, Steps, elbo_of, fit_amortised
+from pyrofair.inference.amortised import AmortisedGuide, Problem, Steps, elbo_of, fit_amortised
 from pyrofair.inference.likelihood import Likelihood, read_likelihood, site_values
 from pyrofair.inference.numbers import (
     Stored,
@@ -49,7 +48,7 @@ from pyrofair.programs.vectors import ScalarProgram
 from pyrofair.sources.sem import SEM
 from pyrofair.tables.labels import read_levels
 
-__all__ = ["FittedGiven", "GivenModel", "fit_given", "read_model", "require_model", "require_used"]
+__all__ = ["Fit", "FittedGiven", "Model", "fit_given", "fit_program", "read_model", "require_model", "require_used"]
 
 PARAMETER_DRAWS = 200
 FEW = 11
@@ -62,7 +61,7 @@ def require_model(name: str, value: Any) -> None:
         require_callable(name, value, "a Pyro program of the number of units, an SEM, learned mechanisms, or None")
 
 
-OF_NETWORKS = ("families", "prior", "latent_size", "own_noise", "hidden", "components", "weight_decay")
+OF_NETWORKS = ("families", "own_noise", "hidden")
 """Settings of the default networks."""
 
 
@@ -82,16 +81,20 @@ def require_used(classifier: Any) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class GivenModel:
-    """A program, draws of its parameters if they are known, and the labels of its codes."""
+class Model:
+    """A program, a guide of its units' noise if there is one, draws of its parameters if they are known, and labels.
+
+    ``levels`` label the sites that hold codes. ``analytic``: the guide's divergence from the prior has a closed form.
+    """
 
     program: Program
     guide: AmortisedGuide | None
-    posterior: Any
-    levels: Mapping[str, Sequence[Any]] | None
+    posterior: Any = None
+    levels: Mapping[str, Sequence[Any]] | None = None
+    analytic: bool = False
 
 
-def read_model(model: Any, guide: AmortisedGuide | None, unfair: UnfairPaths) -> GivenModel:
+def read_model(model: Any, guide: AmortisedGuide | None, unfair: UnfairPaths) -> Model:
     """Return the program of a given model, copied with its guide as far as they hold networks of their own."""
     sem = SEM.from_mechanisms(model, unfair) if isinstance(model, LearnedMechanisms) else model
     posterior, levels = None, None
@@ -106,24 +109,34 @@ def read_model(model: Any, guide: AmortisedGuide | None, unfair: UnfairPaths) ->
     program, guide = copy.deepcopy((program, guide))
     for module in modules_of(program, guide):
         allow_local_parameters(module)
-    return GivenModel(program, guide, posterior, levels)
+    return Model(program, guide, posterior, levels)
 
 
 # -- fitting -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class FittedGiven:
-    """A given program with its parameters fitted or known, a program for each draw of them, and how it was fitted.
+class Fit:
+    """A program and a guide after their fit: the problem with both, the losses of each epoch, and the parameters.
 
-    ``losses`` holds the loss of each epoch, in a list for each of the fits that were needed.
+    ``losses`` is a list for each of the fits that were needed; ``drawn`` are the sites that the guide draws, if it
+    draws any.
     """
+
+    program: Program
+    problem: Problem
+    losses: list[list[float]]
+    parameters: dict[str, Tensor]
+    numbers: dict[str, Tensor]
+    drawn: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedGiven:
+    """A given program with its parameters fitted or known: a program for each draw of them, and the labels of codes."""
 
     programs: tuple[FittedProgram, ...]
     levels: Mapping[str, Sequence[Any]] | None
-    losses: list[list[float]]
-    problem: Problem | None
-    parameters: dict[str, Any]
 
     @property
     def equations(self) -> Equations:
@@ -160,70 +173,72 @@ class _AnyDraw:
 
 
 def fit_given(
-    model: GivenModel,
+    model: Model,
     table: pd.DataFrame,
     unfair: UnfairPaths,
     weight: Tensor,
     group: Tensor,
-    *,
-    objective: Objective,
     steps: Steps,
-    hidden: Sequence[int],
+    discrepancy: float,
     seed: int,
-) -> FittedGiven:
-    """Fit a program's parameters, as far as they are not known, and a guide of its units' noise given the features.
-
-    Parameters that are drawn get a normal guide, and are held at its median; ``pyro.param`` and networks are fitted
-    along. The guide never sees the outcome. Where the outcome reads unknown noise, which its value then says something
-    of, parameters are fitted first with a guide that does see it, and the guide of predictions after them.
-    """
+) -> tuple[FittedGiven, Fit | None]:
+    """Read a given program and fit it to a table by :func:`fit_program`, as far as its parameters are not known."""
     graph = unfair.graph
-    with isolated(seed), pyro.get_param_store().scope(copied_state(pyro.get_param_store().get_state())):
-        equations = read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
-        read_levels(model.levels, equations.node_of, graph)
-        priors = read_priors(equations.program, equations.info, model.posterior)
-        held = priors.read(model.posterior) if model.posterior and priors.names else {}
-        numbers = bool(equations.info.dependencies.stored) or any(
-            each.requires_grad for module in modules_of(model.program) for each in module.parameters()
-        )
-        known = _held_at(model.program, held) if held else model.program
-        likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=numbers)
-        warn_of_unseen_numbers(model.program)
-        if model.guide is not None and not likelihood.latent:
-            raise DataError("guide= draws the noise that rows do not determine, and here they determine all of it.")
-        if not numbers and not likelihood.latent and (held or not priors.names):
-            programs = _at_draws(model.program, equations, held, None, ())
-            return FittedGiven(programs, model.levels, [], None, {})
-        if held:
-            likelihood = replace(likelihood, program=_AnyDraw(model.program, held))
-        return _fit(
-            model, likelihood, equations, held, weight, group, objective, steps, tuple(hidden), seed, learns=numbers
-        )
+    equations = read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
+    read_levels(model.levels, equations.node_of, graph)
+    priors = read_priors(equations.program, equations.info, model.posterior)
+    held = priors.read(model.posterior) if model.posterior and priors.names else {}
+    learns = bool(equations.info.dependencies.stored) or any(
+        each.requires_grad for module in modules_of(model.program) for each in module.parameters()
+    )
+    known = _held_at(model.program, held) if held else model.program
+    likelihood = read_likelihood(known, table, graph, model.levels, units=True, numbers=learns)
+    warn_of_unseen_numbers(model.program)
+    if model.guide is not None and not likelihood.latent:
+        raise DataError("guide= draws the noise that rows do not determine, and here they determine all of it.")
+    if not learns and not likelihood.latent and (held or not priors.names):
+        return FittedGiven(_at_draws(model.program, equations, held, None, ()), model.levels), None
+    if held:
+        likelihood = replace(likelihood, program=_AnyDraw(model.program, held))
+    fit = fit_program(model, likelihood, equations, weight, group, steps, discrepancy, seed, learns=learns)
+    draws = held or {name: value.numpy()[None] for name, value in fit.parameters.items()}
+    if fit.program is not model.program or isinstance(fit.program, nn.Module):  # what was read holds the numbers before
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PyrofairWarning)  # given above
+            equations = read_equations(fit.program, unfair, at_parameters(fit.program, draws))
+    of_units: Any = fit.problem.guide  # whose parameters are those of the program
+    guide: Any = at_parameters(of_units, draws) if fit.drawn else None
+    return FittedGiven(_at_draws(fit.program, equations, draws, guide, fit.drawn), model.levels), fit
 
 
-def _fit(
-    model: GivenModel,
+def fit_program(
+    model: Model,
     likelihood: Likelihood,
     equations: Equations,
-    held: Mapping[str, Any],
     weight: Tensor,
     group: Tensor,
-    objective: Objective,
     steps: Steps,
-    hidden: tuple[int, ...],
+    discrepancy: float,
     seed: int,
     *,
     learns: bool,
-) -> FittedGiven:
+) -> Fit:
+    """Fit a program's unknown parameters, and a guide of its units' noise given their features.
+
+    Parameters that are drawn get a normal guide, and are held at its median; ``pyro.param`` and networks are fitted
+    along, which ``learns`` says that there are. The guide never sees the outcome. Where the outcome reads unknown
+    noise, which its value then says something of, parameters are fitted first with a guide that does see it, and the
+    guide of predictions after them. ``discrepancy`` is that of the :class:`Problem`.
+    """
     graph, info = equations.unfair.graph, equations.info
     outcome = {site for site, node in equations.node_of.items() if node == graph.outcome} & likelihood.rows.keys()
     axes = info.axes
     few = torch.arange(min(len(weight), FEW))
 
     def problem(latents: Likelihood, guide: AmortisedGuide, of_parameters: Any, **more: Any) -> Problem:
-        return Problem(latents, guide, axes, weight, group, of_parameters, elbo=elbo_of(analytic=False), **more)
+        elbo = elbo_of(analytic=model.analytic)
+        return Problem(latents, guide, axes, weight, group, of_parameters, elbo=elbo, discrepancy=discrepancy, **more)
 
-    steps = replace(steps, weight_decay=0.0)  # parameters have priors of their own
     with fitting(stored=True):
         unknown = likelihood.latent
         seen = [site for site in likelihood.rows if site not in outcome]
@@ -235,7 +250,7 @@ def _fit(
         if sighted and not (learns or likelihood.parameters):  # nothing but the guide is fitted
             sighted, ignored = False, frozenset(outcome)
         if unknown and (guide is None or sighted):
-            first: AmortisedGuide = _encoders(likelihood, info, [*seen, *outcome] if sighted else seen, axes, hidden)
+            first: AmortisedGuide = _encoders(likelihood, info, [*seen, *outcome] if sighted else seen)
         else:
             first = guide if guide is not None else _draws_nothing
         if guide is not None and unknown:
@@ -250,33 +265,26 @@ def _fit(
         unseen = frozenset[str]() if sighted else frozenset(outcome)
         one = problem(likelihood, first, of_parameters, hidden=unseen, ignored=ignored)
         numbers = collect_numbers(lambda: one.loss(few), model.program, first, of_parameters)
-        losses = [fit_amortised(one, numbers, steps, seed, objective)] if numbers else []
+        losses = [fit_amortised(one, numbers, steps, seed)] if numbers else []
         parameters = _median(one, few, likelihood.parameters)
         if sighted:
             at_median = {name: value.numpy()[None] for name, value in parameters.items()}
             fixed = replace(likelihood, program=_held_at(likelihood.program, at_median), parameters=(), derived=())
-            second: AmortisedGuide = guide or _encoders(likelihood, info, seen, axes, hidden)
+            second: AmortisedGuide = guide or _encoders(likelihood, info, seen)
             one = problem(fixed, second, None, hidden=frozenset(outcome), ignored=frozenset(outcome))
             known = {id(each) for each in numbers}
             numbers = [each for each in collect_numbers(lambda: one.loss(few), second) if id(each) not in known]
-            losses += [fit_amortised(one, numbers, steps, seed, objective)] if numbers else []
+            losses += [fit_amortised(one, numbers, steps, seed)] if numbers else []
         store = pyro.get_param_store()
         stored = [name for name in dict.fromkeys(equations.info.dependencies.stored) if name in store]
         named = {name: store[name].detach().clone() for name in stored}
         kept = copied_state(store.get_state())
     for value in kept["params"].values():
         value.requires_grad_(requires_grad=False)
-    fitted = _freeze(model.program, kept)
-    draws = held or {name: value.numpy()[None] for name, value in parameters.items()}
-    of_units: Any = None if one.guide is _draws_nothing else at_parameters(_freeze(one.guide, kept), draws)
     frozen = replace(one.likelihood, program=_freeze(one.likelihood.program, kept))
+    guided = one.guide is not _draws_nothing
     one = replace(one, likelihood=frozen, guide=_freeze(one.guide, kept))
-    if fitted is not model.program or isinstance(fitted, nn.Module):  # what was read holds the numbers before
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PyrofairWarning)  # given above
-            equations = read_equations(fitted, equations.unfair, at_parameters(fitted, draws))
-    programs = _at_draws(fitted, equations, draws, of_units, unknown)
-    return FittedGiven(programs, model.levels, losses, one, parameters | named)
+    return Fit(_freeze(model.program, kept), one, losses, parameters, named, tuple(unknown) if guided else ())
 
 
 def _draws_nothing(rows: Mapping[str, Tensor]) -> None:
@@ -313,9 +321,7 @@ def _at_draws(
     )
 
 
-def _encoders(
-    likelihood: Likelihood, info: ProgramSites, seen: Sequence[str], axes: Mapping[str, int], hidden: Sequence[int]
-) -> Encoders:
+def _encoders(likelihood: Likelihood, info: ProgramSites, seen: Sequence[str]) -> Encoders:
     """Return networks as a guide of the unknown noise given the sites that it may see."""
     families: dict[str, Family] = {}
     for site in seen:
@@ -329,7 +335,7 @@ def _encoders(
             numbers = values.double()
             families[site] = Continuous(float(numbers.mean()), float(numbers.std(correction=0)) or 1.0)
     with poutine.trace() as tracer:
-        likelihood.at(torch.arange(min(likelihood.n, 8)), axes)()
+        likelihood.at(torch.arange(min(likelihood.n, 8)), info.axes)()
     supports = {}
     for site in likelihood.latent:
         fn: Any = tracer.trace.nodes[site]["fn"]
@@ -342,9 +348,7 @@ def _encoders(
                 "guide=."
             )
         supports[site] = (tuple(fn.event_shape), support)
-    return Encoders(
-        families, dict.fromkeys(likelihood.latent, tuple(seen)), supports, hidden=hidden, plate="units__rows"
-    )
+    return Encoders(families, dict.fromkeys(likelihood.latent, tuple(seen)), supports, plate="units__rows")
 
 
 def _sites_of(

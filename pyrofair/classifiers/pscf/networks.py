@@ -1,16 +1,19 @@
 """The default model of PSCF: a distribution of each column by a network, with latent variables, and its guide.
 
-The model is a Pyro program of the number of units, and the guide one of their rows, as a user's own are.
+The model is a Pyro program of the number of units, and the guide one of their rows, as a user's own are. What its sites
+read is known, so that it need not be run to find out.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import pyro
 import pyro.distributions as dist
 import torch
@@ -19,8 +22,10 @@ from torch import Tensor, nn
 from torch.distributions import constraints
 
 from pyrofair._random import isolated
+from pyrofair.classifiers.pscf.replay import FittedProgram
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.causal_graph import unused_name
+from pyrofair.inference.likelihood import Likelihood
 from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import Continuous, Family, Integer, Positive, features
 from pyrofair.programs.couplings import is_nominal
@@ -30,23 +35,21 @@ from pyrofair.programs.structural_equations import Equations
 
 __all__ = [
     "FixedSpread",
-    "Latent",
     "LatentSEM",
-    "Prior",
-    "causes_of",
     "encoders_of",
     "latents_of",
+    "likelihood_of",
+    "narrow_families",
+    "read_networks",
     "spread_besides",
 ]
 
-Prior = Literal["normal", "learned", "mixture"]
 Values = Mapping[str, Tensor]
 """For each column the program's values, the units in the last dimension."""
 
-COMPONENTS = 5
-"""The components of a mixture prior."""
 INTEGER_NOISE = 0.25
 """The least spread of an integer's own noise, in units: rounding hides anything finer, and steps fit badly."""
+LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -81,24 +84,48 @@ class FixedSpread:
         return made(normal.loc, normal.scale) if isinstance(family, Positive) else normal
 
 
-def spread_besides(family: Family, residual: float, share: float | None) -> Family:
+def spread_besides(family: Family, residual: float, share: float) -> Family:
     """Return the family of a column that has a latent variable, narrow where this is to explain the spread.
 
     ``residual`` is the standard deviation of the column given its causes, as a share of its own, and ``share`` the
-    share of it that the distribution keeps (None: it is learned). A category keeps its whole distribution.
+    share of it that the distribution keeps. A category keeps its whole distribution.
     """
-    if share is None or not isinstance(family, Integer | Continuous):
+    if not isinstance(family, Integer | Continuous):
         return family
     least = INTEGER_NOISE / family.sd if isinstance(family, Integer) else 0.0
     return FixedSpread(replace(family, components=1), max(share * residual, least))
 
 
-@dataclass(frozen=True)
-class Latent:
-    """A latent variable: its dimensions, and the columns that read it."""
+def narrow_families(
+    families: Mapping[str, Family],
+    rows: Values,
+    weight: Tensor,
+    graph: CausalGraph,
+    columns: Collection[str],
+    share: float | None,
+) -> dict[str, Family]:
+    """Return the families from which columns with a latent variable are drawn; None leaves them as they are."""
+    found = {column: families[column] for column in columns}
+    if share is not None:
+        for column, family in found.items():
+            residual = _residual_share(families, rows, column, causes_of(graph, column), weight)
+            found[column] = spread_besides(family, residual, share)
+    return found
 
-    size: int
-    columns: tuple[str, ...]
+
+def _residual_share(
+    families: Mapping[str, Family], values: Values, column: str, causes: Sequence[str], weight: Tensor
+) -> float:
+    """Return the spread of a number given its causes, by a linear predictor, as a share of its spread among all."""
+    target = features(families[column], values[column])
+    if target.shape[1] != 1:
+        return 1.0
+    parts = [torch.ones(len(weight), 1), *(features(families[name], values[name]) for name in causes)]
+    design, root = torch.cat(parts, 1).double(), weight.double().sqrt().unsqueeze(1)
+    found = np.linalg.lstsq((root * design).numpy(), (root * target.double()).numpy(), rcond=None)
+    residual = target.double().numpy() - design.numpy() @ found[0]
+    share = float(np.sqrt(np.average(residual[:, 0] ** 2, weights=weight.numpy())))
+    return min(max(share, LEAST_SHARE), 1.0)
 
 
 def causes_of(graph: CausalGraph, column: str) -> list[str]:
@@ -109,14 +136,9 @@ def causes_of(graph: CausalGraph, column: str) -> list[str]:
     return [*graph.columns_of(parents), *own[: own.index(column)]]
 
 
-def latents_of(graph: CausalGraph, nodes: Sequence[str], size: int | None, taken: Sequence[str]) -> dict[str, Latent]:
-    """Return the latent variables of some nodes by the names of their sites: of each column, or one of each node."""
-    found: dict[str, Latent] = {}
-    for node in nodes:
-        own = graph.columns[node]
-        parts = {column: Latent(1, (column,)) for column in own} if size is None else {node: Latent(size, tuple(own))}
-        found |= {unused_name(f"H_{name}", taken): latent for name, latent in parts.items()}
-    return found
+def latents_of(graph: CausalGraph, nodes: Sequence[str], taken: Sequence[str]) -> dict[str, str]:
+    """Return the latent variables of some nodes, one of each column, by the names of their sites."""
+    return {unused_name(f"H_{column}", taken): column for column in graph.columns_of(nodes)}
 
 
 class _Numbers(nn.Module):
@@ -135,29 +157,6 @@ class _Numbers(nn.Module):
         return out if self.body is None else out + self.body(read)
 
 
-class _Prior(nn.Module):
-    """The distribution of a latent variable: standard normal, normal, or in each dimension a mixture of normals."""
-
-    def __init__(self, size: int, kind: Prior) -> None:
-        super().__init__()
-        self.size, self.kind = size, kind
-        if kind == "learned":
-            self.loc, self.log_scale = nn.Parameter(torch.zeros(size)), nn.Parameter(torch.zeros(size))
-        elif kind == "mixture":
-            self.logits = nn.Parameter(torch.zeros(size, COMPONENTS))
-            self.loc = nn.Parameter(torch.linspace(-1.5, 1.5, COMPONENTS).repeat(size, 1))
-            self.log_scale = nn.Parameter(torch.full((size, COMPONENTS), -0.5))
-
-    def forward(self) -> Any:
-        if self.kind == "normal":
-            standard: Any = dist.Normal(torch.zeros(self.size), 1.0)
-            return standard.to_event(1)
-        made: Any = dist.Normal(self.loc, self.log_scale.exp())
-        if self.kind == "mixture":
-            made = dist.MixtureSameFamily(dist.Categorical(logits=self.logits), made)
-        return made.to_event(1)
-
-
 class LatentSEM(nn.Module):
     """A Pyro program of the number of units: a distribution of each column given its causes, and latent variables.
 
@@ -165,50 +164,42 @@ class LatentSEM(nn.Module):
     it. Latent nodes of the graph are left out; the sensitive attribute is 0 or 1.
 
     ``families`` holds the family of each column, and ``drawn_from`` that of its distribution where it is another one;
-    ``latents`` the latent variables by the names of their sites, ``hidden`` the tanh units of a network's layer, and
-    ``prior`` what the latent variables are drawn from.
+    ``latents`` names for the site of each latent variable, a standard normal number, the column that reads it, and
+    ``hidden`` is the number of tanh units of a network's layer.
     """
 
     def __init__(
         self,
         graph: CausalGraph,
         families: Mapping[str, Family],
-        latents: Mapping[str, Latent],
+        latents: Mapping[str, str],
         *,
         drawn_from: Mapping[str, Family] | None = None,
         hidden: int = 100,
-        prior: Prior = "normal",
     ) -> None:
         super().__init__()
         self.graph, self.families, self.latents = graph, dict(families), dict(latents)
         self.drawn_from = {**self.families, **(drawn_from or {})}
         self.order = [column for node in graph.order if node not in graph.latent for column in graph.columns[node]]
         self.owner = {column: node for node, own in graph.columns.items() for column in own}
-        self.site = {column: site for site, latent in self.latents.items() for column in latent.columns}
+        self.site = {column: site for site, column in self.latents.items()}
         self.width = {name: features(family, torch.zeros(1)).shape[-1] for name, family in self.families.items()}
         self.index = {column: i for i, column in enumerate(self.order)}
         self.networks = nn.ModuleList(self._new_numbers(column, hidden) for column in self.order)
-        self.priors = nn.ModuleList(_Prior(latent.size, prior) for latent in self.latents.values())
         self.plate = unused_name("units", [*self.families, *self.latents])
 
     def reads(self, column: str) -> list[str]:
         """Return the columns that a column's distribution reads: those of its parents, and its node's before it."""
         return causes_of(self.graph, column)
 
-    def family_of(self, site: str) -> list[str]:
-        """Return the columns of a latent variable and of their causes, on which alone it depends."""
-        columns = self.latents[site].columns
-        return [*self.reads(columns[-1]), columns[-1]]
-
     def _new_numbers(self, column: str, hidden: int) -> nn.Module:
-        width = sum(self.width[name] for name in self.reads(column))
-        width += self.latents[self.site[column]].size if column in self.site else 0
+        width = sum(self.width[name] for name in self.reads(column)) + (column in self.site)
         return _Numbers(width, hidden, self.drawn_from[column].offset.to(torch.get_default_dtype()))
 
     def distribution(self, column: str, values: Values, latent: Tensor | None = None) -> Any:
         """Return the distribution of a column given the values that it reads, shapes (..., n), and its latent variable.
 
-        ``latent`` has shape (..., n, k).
+        ``latent`` has shape (..., n, 1).
         """
         read = {name: features(self.families[name], values[name]) for name in self.reads(column)}
         return self._given(column, read, latent)
@@ -225,7 +216,7 @@ class LatentSEM(nn.Module):
         return self.drawn_from[column].distribution(network(joined.to(dtype)))
 
     def equations(self, unfair: UnfairPaths) -> Equations:
-        """Return the program as structural equations; what each site reads is known, so that no program is read."""
+        """Return the program as structural equations."""
         with isolated(0), torch.no_grad(), pyro.validation_enabled(False), poutine.trace() as tracer:
             self(2)
         met: Any = {name: tracer.trace.nodes[name] for name in (*self.latents, *self.order)}
@@ -251,24 +242,35 @@ class LatentSEM(nn.Module):
     def forward(self, n: int, columns: Collection[str] | None = None) -> None:
         """Draw n units."""
         spare: Any = dist.Normal(torch.zeros(()), 1.0)
+        standard: Any = dist.Normal(torch.zeros(1), 1.0)
         read: dict[str, Tensor] = {}
-        latents: dict[str, Tensor] = {}
         with pyro.plate(self.plate, n):
             for column in self.order:
-                site = self.site.get(column)
-                if site is not None and site not in latents:
-                    latents[site] = pyro.sample(site, self.priors[list(self.latents).index(site)]())
+                latent = pyro.sample(self.site[column], standard.to_event(1)) if column in self.site else None
                 drawn = columns is None or column in columns
-                value = pyro.sample(column, self._given(column, read, latents.get(site or "")) if drawn else spare)
+                value = pyro.sample(column, self._given(column, read, latent) if drawn else spare)
                 read[column] = features(self.families[column], value)
 
 
-def encoders_of(sem: LatentSEM, hidden: Sequence[int]) -> Encoders:
-    """Return the guide of a default model: each latent variable given the columns on which alone it depends."""
+def encoders_of(sem: LatentSEM) -> Encoders:
+    """Return the guide of a default model: each latent variable given its column and that column's causes."""
     return Encoders(
         sem.families,
-        {site: sem.family_of(site) for site in sem.latents},
-        {site: ((latent.size,), constraints.real) for site, latent in sem.latents.items()},
-        hidden=hidden,
+        {site: [*sem.reads(column), column] for site, column in sem.latents.items()},
+        dict.fromkeys(sem.latents, ((1,), constraints.real)),
         plate=sem.plate,
     )
+
+
+def likelihood_of(sem: LatentSEM, equations: Equations, rows: dict[str, Tensor]) -> Likelihood:
+    """Return the networks with their columns set to rows, (n,) each, and the latent variables unknown."""
+    info, n = equations.info, len(rows[sem.order[0]])
+    shapes = {site: info.shape(site, n) for site in info.sites}
+    return Likelihood(sem, n, rows, {}, {}, (), (), tuple(sem.latents), (), info.dtypes, shapes, {})
+
+
+def read_networks(sem: LatentSEM, guide: Encoders, unfair: UnfairPaths, *, wide: bool = True) -> FittedProgram:
+    """Return fitted networks and their guide as what rows are replayed by, in double precision if ``wide``."""
+    if wide:
+        sem, guide = copy.deepcopy(sem).double(), copy.deepcopy(guide).double()
+    return FittedProgram(sem.equations(unfair), guide, tuple(sem.latents), wide, wide, sem.only)

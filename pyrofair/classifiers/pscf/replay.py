@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -34,9 +33,9 @@ from pyrofair.programs.couplings import (
 )
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
-from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World, quiet
+from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World
 
-__all__ = ["FittedProgram", "Latents", "Plan", "Replayed", "outcome_probability", "read_plan", "replay"]
+__all__ = ["FittedProgram", "Latents", "Plan", "Replayed", "fair_world", "outcome_probability", "read_plan", "replay"]
 
 Latents = Literal["abducted", "posterior", "prior"]
 UNITS_AT_ONCE = 2**16
@@ -174,33 +173,19 @@ class Replayed:
     score: Tensor = field(default_factory=lambda: torch.empty(0))
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Tensor, Replayed]], n: int, draws: int) -> Replayed:
-        """Put together what was found of some rows each, (draws, r) or, if all draws are the same, (1, r)."""
-
-        def joined(each: Callable[[Replayed], Tensor]) -> Tensor:
-            values = [(rows, each(part)) for rows, part in parts]
-            first = values[0][1]
-            found = torch.empty(draws, n, *first.shape[2:], dtype=first.dtype)
-            for rows, some in values:
-                found[:, rows] = some.to(found.dtype)
-            return found
-
-        one = parts[0][1]
-        return cls(
-            {site: joined(lambda part, site=site: part.fair[site]) for site in one.fair},  # type: ignore[misc]
-            {site: joined(lambda part, site=site: part.latents[site]) for site in one.latents},  # type: ignore[misc]
-            joined(lambda part: part.score),
-        )
-
-    @classmethod
-    def joined(cls, parts: Sequence[Replayed]) -> Replayed:
-        """Put the draws of several replays of the same rows one after the other."""
+    def joined(cls, parts: Sequence[Replayed], dim: int = 0) -> Replayed:
+        """Put the draws (dim 0) or the rows (dim 1) of several replays one after the other."""
         one = parts[0]
         return cls(
-            {site: torch.cat([part.fair[site] for part in parts]) for site in one.fair},
-            {site: torch.cat([part.latents[site] for part in parts]) for site in one.latents},
-            torch.cat([part.score for part in parts]),
+            {site: torch.cat([part.fair[site] for part in parts], dim) for site in one.fair},
+            {site: torch.cat([part.latents[site] for part in parts], dim) for site in one.latents},
+            torch.cat([part.score for part in parts], dim),
         )
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Replayed:
+        """Return all values changed in one way."""
+        fair, latents = ({site: change(each) for site, each in of.items()} for of in (self.fair, self.latents))
+        return Replayed(fair, latents, change(self.score))
 
 
 def replay(
@@ -235,7 +220,7 @@ def replay(
     with precision(wide=fitted.wide), torch.no_grad():
         typed = {site: _as_site(fitted, site, each) for site, each in values.items()}
         at_once = max(UNITS_AT_ONCE // draws, 1)
-        parts = []
+        parts, order = list[Replayed](), list[Tensor]()
         own = typed.get(fitted.equations.sensitive)
         levels = sensitive_levels(fitted.equations.unfair.graph)
         groups: dict[int | None, Tensor] = {None: torch.arange(n)}
@@ -247,8 +232,11 @@ def replay(
                 some = _Rows(
                     fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at]
                 )
-                parts.append((rows, some.replay(group, latents, draws, coupling, every=every)))
-        return Replayed.of(parts, n, draws)
+                found = some.replay(group, latents, draws, coupling, every=every)
+                parts.append(found.changed(lambda each: each.expand(draws, *each.shape[1:])))  # all may be the same
+                order.append(rows)
+        back = torch.cat(order).argsort()
+        return Replayed.joined(parts, 1).changed(lambda each: each[:, back])
 
 
 def _as_site(fitted: FittedProgram, site: str, values: Tensor) -> Tensor:
@@ -299,7 +287,7 @@ class _Rows:
             if latents == "abducted":
                 noise = self._abduct(noise, latent, draws, redrawn)
             held = {site: each for site, each in wide.items() if site not in (*redrawn, equations.sensitive)}
-            fair = self._fair(noise, redrawn, held | hidden, group)
+            fair = fair_world(fitted.only(redrawn), plan, noise, redrawn, held | hidden, group)
         read = plan.baseline if equations.unfair.graph.outcome in plan.switched else group
         held = {site: each for site, each in (wide | fair | hidden).items() if site != equations.sensitive}
         if read is not None:
@@ -446,14 +434,14 @@ class _Rows:
             noise.n, noise.coupling, values, every.pairs, every.redraws, None, every.observed, noise.uniform, noise.axes
         )
 
-    def _fair(self, noise: KeyedNoise, redrawn: Sequence[str], held: World, group: int | None) -> World:
-        """Evaluate the redrawn sites: fair edges carry the group's value, and unfair ones the baseline."""
-        equations, plan = self.fitted.only(redrawn), self.plan
-        switched = group is not None and group != plan.baseline
-        bound = replace(equations, unfair=plan.unfair.reversed()) if switched else equations
-        nodes = {*equations.node_of}
-        evaluation = Evaluation(bound.program, bound.info, nodes, bound.endogenous, noise)
-        return evaluation.world(bound, redrawn, held, switched=switched and not plan.as_is)
+
+def fair_world(
+    equations: Equations, plan: Plan, noise: Noise, sites: Sequence[str], held: World, group: int | None
+) -> World:
+    """Evaluate sites on units' noise: fair edges carry the value of their group, and unfair ones the baseline."""
+    switched = group is not None and group != plan.baseline
+    bound = replace(equations, unfair=plan.unfair.reversed()) if switched else equations
+    return Evaluation.of(bound, noise).world(bound, sites, held, switched=switched and not plan.as_is)
 
 
 class _ReadSites(RunOnNoise):
@@ -477,28 +465,12 @@ class _ReadSites(RunOnNoise):
                 raise StopTracing
 
 
-class _ReadDistribution(RunOnNoise):
-    """Run a program whose other sites are held until a site is met, and keep the site's distribution."""
-
-    def __init__(self, noise: Noise, endogenous: Collection[str], site: str, held: World) -> None:
-        super().__init__(noise, endogenous, held)
-        self.site = site
-        self.distribution: Any = None
-
-    def respond(self, name: str, distribution: Any) -> Tensor:
-        if name == self.site:
-            self.distribution = distribution
-            raise StopTracing
-        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
-
-
 def outcome_probability(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
     """Return P(outcome = 1) where all that the outcome reads is held, shape (n,)."""
-    handler = _ReadDistribution(noise, {*equations.endogenous, site}, site, held)
-    with quiet(), handler, suppress(StopTracing):
-        equations.program(noise.n)
-    inner = unwrap(handler.distribution)
-    if isinstance(inner, torch.distributions.Bernoulli) and not handler.distribution.event_shape:
+    read = _ReadSites(noise, equations.endogenous, held | {site: torch.zeros(noise.n)}, [site])
+    read.run(equations.program)
+    inner = unwrap(read.distributions[site])
+    if isinstance(inner, torch.distributions.Bernoulli) and not read.distributions[site].event_shape:
         return torch.as_tensor(inner.probs).expand(noise.n)
     if isinstance(inner, torch.distributions.Categorical) and inner.probs.shape[-1] == 2:
         return inner.probs[..., 1].expand(noise.n)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,87 +13,62 @@ from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
 from pyrofair._validation import require_seed, require_units
-from pyrofair.classifiers.pscf.replay import Plan, outcome_probability
+from pyrofair.classifiers.pscf.replay import Plan, fair_world, outcome_probability
 from pyrofair.effects import Estimate
 from pyrofair.exceptions import GraphError
-from pyrofair.graph.paths import UnfairPaths
 from pyrofair.programs.couplings import Coupling, Noise
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, read_equations, sensitive_levels
 from pyrofair.programs.worlds import (
-    Strategy,
     World,
-    both_worlds,
-    choose_strategy,
     factual,
     require_shared_first,
 )
-from pyrofair.sources.truth import describe_groups, spread_of_groups
+from pyrofair.sources.truth import DecisionRule, Truth, summarise_effects
 
 __all__ = ["PSCFTruth", "measure_approximation"]
 
 COUPLING: Coupling = "gumbel"
 
 
-@dataclass(frozen=True)
-class PSCFTruth:
+@dataclass(frozen=True, kw_only=True)
+class PSCFTruth(Truth):
     """PSCF's predictions beside those of the true structural equation model, for the same units.
 
     The paper measures PSCF by the error of its learned model. Unit i, drawn from the true model with its own A, gets
-    two decisions:
+    two decisions, whose difference is the effect t of :class:`pyrofair.sources.Truth`:
 
     - ``yhat_i``, that of :meth:`PSCF.predict`: the nodes on unfair paths redrawn by the learned mechanisms;
     - ``y_i``, 1 where the mean over the samples exceeds 1/2 by the true equations, the unit's other columns held: the
       noise of the redrawn nodes is drawn anew for each sample (``latents="prior"``) or the unit's own (else), that of
-      the outcome is averaged over (``average="probability"``) or drawn anew (``"decision"``). Latent causes of the
-      outcome keep the unit's values.
+      the outcome is averaged over. Latent causes of the outcome keep the unit's values.
 
     The noise of both is independent, so that even the true distributions have a PIU above 0 with few samples from the
-    prior, or with drawn decisions. Errors are those of drawing units. ``SEM.truth(pscf)`` measures another quantity:
-    the difference of PSCF, as a function of a unit's row, between two worlds; with ``latents="prior"`` it is exactly 0
-    where no fair path carries A on to what is redrawn.
+    prior. Errors are those of drawing units. ``SEM.truth(pscf)`` measures another quantity: the difference of PSCF, as
+    a function of a unit's row, between two worlds; with ``latents="prior"`` it is exactly 0 where no fair path carries
+    A on to what is redrawn.
 
     Attributes
     ----------
-    piu : Estimate
-        The share of units with ``y_i != yhat_i``, which the paper calls PSCF's PIU.
-    conditional_sd : Estimate
-        The spread over units of the mean of ``yhat_i - y_i`` given the columns that the outcome reads, as in
-        :class:`pyrofair.sources.Truth` (definition 1).
-    paper_condmean : float
-        The paper's formula to the letter, with ``mu_k`` the share of ``y_i != yhat_i`` in group k.
-    mean_difference : Estimate
-        The mean of ``yhat_i - y_i``.
-    true_accuracy, accuracy : Estimate
-        The share of these units whose outcome equals ``y_i``, and ``yhat_i``.
-    grouping, latents, average, samples, n
-        How units were grouped, the settings, and the number of units.
+    accuracy, true_accuracy : Estimate
+        The share of these units whose outcome equals ``yhat_i``, and ``y_i``.
+    latents, samples
+        The settings.
 
     References
     ----------
     Chikahara et al. (2021), appendix G.2, "Unfair effects of PSCF".
     """
 
-    piu: Estimate
-    conditional_sd: Estimate
-    paper_condmean: float
-    mean_difference: Estimate
     accuracy: Estimate
     true_accuracy: Estimate
-    grouping: str
     latents: str
-    average: str
     samples: int
-    n: int
 
     def __str__(self) -> str:
         return (
-            f"PSCF beside the true model over {self.n} units (latents: {self.latents}; {self.samples} samples, mean "
-            f"{self.average})\n"
-            f"PIU               {self.piu}\n"
-            f"conditional sd    {self.conditional_sd}  ({self.grouping})\n"
-            f"paper's condmean  {self.paper_condmean:.4f}\n"
-            f"accuracy          {self.accuracy}, of the true model's {self.true_accuracy}"
+            f"PSCF beside the true model (latents: {self.latents}; {self.samples} samples): {super().__str__()}\n"
+            f"accuracy            {self.accuracy}, of the true model's {self.true_accuracy}"
         )
 
 
@@ -107,61 +81,31 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     require_units("n", n)
     require_seed(random_state)
     replay: Plan = model.plan_
-    graph = replay.unfair.graph
+    graph, rule = replay.unfair.graph, DecisionRule("threshold", 0.5, "shared")
     with isolated(seed_from(random_state)):
-        true = _TrueModel.read(program, replay.unfair)
+        true = read_equations(program, replay.unfair)
         outcome, units, scores = _simulate(true, replay, int(n), model.latents, model.draws_)
-        if model.average == "decision":
-            scores = (torch.rand(scores.shape) < scores).double()
-    y = (scores.double().mean(0) > 0.5).double().numpy()
+    y = (scores.double().mean(0) > rule.threshold).double().numpy()
     yhat = (model.predict(units) == graph.positive).astype(np.float64)
-    effect = yhat - y
-    group = units[graph.input_columns].groupby(graph.input_columns, sort=False).ngroup().to_numpy().astype(np.int64)
-    size = np.bincount(group).astype(np.int64)
-    mu = np.bincount(group, np.abs(effect)) / size
     return PSCFTruth(
-        piu=Estimate.of(np.abs(effect)),
-        conditional_sd=spread_of_groups(effect, group, size),
-        paper_condmean=float(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu))),
-        mean_difference=Estimate.of(effect),
+        **summarise_effects(yhat - y, np.abs(yhat - y), units[graph.input_columns]),
+        decisions=rule.decisions,
+        score_noise=rule.score_noise,
+        threshold=rule.threshold,
+        coupling=COUPLING,
+        coupled=true.coupled(site for site in true.sites if true.node_of[site] in replay.redrawn),
         accuracy=Estimate.of(yhat == outcome),
         true_accuracy=Estimate.of(y == outcome),
-        grouping=describe_groups(graph.input_columns, size),
         latents=model.latents,
-        average=model.average,
         samples=model.draws_,
-        n=int(n),
     )
 
 
-@dataclass(frozen=True)
-class _TrueModel:
-    """A program with its paths, and with the roles of the two values swapped: fair edges may carry either of them."""
-
-    equations: Equations
-    swapped: Equations
-    strategies: tuple[Strategy, Strategy]
-
-    @classmethod
-    def read(cls, program: Program, unfair: UnfairPaths) -> _TrueModel:
-        one = read_equations(program, unfair)
-        other = replace(one, unfair=unfair.reversed())
-        return cls(one, other, (choose_strategy(one, COUPLING), choose_strategy(other, COUPLING)))
-
-    def fair(self, noise: Noise, wanted: Iterable[str], held: World, own: Tensor) -> World:
-        """Return sites where unfair edges carry the baseline, and fair ones each unit's own value ``own`` (n,)."""
-        sites = list(wanted)
-        same, _ = both_worlds(self.equations, noise, sites, held, strategy=self.strategies[0])
-        _, other = both_worlds(self.swapped, noise, sites, held, strategy=self.strategies[1])
-        low = self.equations.unfair.regimes[0].on_unfair
-        return {site: torch.where(own == low, same[site], other[site]) for site in sites}
-
-
 def _simulate(
-    true: _TrueModel, replay: Plan, n: int, latents: str, samples: int
+    equations: Equations, replay: Plan, n: int, latents: str, samples: int
 ) -> tuple[NDArray[np.float64], pd.DataFrame, Tensor]:
     """Return units' outcomes, shape (n,), their columns, and the true fair scores, shape (samples, n)."""
-    equations, graph = true.equations, replay.unfair.graph
+    graph = replay.unfair.graph
     redrawn = [site for site in equations.sites if equations.node_of[site] in replay.redrawn]
     kept = [site for site in equations.sites if equations.node_of[site] not in (*replay.redrawn, graph.outcome)]
     noise = Noise(n, COUPLING)
@@ -183,7 +127,8 @@ def _simulate(
     scores = []
     for _ in range(samples if latents == "prior" else 1):  # all samples of a unit's own noise are the same
         fresh = Noise(n, COUPLING, dict(parameters)) if latents == "prior" else noise
-        fair = true.fair(fresh, redrawn, held, own) if redrawn else {}
+        zero, one = (fair_world(equations, replay, fresh, redrawn, held, group) for group in (0, 1))
+        fair = {site: torch.where(own == 0, zero[site], one[site]) for site in redrawn}
         sensitive = torch.tensor(levels, dtype=actual[equations.sensitive].dtype)[read]
         scores.append(outcome_probability(equations, noise, target, held | fair | {equations.sensitive: sensitive}))
     label = {0: graph.baseline, 1: graph.contrast}

@@ -61,7 +61,7 @@ def fitted(kind: str = "nominal", paths: str = "both", swapped: bool = False, **
     more = {"columns": {"D": ["D", "d", "f"]}} if kind == "columns" else {}
     graph = CausalGraph(EDGES, sensitive="A", outcome="Y", baseline="woman", contrast="man", **more)
     unfair = graph.unfair(*PATHS[paths])
-    usual: dict[str, Any] = {"epochs": 3, "batch_size": 60, "hidden": 10, "encoder_hidden": (5,), "samples": 6}
+    usual: dict[str, Any] = {"epochs": 3, "batch_size": 60, "hidden": 10, "samples": 6}
     settings = {"random_state": 0, "progress": False, **usual, **settings}
     return PSCF(unfair.reversed() if swapped else unfair, **settings).fit(X, y)
 
@@ -118,13 +118,9 @@ def test_rows_of_the_baseline_are_given_back_by_each_coupling(kind: str, couplin
     np.testing.assert_allclose(model.predict_proba(X)[baseline, 1], expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"latent_size": 2}, {"prior": "mixture"}, {"prior": "learned"}, {"own_noise": 0.2}]
-)
-@pytest.mark.some(2)
-def test_rows_of_the_baseline_are_given_back_by_each_model(settings: dict[str, Any]) -> None:
+def test_rows_of_the_baseline_are_given_back_where_the_latent_variable_explains_most() -> None:
     X, _ = draw("columns")
-    model = fitted("columns", **settings)
+    model = fitted("columns", own_noise=0.2)
     baseline = (X["A"] == "woman").to_numpy()
     score, expected = model.predict_proba(X)[:, 1], outcome_distribution(model, X)
     np.testing.assert_allclose(score[baseline], expected[baseline], rtol=0, atol=1e-12)
@@ -229,15 +225,6 @@ def test_one_draw_is_one_of_the_draws() -> None:
     alone = one.predict_proba(X)[:, 1]
     within = (alone >= draws.amin(0).numpy() - 1e-9) & (alone <= draws.amax(0).numpy() + 1e-9)
     assert within.all()  # of a category there are few scores, and all of them are met
-
-
-def test_a_decision_is_a_threshold_whatever_is_averaged() -> None:
-    """With ``average="decision"`` one draw still has a probability, not a coin thrown with it."""
-    X, _ = draw("nominal")
-    model = clone_of(fitted(), average="decision")
-    np.testing.assert_array_equal(model.predict(X), fitted().predict(X))
-    coins = clone_of(model, decisions="mean")
-    np.testing.assert_array_equal(coins.predict(X), (model.predict_proba(X)[:, 1] > 0.5).astype(int))
 
 
 def test_few_draws_decide_as_many_do() -> None:

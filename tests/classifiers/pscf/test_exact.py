@@ -36,7 +36,7 @@ def expit(x: Any) -> Any:
 
 
 def make(unfair: Any, **settings: Any) -> PSCF:
-    usual = {"epochs": 15, "batch_size": 100, "hidden": 20, "encoder_hidden": (8,), "random_state": 0}
+    usual = {"epochs": 15, "batch_size": 100, "hidden": 20, "random_state": 0}
     return PSCF(unfair, **{"progress": False, **usual, **settings})
 
 

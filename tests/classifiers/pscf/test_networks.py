@@ -16,15 +16,17 @@ from torch import Tensor
 from pyrofair import CausalGraph
 from pyrofair.classifiers.pscf.networks import (
     FixedSpread,
-    Latent,
     LatentSEM,
     encoders_of,
     latents_of,
+    likelihood_of,
     spread_besides,
 )
 from pyrofair.graph.causal_graph import unused_name
+from pyrofair.inference.likelihood import read_likelihood
 from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, Positive, choose_family
+from pyrofair.programs.structural_equations import read_equations
 
 GRAPH = CausalGraph("A -> D; A -> M; {A D M} -> Y", sensitive="A", outcome="Y", columns={"D": ["d", "e"]})
 
@@ -35,12 +37,12 @@ def make_table(n: int = 50) -> dict[str, Any]:
     return numbers | {name: rng.integers(0, 2, n) for name in "AY"}
 
 
-def make_sem(size: int | None = 2, graph: CausalGraph = GRAPH, **settings: Any) -> LatentSEM:
+def make_sem(graph: CausalGraph = GRAPH) -> LatentSEM:
     table = pd.DataFrame(make_table())
     families = {name: choose_family(table[name]) for node in graph.order for name in graph.columns[node]}
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return LatentSEM(graph, families, latents_of(graph, ["D"], size, [*families]), hidden=10, **settings)
+        return LatentSEM(graph, families, latents_of(graph, ["D"], [*families]), hidden=10)
 
 
 def as_tensors(table: dict[str, Any]) -> dict[str, Tensor]:
@@ -49,7 +51,7 @@ def as_tensors(table: dict[str, Any]) -> dict[str, Tensor]:
 
 def test_columns_share_no_weights() -> None:
     sem = make_sem()
-    guide = encoders_of(sem, (5,))
+    guide = encoders_of(sem)
     parameters = [{id(p) for p in part.parameters()} for part in (*sem.networks, *guide.networks)]
     assert all(len(each) > 0 for each in parameters)
     assert sum(map(len, parameters)) == len(set().union(*parameters))
@@ -57,9 +59,9 @@ def test_columns_share_no_weights() -> None:
 
 
 @pytest.mark.parametrize("column", ["d", "e"])
-def test_a_latent_variable_of_a_node_reaches_each_of_its_columns_and_no_other(column: str) -> None:
+def test_a_latent_variable_reaches_its_column_and_no_other(column: str) -> None:
     sem, values = make_sem(), as_tensors(make_table())
-    latent = torch.zeros(50, 2, requires_grad=True)
+    latent = torch.zeros(50, 1, requires_grad=True)
     found = sem.distribution(column, values, latent)
     (gradient,) = torch.autograd.grad(found.log_prob(values[column]).sum(), latent)
     assert (gradient.abs() > 0).all()
@@ -70,39 +72,31 @@ def test_a_latent_variable_of_a_node_reaches_each_of_its_columns_and_no_other(co
     assert sem.reads("e") == ["A", "d"]
 
 
-def test_each_column_has_a_latent_variable_of_its_own_by_default() -> None:
-    assert latents_of(GRAPH, ["D", "M"], None, []) == {
-        "H_d": Latent(1, ("d",)),
-        "H_e": Latent(1, ("e",)),
-        "H_M": Latent(1, ("M",)),
-    }
-    assert latents_of(GRAPH, ["D"], 3, []) == {"H_D": Latent(3, ("d", "e"))}
-    assert latents_of(GRAPH, ["M"], None, ["H_M", "H_M_"]) == {"H_M__": Latent(1, ("M",))}
+def test_each_column_has_a_latent_variable_of_its_own() -> None:
+    assert latents_of(GRAPH, ["D", "M"], []) == {"H_d": "d", "H_e": "e", "H_M": "M"}
+    assert latents_of(GRAPH, ["M"], ["H_M", "H_M_"]) == {"H_M__": "M"}
     assert unused_name("x", ["y"]) == "x"
 
 
 def test_the_guide_reads_a_column_and_its_causes() -> None:
-    alone, together = (encoders_of(make_sem(size), (5,)) for size in (None, 2))
-    assert alone.reads == {"H_d": ("A", "d"), "H_e": ("A", "d", "e")}
-    assert together.reads == {"H_D": ("A", "d", "e")}
+    guide = encoders_of(make_sem())
+    assert guide.reads == {"H_d": ("A", "d"), "H_e": ("A", "d", "e")}
     rows = as_tensors(make_table())
-    loc, scale = together.posterior("H_D", rows)
-    assert loc.shape == scale.shape == (50, 2)
+    loc, scale = guide.posterior("H_e", rows)
+    assert loc.shape == scale.shape == (50, 1)
     assert (scale > 0).all()
     unread = rows | {"M": rows["M"] + 1.0, "Y": 1 - rows["Y"]}
-    assert torch.equal(loc, together.posterior("H_D", unread)[0])
+    assert torch.equal(loc, guide.posterior("H_e", unread)[0])
 
 
-@pytest.mark.parametrize("prior", ["normal", "learned", "mixture"])
-@pytest.mark.parametrize("size", [None, 2])
-def test_program_and_guide_have_the_same_latent_sites(prior: Any, size: int | None) -> None:
-    sem = make_sem(size, prior=prior)
+def test_program_and_guide_have_the_same_latent_sites() -> None:
+    sem = make_sem()
     with pyro.validation_enabled(True):
         program = poutine.trace(sem).get_trace(7)
-        guide = poutine.trace(encoders_of(sem, (5,))).get_trace(as_tensors(make_table(7)))
-    for site, latent in sem.latents.items():
+        guide = poutine.trace(encoders_of(sem)).get_trace(as_tensors(make_table(7)))
+    for site in sem.latents:
         for trace in (program, guide):
-            assert trace.nodes[site]["value"].shape == (7, latent.size)
+            assert trace.nodes[site]["value"].shape == (7, 1)
             trace.compute_log_prob()
             assert trace.nodes[site]["log_prob"].shape == (7,)
     assert {name for name, site in program.nodes.items() if site["type"] == "sample"} == {
@@ -112,23 +106,32 @@ def test_program_and_guide_have_the_same_latent_sites(prior: Any, size: int | No
     }
 
 
-@pytest.mark.parametrize("prior", ["normal", "learned", "mixture"])
-def test_a_prior_is_a_density_and_what_can_be_learned_of_it_moves(prior: Any) -> None:
-    sem = make_sem(1, prior=prior)
-    h = torch.linspace(-12, 12, 4001).unsqueeze(1)
-    density = sem.priors[0]().log_prob(h).exp()
-    assert float(torch.trapezoid(density, h[:, 0]).detach()) == pytest.approx(1.0, abs=1e-4)
-    numbers = [*sem.priors.parameters()]
-    assert len(numbers) == {"normal": 0, "learned": 2, "mixture": 3}[prior]
-    if numbers:
-        density.log().sum().backward()
-        assert all(bool((each.grad != 0).any()) for each in numbers)
+def test_what_the_program_reads_is_what_running_it_shows() -> None:
+    sem = make_sem()
+    unfair = GRAPH.unfair("A -> Y", "A -> D -> Y")
+    known, found = sem.equations(unfair), read_equations(sem, unfair)
+    assert known.node_of == found.node_of
+    assert {site: {*read} for site, read in known.info.reads.items()} == {
+        site: {*read} for site, read in found.info.reads.items()
+    }
+    for name in ("sites", "random", "observed", "parameters", "shapes", "dtypes", "nominal"):
+        assert {*getattr(known.info, name)} == {*getattr(found.info, name)}
+    assert (known.info.shapes, known.info.dtypes) == (found.info.shapes, found.info.dtypes)
+    rows = as_tensors(make_table())
+    made, read = (
+        likelihood_of(sem, known, rows),
+        read_likelihood(sem, pd.DataFrame(make_table()), GRAPH, units=True, numbers=True),
+    )
+    assert made.latent == read.latent
+    assert made.rows.keys() == read.rows.keys()
+    for name in ("inverted", "idle", "parameters", "derived", "evidence", "vectors"):
+        assert not getattr(made, name)
+        assert not getattr(read, name)
 
 
 def test_a_fixed_spread_leaves_the_rest_to_the_latent_variable() -> None:
     continuous, positive = Continuous(3.0, 2.0), Positive(1.0, 0.5)
     integer = Integer(0, 50, 20.0, 8.0)
-    assert spread_besides(continuous, 0.5, None) is continuous
     for kept in (Binary(0.4), Categorical(("a", "b", "c"), (0.2, 0.3, 0.5))):
         assert spread_besides(kept, 0.5, 0.1) is kept
     narrow = spread_besides(continuous, 0.5, 0.1)

@@ -14,7 +14,8 @@ from pyrofair import CausalGraph, DataError, GraphError
 from pyrofair._random import isolated
 from pyrofair.classifiers.pscf import PSCF
 from pyrofair.classifiers.pscf.replay import read_plan
-from pyrofair.classifiers.pscf.truth import _simulate, _TrueModel
+from pyrofair.classifiers.pscf.truth import _simulate
+from pyrofair.programs.structural_equations import read_equations
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The loss may not have settled"),
@@ -35,11 +36,11 @@ def test_truth_on_a_scenario() -> None:
         found = model.truth(hiring, n=3_000, random_state=0)
         assert found.true_accuracy.value == pytest.approx(0.869, abs=0.02)
         assert 0.0 < found.piu.value < 0.1
-        assert abs(found.mean_difference.value) <= found.piu.value
+        assert abs(found.mean_unfair_effect.value) <= found.piu.value
         assert found.piu.error == pytest.approx(np.sqrt(found.piu.value * (1 - found.piu.value) / 3_000), rel=1e-6)
         assert found.paper_condmean > 0
         assert "groups of identical A, Q, D, M" in found.grouping
-        assert f"latents: {latents}; {samples} samples, mean probability" in str(found)
+        assert f"latents: {latents}; {samples} samples" in str(found)
     assert found == model.truth(hiring.program, n=3_000, random_state=0)
     assert pf.SEM(hiring.program, hiring.unfair).truth(model, n=2_000, random_state=0).piu.value == 0.0  # the prior
     with pytest.raises(DataError, match="n=0 must be an integer"):
@@ -63,7 +64,7 @@ def test_true_fair_scores_by_hand() -> None:
         plan = read_plan(unfair)
         for latents in ("posterior", "abducted"):
             with isolated(0):
-                _, rows, scores = _simulate(_TrueModel.read(program, unfair), plan, 500, latents, 2)
+                _, rows, scores = _simulate(read_equations(program, unfair), plan, 500, latents, 2)
             a, q, d, m, e = (rows[name].to_numpy(float) for name in "AQDME")
             fair_e = e + 3.0 * (low - a)
             expected = 1 / (1 + np.exp(-0.1 * (fair_e + a + m + q)))
@@ -71,7 +72,7 @@ def test_true_fair_scores_by_hand() -> None:
             np.testing.assert_allclose(scores[1], expected, rtol=1e-4)
             assert (d - 3.0 * a).std() == pytest.approx(1.0, abs=0.1)
         with isolated(0):
-            _, _, fresh = _simulate(_TrueModel.read(program, unfair), plan, 500, "prior", 400)
+            _, _, fresh = _simulate(read_equations(program, unfair), plan, 500, "prior", 400)
         logit = torch.logit(fresh.double()).numpy() * 10
         mean = 3.0 * low + 7.0 * m + q + a + m + q
         assert np.abs(logit.mean(0) - mean).max() < 0.4
@@ -90,7 +91,7 @@ def test_truth_needs_a_distribution_of_the_outcome() -> None:
 
     hiring = pf.simulate.scenario("hiring")
     table = hiring.draw(200, random_state=0)
-    model = PSCF(hiring.unfair, epochs=1, hidden=4, encoder_hidden=(4,), random_state=0, progress=False)
+    model = PSCF(hiring.unfair, epochs=1, hidden=4, random_state=0, progress=False)
     model.fit(table.drop(columns="Y"), table["Y"])
     with pytest.raises(GraphError, match="outcome 'Y' must be drawn in the program from a Bernoulli distribution"):
         model.truth(computed, n=100)

@@ -13,19 +13,14 @@ from torch import Tensor
 
 from pyrofair import CausalGraph, GraphError, NotIdentifiedError
 from pyrofair._random import isolated, keyed_strata, keyed_uniform, row_keys
-from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of, latents_of
+from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of, latents_of, read_networks
 from pyrofair.classifiers.pscf.replay import FittedProgram, Replayed, read_plan, replay
 from pyrofair.graph import UnfairPaths
 from pyrofair.inference.keyed_noise import KeyedNoise, KeyedUniforms
-from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import choose_family
 
 CHAIN = CausalGraph("A -> D -> E -> Y; A -> M -> E; A -> M -> Y; A -> Y; Q -> E; Q -> Y", sensitive="A", outcome="Y")
 HIRING = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
-
-
-def as_program(sem: LatentSEM, guide: Encoders, unfair: UnfairPaths) -> FittedProgram:
-    return FittedProgram(sem.equations(unfair), guide, tuple(sem.latents), True, True, sem.only)
 
 
 def sem_of(fitted: FittedProgram) -> Any:
@@ -44,9 +39,8 @@ def make(unfair: UnfairPaths, n: int = 40, **columns: Any) -> tuple[FittedProgra
     families = {name: choose_family(pd.Series(each, name=name)) for name, each in made.items()}
     plan = read_plan(unfair)
     with isolated(0):
-        sem = LatentSEM(graph, families, latents_of(graph, plan.redrawn, None, [*families]), hidden=10)
-        guide = encoders_of(sem, (5,))
-        fitted = as_program(sem.double(), guide.double(), unfair)
+        sem = LatentSEM(graph, families, latents_of(graph, plan.redrawn, [*families]), hidden=10)
+        fitted = read_networks(sem, encoders_of(sem), unfair)
     return fitted, plan, {name: torch.tensor(each).double() for name, each in made.items() if name != "Y"}
 
 
@@ -170,14 +164,14 @@ def test_a_row_whose_distributions_do_not_change_is_given_back(coupling: Any, ki
     fitted, plan, own = make(HIRING.unfair("A -> D -> Y"), D=codes)
     sem: Any = sem_of(fitted)
     with isolated(0):
-        sem = LatentSEM(HIRING, {**sem.families, "D": family}, sem.latents, hidden=10).double()
+        sem = LatentSEM(HIRING, {**sem.families, "D": family}, sem.latents, hidden=10)
         with torch.no_grad():
             sem.networks[sem.index["D"]].body[0].weight[:, sem.reads("D").index("A")] = 0.0
-        fitted = as_program(sem, encoders_of(sem, (5,)).double(), HIRING.unfair("A -> D -> Y"))
+        fitted = read_networks(sem, encoders_of(sem), HIRING.unfair("A -> D -> Y"))
     found = run(fitted, plan, own, coupling=coupling, draws=20)
     assert torch.equal(found.fair["D"].double(), own["D"].expand(found.fair["D"].shape[0], -1))
     with torch.no_grad():
-        expected = sem.distribution("Y", own).probs
+        expected = sem_of(fitted).distribution("Y", own).probs
     torch.testing.assert_close(found.score.mean(0), expected, atol=1e-12, rtol=0)
 
 
