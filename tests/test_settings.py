@@ -276,6 +276,7 @@ settings(
         TABLE,
         **given,
     ),
+    besides="sample",  # of partitions only
 )
 settings(
     pf.audit_contrasts,

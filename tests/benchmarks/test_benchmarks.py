@@ -37,7 +37,7 @@ TINY: dict[str, list[str]] = {
     "given_shared_real": ["german --seeds 1 --strengths 1 --out {out}"],
     "golden": ["run {out}/a --only ^(identify|sem)", "run {out}/b --only ^identify", "compare {out}/b {out}/b"],
     "hiring_frontier": ["--seeds 1 --only Remove IPW --out {out}"],
-    "large_tables": ["--rows 3000 --boot 2"],
+    "large_tables": ["--tiny"],
     "learning_speed": ["--task boosted --data hiring --count 1", "--task audit --data hiring --count 1"],
     "one_step_adult": ["time groups million --further 1 --replicates 2 --splits 1 --rows 500"],
     "one_step_diagnostics": ["--samples 1 --forms auto --only german --out {out}"],
