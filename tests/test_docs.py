@@ -27,7 +27,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "pyrofair" / "datasets" / "data" / "NOTICE.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "examples").rglob("README.md")),
 ]
 SHELL = re.compile(r"^```(?:bash|sh|shell|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -82,7 +82,7 @@ def test_ci_runs_the_readme_command(tmp_path: Path) -> None:
 
 
 def test_the_main_job_writes_what_the_readme_says() -> None:
-    code = (ROOT / "pyrofair" / "reproduce" / "comparison.py").read_text(encoding="utf-8")
+    code = (ROOT / "pyrofair" / "commands" / "comparison.py").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z-]+\.(?:csv|png|txt))`", README))
     assert named == {
         "audit.csv", "groups.csv", "trade-off.csv", "audit.png", "stages.png", "trade-off.png", "reading.txt",

@@ -436,7 +436,7 @@ def test_coverage(design: str, tables: int) -> None:
             model, source, df = Curved, pf.OneStep(unfair, random_state=seed), Curved.draw(20_000, seed)
         else:
             model, source, df = Known(), light(), draw(20_000, [1, seed])
-        sample = 10_000 if design == "curved" else 3_000
+        sample = 10_000 if design == "curved" else 5_000
         table = pf.audit({"known": model}, source, cut(df), random_state=seed, sample=sample).table
         table = table.set_index(["decisions", "quantity"])
         ends = table[["lower", "upper"]].to_dict("index")
