@@ -29,7 +29,6 @@ FLOORS = [
     {"robustness"},
     {"persistence"},
     {"simulate"},
-    {"reproduce"},
     {"commands"},
     {"__main__"},
 ]

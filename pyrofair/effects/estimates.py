@@ -19,7 +19,7 @@ from pyrofair.effects.simultaneous import quantile_of_largest, reach_of
 
 __all__ = [
     "AUDITED", "CAUSAL", "GIVEN_UNITS", "OUTSIDE", "PLAIN", "QUANTITIES_OF", "REST", "SIZE", "VACUOUS", "Estimate",
-    "Estimates", "Image", "Key", "absolute_interval", "draw_normal", "joint_covariance", "mean_and_spread",
+    "Estimates", "Image", "Key", "Samples", "absolute_interval", "draw_normal", "joint_covariance", "mean_and_spread",
     "percentiles", "reach_of", "reach_of_all",
 ]  # fmt: skip
 
@@ -89,14 +89,14 @@ QUANTITIES_OF: dict[str, tuple[dict[str, float], Image]] = {
 """For each quantity its functionals with their factors, and the image of their sum; the paper's bound is quadratic."""
 
 
-def percentiles(draws: Array, level: float, axis: int = 0) -> tuple[Any, Any]:
+def percentiles(draws: Array, level: float) -> tuple[Any, Any]:
     """Return the percentile interval of B replicates (B, ...).
 
     The k-th smallest is taken for the quantile k / (B + 1), which is the share expected below it: with k / B an
     interval of 200 replicates at 95 % would hold 94 %.
     """
     tail = (1.0 - level) / 2.0
-    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=axis, method="weibull")
+    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0, method="weibull")
     return low, high
 
 
@@ -279,6 +279,23 @@ class _Clusters(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Samples:
+    """The covariance (F, F) of means that models fitted on several samples add, with the degrees of freedom of it.
+
+    ``rows`` are those of the covariance of the rows: finite where these are few clusters.
+    """
+
+    covariance: Array
+    degrees: float
+    rows: float = np.inf
+
+    def degrees_of(self, own: float, between: float) -> float:
+        """Return those of the sum of both variances (Satterthwaite)."""
+        lost = own**2 / self.rows + between**2 / self.degrees
+        return (own + between) ** 2 / lost if lost > 0.0 else np.inf
+
+
+@dataclass(frozen=True, eq=False)
 class Estimates:
     """The estimates that the weighted means of F functionals of n rows make, jointly normal.
 
@@ -304,6 +321,8 @@ class Estimates:
         Effective rows by model: with these, ends of PIU reach at least as far as Wilson's where few decisions differ.
     splits
         The estimates of several splits into folds, of which these are the mean.
+    samples
+        Where models are fitted on samples of the rows: what that adds to the uncertainty.
     """
 
     influence: pd.DataFrame
@@ -314,6 +333,20 @@ class Estimates:
     groups: NDArray[np.int64] | None = None
     sizes: Mapping[str, float] | None = None
     splits: tuple[Estimates, ...] = field(default=(), repr=False)
+    samples: Samples | None = None
+
+    @classmethod
+    def of_moments(
+        cls, labels: pd.Index[Any], mean: Array, covariance: Array, samples: Samples, *, given_shared: bool = True
+    ) -> Estimates:
+        """Return the estimates of means (F,) with a covariance (F, F), in place of whose rows 2 F rows of them stand.
+
+        These have the mean and, in pairs of opposite errors along the directions of the covariance, that covariance.
+        """
+        scale, vectors = np.linalg.eigh(covariance)
+        errors = vectors * np.sqrt(2.0 * np.maximum(scale, 0.0)) * len(mean)
+        rows = pd.DataFrame(np.vstack([mean + errors.T, mean - errors.T]), columns=labels)
+        return cls(rows, np.ones(len(rows)), given_shared, samples=samples)
 
     @classmethod
     def averaged(cls, splits: Sequence[Estimates]) -> Estimates:
@@ -344,7 +377,9 @@ class Estimates:
 
     @cached_property
     def between(self) -> Array:
-        """The covariance of the means of S splits over S, (F, F); 0 of one split."""
+        """The covariance of the means of S splits over S, (F, F), or that of K samples over K; 0 of one split."""
+        if self.samples is not None:
+            return self.samples.covariance
         if not self.splits:
             return np.zeros((len(self._place),) * 2)
         return np.atleast_2d(np.cov(np.stack([each.mean for each in self.splits]).T)) / len(self.splits)
@@ -391,12 +426,15 @@ class Estimates:
             value = float(2.0 * (a + b - 2.0 * a * b))
         else:
             value = float(self.mean[at] @ factors) - image.centre
-        more += float(factors @ self.between[np.ix_(at, at)] @ factors) if self.splits else 0.0
+        between = float(factors @ self.between[np.ix_(at, at)] @ factors)
+        more += between
         errors = self._share * ((self._values[:, at] - self.mean[at]) @ (factors * self._inflated[at]))
         where, degrees = self.at, np.inf
         if self._clusters is not None:
             errors, where = self._clusters.sums(errors[:, None])[:, 0], self._clusters.at
             degrees = self._clusters.size - 1.0
+        if self.samples is not None:
+            degrees = self.samples.degrees_of(float(errors @ errors), between)
         size = (self.sizes or {}).get(key.model, np.nan) if image in (SIZE, REST) else np.nan
         return Estimate(value, errors, where, image=image, more=more, degrees=degrees, size=size)
 

@@ -25,6 +25,7 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
+from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
 from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
@@ -295,20 +296,8 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         """
         if level is not None:
             level = (1.0 + _require_level("level", level)) / 2.0
-        (l0, u0), (l1, u1) = self.intervals(
-            score, decisions=decisions, threshold=threshold, level=level, random_state=random_state
-        )
-        nearest = max(0.0, l1 - u0, l0 - u1)
-        total = min(max(1.0, l0 + l1), u0 + u1)  # the sum of marginals nearest to 1
-        farthest = 1.0 - abs(1.0 - total)  # as the upper end of piu_bounds, of marginals with this sum
-        table = {
-            "p_y0": (l0, u0),
-            "p_ypi": (l1, u1),
-            "mean_unfair_effect": (l1 - u0, u1 - l0),
-            "piu": (nearest, farthest),
-        }
-        found: pd.DataFrame = pd.DataFrame.from_dict(table, orient="index", columns=["lower", "upper"])
-        return found.rename_axis("quantity")
+        ends = self.intervals(score, decisions=decisions, threshold=threshold, level=level, random_state=random_state)
+        return table_of_bounds(*ends, bounds_of_marginals(*ends)[1])
 
     def levels(self, score: Score, *, decisions: Decisions = "score", threshold: float = 0.5) -> pd.DataFrame:
         """Return what each level of M contributes to the ends of P(Ypi = 1), and which ends its scores move.

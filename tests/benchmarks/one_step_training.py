@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 
 import pyrofair as pf
-from pyrofair.reproduce import SETTINGS
+from pyrofair.commands.comparison import SETTINGS
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
 BOUNDS = {

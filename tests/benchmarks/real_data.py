@@ -12,7 +12,7 @@ import warnings
 import pandas as pd
 
 import pyrofair as pf
-from pyrofair.reproduce.comparison import SETTINGS, STRENGTHS, methods
+from pyrofair.commands.comparison import SETTINGS, STRENGTHS, methods
 
 
 def one_seed(name: str, seed: int, replicates: int) -> tuple[dict[str, float], pd.DataFrame, pd.DataFrame]:
