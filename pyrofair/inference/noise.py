@@ -219,7 +219,7 @@ def _warn_of_tails(evidence: Evidence, site: str, far: Tensor, rows: Tensor) -> 
     """Warn of values so far out, (m,), that their noise is rounded."""
     if bool(far.any()):
         repeat = len(far) // len(rows)
-        count = len((far.nonzero().squeeze(1) // repeat).unique())
+        count = int(far.reshape(len(rows), repeat).any(1).sum())
         row = int(rows[int(far.int().argmax()) // repeat])
         warnings.warn(
             f"{evidence.describe(row, site)} lies so far in a tail of its distribution (probability below "

@@ -137,6 +137,7 @@ def require_families(own: object, columns: Sequence[str]) -> None:
     """Refuse what is no dictionary of families by column."""
     example = f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}"
     require_instance("families", own, Mapping, f"a dictionary from columns to families, such as {example}")
+    assert isinstance(own, Mapping)
     for name in own:
         if name not in columns:
             raise DataError(
