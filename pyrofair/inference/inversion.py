@@ -263,15 +263,16 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     plane = _find_plane(evidence, given, sites, key, held)
     if plane is None:
         return False
-    value = torch.stack([given[site].to(plane.start.dtype) for site in sites], -1)
+    start, slope, d = plane
+    value = torch.stack([given[site].to(start.dtype) for site in sites], -1)
     try:
-        solved = torch.linalg.solve(plane.slope, value - plane.start).reshape(len(at), *_shape_of(evidence, key))
+        solved = torch.linalg.solve(slope, value - start).reshape(len(at), *_shape_of(evidence, key))
     except RuntimeError:  # they do not determine it
         return False
     reading = evidence.run(given, sites, {**held, key: solved})
     if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
         return False
-    d, count = plane.noise, size + 1 + CHECKS
+    count = size + 1 + CHECKS
     inside = evidence.possible(key, d, repeat_each(solved, count)).reshape(len(at), count)[:, 0]
     evidence.refuse(~inside, sites[0], partial(_outside, key, solved, d), at)
     found.learn(key, at, solved)
@@ -280,18 +281,13 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     return True
 
 
-class _Plane(NamedTuple):
-    """Nodes as affine functions of a noise vector: start (m, size), slope (m, size, size), and its distribution."""
-
-    start: Tensor
-    slope: Tensor
-    noise: Any
-
-
 def _find_plane(
     evidence: Evidence, given: Mapping[str, Tensor], sites: Sequence[str], key: str, held: Mapping[str, Tensor]
-) -> _Plane | None:
-    """Return as many nodes as a noise vector has components as affine in it, at m units; None if they are not."""
+) -> tuple[Tensor, Tensor, Any] | None:
+    """Return nodes as affine in a noise vector of as many components, at m units; None if they are not.
+
+    They are start (m, size) + slope (m, size, size) times the noise, whose distribution at all probes comes with them.
+    """
     size, m = len(sites), len(given[sites[0]])
     count = size + 1 + CHECKS
     units = torch.cat([torch.zeros(1, size), torch.eye(size), torch.zeros(CHECKS, size)]).repeat(m, 1)
@@ -305,7 +301,7 @@ def _find_plane(
     scale = torch.tensor([evidence.scale[site] for site in sites])
     reach = scale + f.abs() + start.abs().unsqueeze(1) + u.abs() @ slope.abs().transpose(1, 2)
     affine = bool(((f - expected).abs() <= _precision() * reach).all())
-    return _Plane(start, slope, probed.distributions[key]) if affine else None
+    return (start, slope, probed.distributions[key]) if affine else None
 
 
 def _outside(key: str, noise: Tensor, d: Any, row: int, by: str = "") -> str:

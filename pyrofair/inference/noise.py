@@ -30,9 +30,9 @@ from pyrofair.programs.couplings import (
     partner,
 )
 from pyrofair.programs.provenance import Program, is_deterministic
-from pyrofair.programs.worlds import RunOnNoise, World, quiet
+from pyrofair.programs.worlds import RunOnNoise, StopTracing, World, quiet
 
-__all__ = ["ImpossibleNoise", "Moments", "noise_of_units", "precision", "takes_float64"]
+__all__ = ["ImpossibleNoise", "Moments", "ReadSites", "noise_of_units", "precision", "takes_float64"]
 
 TRIED = 61
 """With so many units a program is tried in float64; with few, what is assigned may be empty."""
@@ -78,33 +78,34 @@ def takes_float64(program: Program, sites: Iterable[str]) -> bool:
 # -- the noise object of observed units --------------------------------------------------------------------------------
 
 
-class _Factual(RunOnNoise):
-    """Run with the observed nodes held, and keep every node and the distributions of those without explicit noise."""
+class ReadSites(RunOnNoise):
+    """Run a program on noise until some sites have been met, and keep their values and distributions.
 
-    def __init__(self, evidence: Evidence, noise: Noise, held: Mapping[str, Tensor], recorded: frozenset[Any]) -> None:
-        super().__init__(noise, evidence.implicit, held)
-        self.evidence, self.recorded = evidence, recorded
+    ``natural`` holds what the equations of the nodes that are held give.
+    """
+
+    def __init__(
+        self, noise: Noise, endogenous: Collection[str], held: Mapping[str, Tensor], sites: Iterable[str]
+    ) -> None:
+        super().__init__(noise, endogenous, held)
+        self.sites = {*sites}
+        self.values, self.natural = World(), World()
         self.distributions: dict[str, Any] = {}
-        self.under: dict[str, list[Tensor]] = {}
-        self.factual: World = {}
-        self.natural: World = {}
 
     def _pyro_sample(self, msg: Any) -> None:
-        name = msg["name"]
-        if name in self.held and is_deterministic(msg):
-            self.natural[name] = msg["value"]
-        if name in self.recorded:
-            self.distributions[name] = msg["fn"]
-            if self.noise.coupling in ("independent", "antithetic"):  # those that compare distributions
-                self.under[name] = parameters_of(msg["fn"])
+        if msg["name"] in self.held and is_deterministic(msg):
+            self.natural[msg["name"]] = msg["value"]
         super()._pyro_sample(msg)
 
     def respond(self, name: str, distribution: Any) -> Tensor:
-        return self.noise.value(name, distribution, (), {}, baseline=False)
+        """Return the value of a random site whose distribution depends on a node."""
+        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.evidence.nodes or msg["name"] in self.evidence.observed:
-            self.factual[msg["name"]] = msg["value"]
+        if msg["name"] in self.sites:
+            self.values[msg["name"]], self.distributions[msg["name"]] = msg["value"], msg["fn"]
+            if len(self.values) == len(self.sites):
+                raise StopTracing
 
 
 Moments = dict[str, tuple[Tensor, Tensor]]
@@ -154,18 +155,23 @@ def noise_of_units(
     held = {site: each for site, each in known.items() if site in implicit}
     recorded = implicit & {*held, *(given if wanted is None else wanted)} - {evidence.sensitive}
     pairs = {site: (each, each) for site, each in held.items()}
-    factual = Noise(m, coupling, values, pairs, dict.fromkeys(implicit), seed=None)
-    with quiet(), (handler := _Factual(evidence, factual, given, recorded)):
-        evidence.program(m)
-    found = _Recovered(held, {site: handler.natural.get(site, value) for site, value in handler.factual.items()})
-    for site, distribution in handler.distributions.items():
+    noise = Noise(m, coupling, values, pairs, dict.fromkeys(implicit), seed=None)
+    seen = {*evidence.nodes, *evidence.observed}
+    run = ReadSites(noise, implicit, given, seen | recorded)
+    run.run(evidence.program)
+    factual = {site: value for site, value in run.values.items() if site in seen}
+    found = _Recovered(held, {site: run.natural.get(site, value) for site, value in factual.items()})
+    distributions = {site: each for site, each in run.distributions.items() if site in recorded}
+    for site, distribution in distributions.items():
         if site in given:
             values.pop(site, None)
             _recover(evidence, found, site, distribution, given[site], rows, uniform, tails)
         if site in found.own:
             pairs[site] = found.own[site], partner(found.own[site], coupling, site, uniform)
-    values |= {site: value for site, value in handler.factual.items() if site in evidence.info.random - implicit}
-    observed = Observed(handler.factual, found.natural, handler.under)
+    values |= {site: value for site, value in factual.items() if site in evidence.info.random - implicit}
+    compared = coupling in ("independent", "antithetic")
+    under = {site: parameters_of(each) for site, each in distributions.items()} if compared else {}
+    observed = Observed(factual, found.natural, under)
     redraws = dict.fromkeys(implicit) | found.redraws
     return Noise(m, coupling, values, pairs, redraws, None, observed), found.moments
 
@@ -213,7 +219,7 @@ def _warn_of_tails(evidence: Evidence, site: str, far: Tensor, rows: Tensor) -> 
     """Warn of values so far out, (m,), that their noise is rounded."""
     if bool(far.any()):
         repeat = len(far) // len(rows)
-        count = len((far.nonzero().squeeze(1) // repeat).unique())
+        count = int(far.reshape(len(rows), repeat).any(1).sum())
         row = int(rows[int(far.int().argmax()) // repeat])
         warnings.warn(
             f"{evidence.describe(row, site)} lies so far in a tail of its distribution (probability below "

@@ -93,6 +93,27 @@ def _plan_reads(
     above = {
         node: require_names(f"given[{node!r}]", read, "node names", one=True) for node, read in (given or {}).items()
     }
+    _require_order(graph, chosen, above)
+    reads: dict[str, tuple[str, ...]] = {}
+    for node in sorted(dict.fromkeys(chosen), key=graph.order.index):
+        parents = above.get(node, tuple(each for each in graph.parents(node) if each in graph.observed))
+        columns = graph.columns_of([node])
+        for i, column in enumerate(columns):
+            reads[column] = (*graph.columns_of(parents), *columns[:i])
+            absent = next((name for name in reads[column] if name not in df.columns), None)
+            if absent is not None and column in df.columns:  # reading the table reports an absent column itself
+                raise DataError(
+                    f"The distribution of {column!r} reads {absent!r}, and the data lacks the column {absent!r}. It "
+                    f"has: {', '.join(map(str, df.columns))}.{did_you_mean(absent, df.columns)} Learn other nodes "
+                    "(nodes=...), name what it reads instead (given=...), or use graph.with_latent(...)."
+                )
+    if not reads:
+        raise GraphError(f"There is no node to learn. The graph has: {', '.join(graph.observed)}.")
+    return reads
+
+
+def _require_order(graph: CausalGraph, chosen: Iterable[str], above: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse nodes to learn, or to read (``above``), that are unknown, latent, or after the one that reads them."""
     position = {node: i for i, node in enumerate(graph.order)}
     asked = [("nodes", node) for node in chosen]
     asked += [("given", each) for node, read in above.items() for each in (node, *read)]
@@ -110,28 +131,13 @@ def _plan_reads(
                     f"The distribution of {node!r} cannot read {each!r}, which does not come before it in the order "
                     f"{', '.join(graph.order)}."
                 )
-    reads: dict[str, tuple[str, ...]] = {}
-    for node in sorted(dict.fromkeys(chosen), key=position.__getitem__):
-        parents = above.get(node, tuple(each for each in graph.parents(node) if each in graph.observed))
-        columns = graph.columns_of([node])
-        for i, column in enumerate(columns):
-            reads[column] = (*graph.columns_of(parents), *columns[:i])
-            absent = next((name for name in reads[column] if name not in df.columns), None)
-            if absent is not None and column in df.columns:  # reading the table reports an absent column itself
-                raise DataError(
-                    f"The distribution of {column!r} reads {absent!r}, and the data lacks the column {absent!r}. It "
-                    f"has: {', '.join(map(str, df.columns))}.{did_you_mean(absent, df.columns)} Learn other nodes "
-                    "(nodes=...), name what it reads instead (given=...), or use graph.with_latent(...)."
-                )
-    if not reads:
-        raise GraphError(f"There is no node to learn. The graph has: {', '.join(graph.observed)}.")
-    return reads
 
 
 def require_families(own: object, columns: Sequence[str]) -> None:
     """Refuse what is no dictionary of families by column."""
     example = f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}"
     require_instance("families", own, Mapping, f"a dictionary from columns to families, such as {example}")
+    assert isinstance(own, Mapping)
     for name in own:
         if name not in columns:
             raise DataError(
