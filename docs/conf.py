@@ -24,7 +24,7 @@ version = release = __version__
 # --- pages ---
 
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "examples/*.ipynb", "examples/README.md", "pyrofair/datasets/data/NOTICE.md"]
+include_patterns = ["docs/**.md", "examples/*.ipynb", "examples/**README.md", "pyrofair/datasets/data/NOTICE.md"]
 exclude_patterns = [
     "**/.*",
     ".*",

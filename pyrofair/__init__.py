@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         sharp_bounds,
     )
     from pyrofair.sources import IPW, SEM, Contrasts, GComputation, OneStep, effect_posterior
+    from pyrofair.tables import sample_rows
 
 _NAMES = {
     "audits": "Audit ContrastAudit PenaltyPath audit audit_contrasts penalty_path",
@@ -94,7 +95,7 @@ _NAMES = {
     "robustness": "EdgeCosts GraphsAudit MilesBounds Several SharpBounds SwitchingBounds audit_graphs edge_costs "
     "sharp_bounds",
     "sources": "Contrasts GComputation IPW OneStep SEM effect_posterior",
-    "tables": "",
+    "tables": "sample_rows",
 }
 _MOVED = {
     "checks": "robustness.independences",
@@ -173,6 +174,7 @@ __all__ = [
     "programs",
     "remove",
     "robustness",
+    "sample_rows",
     "save",
     "sensitivity",
     "sharp_bounds",

@@ -37,10 +37,10 @@ def to_arviz(
     return make(named, coords=labels, dims=axes)  # ArviZ 1.x: one nested dictionary
 
 
-def equal_tailed(draws: NDArray[Any], level: float, axis: int = 0) -> tuple[Any, Any]:
+def equal_tailed(draws: NDArray[Any], level: float) -> tuple[Any, Any]:
     """Return the ends of the interval that leaves out a share ``(1 - level) / 2`` of the draws on either side."""
     tail = (1.0 - level) / 2.0
-    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=axis)
+    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0)
     return low, high
 
 

@@ -7,7 +7,6 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from pyrofair._validation import require_seed
 __all__ = [
     "EXPONENTIALS",
     "PYRO_LOCK",
-    "KeyedWeights",
     "fresh_state",
     "isolated",
     "keyed_exponentials",
@@ -242,23 +240,3 @@ def keyed_exponentials(seed: int, stream: int, start: int, stop: int) -> NDArray
         generator = np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, stream, block]))
         found[low - start : high - start] = generator.standard_exponential(high - first)[low - first :]
     return found
-
-
-@dataclass(frozen=True)
-class KeyedWeights:
-    """Weights of rows in the fit itself, 1, and in a number of bootstrap replicates, keyed exponentials.
-
-    Rows are numbered from ``first`` on, which sets the rows of one table apart from those of another.
-    """
-
-    seed: int
-    replicates: int
-    first: int = 0
-
-    def of(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return the weights of the rows start to stop - 1, shape (stop - start, 1 + replicates)."""
-        start, stop = start + self.first, stop + self.first
-        found = np.ones((1 + self.replicates, stop - start))
-        for i in range(self.replicates):
-            found[1 + i] = keyed_exponentials(self.seed, i, start, stop)
-        return np.ascontiguousarray(found.T)

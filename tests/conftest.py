@@ -20,7 +20,7 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
-LONG = ("test_site.py", "test_examples.py", "test_display.py", "test_docs.py")
+LONG = ("test_site.py", "test_examples.py", "test_paper.py", "test_display.py", "test_docs.py")
 """Files with tests of many seconds: they come first, so that no process waits for another at the end."""
 
 

@@ -122,7 +122,8 @@ def written(code: str) -> list[str]:
 def test_the_folder_holds_scripts_their_notebooks_and_an_index() -> None:
     assert EXAMPLES
     names = {path.name for path in EXAMPLES[0].parent.iterdir()} - {"__pycache__"}
-    assert names == {path.stem + suffix for path in EXAMPLES for suffix in (".py", ".ipynb")} | {"README.md"}
+    notebooks = {path.stem + suffix for path in EXAMPLES for suffix in (".py", ".ipynb")}
+    assert names == notebooks | {"README.md", "paper"}
     index = (EXAMPLES[0].parent / "README.md").read_text(encoding="utf-8")
     assert re.findall(r"\]\((\w+\.ipynb)\)", index) == [f"{path.stem}.ipynb" for path in EXAMPLES]
 

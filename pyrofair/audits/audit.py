@@ -30,9 +30,9 @@ from pyrofair._validation import (
     require_seed,
     shown,
 )
+from pyrofair.audits.audit_view import view_of
 from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
 from pyrofair.audits.context import Context, collected, texts_of
-from pyrofair.audits.display import audit_fragment, audit_to_html, audit_to_json
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.models import (
     AuditedModel,
@@ -41,10 +41,10 @@ from pyrofair.audits.models import (
     disagreement_with_predict,
     judge_scores,
 )
+from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
-    describe_audit,
     effective_sizes,
     group_table,
     main_table,
@@ -80,8 +80,8 @@ from pyrofair.effects.potential_outcomes import (
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
-from pyrofair.tables.batches import Batches
 from pyrofair.tables.labels import read_outcome, read_sensitive
+from pyrofair.tables.partitions import is_partitions
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 from pyrofair.tables.row_identity import describe_copies
 
@@ -251,7 +251,7 @@ class Audit:
         >>> "Would this model decide otherwise" in report.to_html()
         True
         """
-        return audit_to_html(self, path, title=title, decisions=decisions, individuals=individuals)
+        return view_of(self, decisions, individuals).html(path, title)
 
     def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
         """Return the audit as JSON: tables, readings, settings, versions, assumptions and warnings; NaN is null.
@@ -269,16 +269,13 @@ class Audit:
             An object with the keys schema ("pyrofair-audit"), schema_version, versions, settings, source, question,
             readings, tables, assumptions, outcome_assumptions, warnings and context, of one order always.
         """
-        require_flag("rows", rows)
-        if indent is not None:
-            require_integer("indent", indent, least=0)
-        return audit_to_json(self, rows=rows, indent=indent)
+        return view_of(self).json(rows=rows, indent=indent)
 
     def _repr_html_(self) -> str:
-        return audit_fragment(self)
+        return view_of(self).fragment()
 
     def __str__(self) -> str:
-        return describe_audit(self.table, self.groups, self.context, self.thresholds, self.subgroups)
+        return view_of(self).text()
 
     def __repr__(self) -> str:
         models = ", ".join(map(str, self.table["model"].unique()))
@@ -288,7 +285,7 @@ class Audit:
 def audit(
     models: Mapping[str, Any],
     source: PotentialOutcomes | InfluenceBased | UnfairPaths,
-    df: pd.DataFrame | Batches,
+    df: Any,
     *,
     n_boot: int = 200,
     level: float = 0.95,
@@ -298,6 +295,8 @@ def audit(
     scores: ScoresAre = "auto",
     thresholds: npt.ArrayLike | None = None,
     subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
+    cluster: str | None = None,
+    sample: int | None = None,
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
@@ -317,10 +316,10 @@ def audit(
         as it is if fitted (on training rows), otherwise a clone is fitted on ``df``.
     df
         n rows with the graph's columns, a pandas, polars or Arrow table; accuracy needs the outcome too. A sensitive
-        attribute of more than two levels is for :func:`audit_contrasts`. Or rows in batches
-        (:func:`pyrofair.tables.as_batches`), of which sums are made in bounded memory, with the figures that one table
-        gives: the source is then :class:`IPW` with logistic or saturated propensities, and models have
-        ``predict_proba``.
+        attribute of more than two levels is for :func:`audit_contrasts`. Or a table larger than memory: a path of
+        Parquet files, a pyarrow dataset, a Dask DataFrame, or frames that can be iterated again and again. Sources are
+        then fitted on random samples, and judge the rows partition by partition; they are :class:`OneStep`, or the
+        unfair paths, and models have ``predict_proba``.
     n_boot
         Bootstrap replicates, each of which resamples the rows that the nuisances were fitted on, fits these again, and
         resamples the rows of ``df``. 0 gives points only. A source with influence values has Wald intervals instead,
@@ -334,7 +333,7 @@ def audit(
         ``"bayesian"`` resamples by Dirichlet weights, which lose no level of a category; ``"multinomial"`` draws rows
         with replacement, as propensity models need that take no weights.
     sample_weight
-        Weights of the rows of ``df``, shape (n,); of batches the name of their column.
+        Weights of the rows of ``df``, shape (n,); of a table in partitions the name of their column.
     scores
         What given scores are: ``"prediction"``, a function of the columns that the graph lets a classifier read;
         ``"outcome"``, anything else, such as human decisions; ``"auto"``: an outcome if equal rows have unequal scores,
@@ -351,9 +350,12 @@ def audit(
         functions of the table of admissible columns, or to Series of labels on the index of ``df``. Admissible are
         columns that the sensitive attribute does not cause and on which every stage conditions. A function is called
         twice, the second time on the rows in another order with another index, and must label each row alike, and
-        equal rows alike. The source must have influence values.
+        equal rows alike. The source must have influence values. In partitions, names of columns.
+    cluster, sample
+        Of a table in partitions: the column of clusters, such as households, whose rows are not independent; and the
+        rows that sources are fitted on, by default 200,000, a fifth of them each.
     n_jobs, progress
-        Threads, as joblib counts them; whether a bar is shown. Rows in batches use neither.
+        Threads, as joblib counts them; whether a bar is shown. Partitions use neither.
     random_state
         Seeds the bootstrap or the draws, and sources that draw; the result does not depend on ``n_jobs``.
 
@@ -398,6 +400,21 @@ def audit(
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
     at = read_thresholds(thresholds)
+    if is_partitions(df):
+        given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
+        own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "cluster": cluster, "sample": sample}
+        alone: dict[str, Any] = {
+            "level": level,
+            "scores": scores,
+            "thresholds": thresholds,
+            "random_state": random_state,
+        }
+        pilot = partial(audit, models, **alone, **given)
+        return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
+    if named := next((name for name, value in (("cluster", cluster), ("sample", sample)) if value is not None), None):
+        raise DataError(
+            f"{named}= is for tables in partitions, and df is one table. To audit it by samples, pass [df]."
+        )
     graph = chosen.unfair.graph
     df = as_pandas(df)
     settings: dict[str, Any] = {
@@ -505,7 +522,7 @@ def audit(
         name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
     }
     intervals = percentile_intervals(point, draws, level, estimator)
-    made = (audited, weight, point, notes, intervals, effective_sizes(estimator), failure, small)
+    made = (audited, _alike(weight), point, notes, intervals, effective_sizes(estimator), failure, small)
     more = doubts_by_threshold(at, {}, disagreeing(groups))
     return Audit(
         main_table(*made, groups),
@@ -527,6 +544,11 @@ def audit(
         ),
         thresholds=name_thresholds(main_table(*made, doubts=more, decisions_of=at)) if at else pd.DataFrame(),
     )
+
+
+def _alike(weight: NDArray[np.float64]) -> int:
+    """Return the number of rows if all have one weight, and else 0."""
+    return len(weight) if (weight == weight[0]).all() else 0
 
 
 def _of_decisions(draws: pd.DataFrame) -> pd.DataFrame:
@@ -587,7 +609,7 @@ def _audit_by_influence(
         intervals = partial(of.normal.interval, level=level)
         point, notes = of.normal.point()
         made = (point, notes, intervals, of.sizes(), of.failure, of.small(), None, doubts, rules)
-        return main_table(scores.models, weight, *made)
+        return main_table(scores.models, _alike(weight), *made)
 
     return Audit(
         tabled(found, doubts, DECISIONS),

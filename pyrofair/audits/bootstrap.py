@@ -20,9 +20,7 @@ from pyrofair._random import keyed_exponentials, neutral_torch, seed_from
 from pyrofair.audits.models import AuditedModel
 from pyrofair.effects.bounds import (
     Signs,
-    choose_potentials,
     choose_signs,
-    consistent_ends,
     split_draws,
     unit_disagreement,
     unit_ends,
@@ -96,11 +94,8 @@ def measure_views(
     )
     values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
     values["piu_paper_bound"] = 2.0 * (p0 + p1 - 2.0 * p0 * p1)
-    signs = signs or view_signs(scores, views)
-    if signs.potentials is None:
-        values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
-    else:
-        values["piu_lower"], values["piu_upper"] = consistent_ends(scores, views, signs.potentials)
+    signs = signs or choose_signs(means)
+    values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
     outside = [end for end in ("piu_lower", "piu_upper") if _is_outside(values[end])]
     return values, _vacuous(values) | dict.fromkeys(outside, OUTSIDE)
@@ -108,8 +103,7 @@ def measure_views(
 
 def view_signs(scores: Sequence[WorldScores], views: Sequence[Worlds]) -> Signs:
     """Return the sides of the kinks on which the units of several scored views are."""
-    signs = choose_signs([unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)])
-    return signs if views[0][0].cell is None else replace(signs, potentials=choose_potentials(scores, views))
+    return choose_signs([unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)])
 
 
 def _is_outside(p: float) -> bool:
@@ -325,7 +319,7 @@ class Draw:
     """The weights of one replicate, and a generator for all else that it draws.
 
     Exponential weights, which make Dirichlet ones when divided by their sum (the Bayesian bootstrap), belong to the
-    number of a row alone: rows in batches have the same ones.
+    number of a row alone.
     """
 
     seed: int

@@ -12,13 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from pyrofair._validation import require_unmasked
 from pyrofair.effects import CounterfactualSample
 from pyrofair.effects.adapters import DecisionsOf
-from pyrofair.effects.scoring import DECISIONS, Adapter, Decisions, Rule, no_probabilities, positive_scores
+from pyrofair.effects.scoring import DECISIONS, Adapter, Decisions, Rule, positive_scores, read_given
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
-from pyrofair.tables.reading import require_aligned
 from pyrofair.tables.row_identity import hash_rows
 
 __all__ = [
@@ -96,7 +94,7 @@ class AuditedModel:
 
     def observed(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """Return the probability of the positive outcome for the n observed rows, shape (n,)."""
-        return self._given(table) if self.is_scores else self._predict(table)
+        return read_given(self.name, self.model, table) if self.is_scores else self._predict(table)
 
     def world(self, sample: CounterfactualSample, observed: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores of a world's m rows, shape (m,), reusing those of unchanged rows."""
@@ -112,37 +110,6 @@ class AuditedModel:
                     "humans or of a model of other inputs, pass scores='outcome'."
                 )
             scores[changed] = self._predict(sample.rows[changed])
-        return scores
-
-    def _given(self, table: pd.DataFrame) -> NDArray[np.float64]:
-        if not isinstance(self.model, np.ndarray | pd.Series | list | tuple):
-            raise DataError(
-                f"{no_probabilities(self.name, self.model)} Or pass scores, one for each row, as an array or a Series."
-            )
-        if isinstance(self.model, pd.Series):
-            require_aligned(table, self.model, f"the scores {self.name!r}", table="df")
-        require_unmasked(repr(self.name), self.model)
-        try:
-            if getattr(getattr(self.model, "dtype", None), "kind", "") == "c":
-                raise TypeError("complex numbers")
-            scores = np.array(self.model, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(
-                f"{self.name!r} is given as scores, but they are no numbers: {error}. Scores are probabilities of yes, "
-                "one for each row; of decisions as text make 1 and 0: (decisions == 'yes').astype(int)."
-            ) from error
-        if scores.shape != (len(table),):
-            raise DataError(
-                f"{self.name!r} is given as scores of shape {scores.shape}; expected {(len(table),)}, one for each "
-                "row: of predict_proba, pass the column of the positive class."
-            )
-        wrong = ~((scores >= 0.0) & (scores <= 1.0))
-        if wrong.any():
-            raise DataError(
-                f"{self.name!r} gives {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. Scores "
-                "are probabilities of the positive outcome; log-odds must be put through the logistic function, "
-                "and numbers from 0 to 100 be divided by 100."
-            )
         return scores
 
     def _predict(self, rows: pd.DataFrame) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""The tables of an audit, and their reading as text with the assumptions and warnings that the numbers rest on."""
+"""The tables of an audit, and its report in sentences."""
 
 from __future__ import annotations
 
@@ -15,17 +15,9 @@ from numpy.typing import NDArray
 from pyrofair.audits.bootstrap import FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.readings import (
-    ROUNDING,
-    Reading,
-    accuracy_remark,
-    rate_remark,
-    read_audit,
-    read_levels,
-    read_thresholds,
-)
+from pyrofair.audits.readings import ROUNDING, Reading, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
-from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, REST, SIZE, Estimate, Key
+from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, REST, SIZE, IntervalEstimate, Key
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.effects.potential_outcomes import SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
@@ -34,12 +26,17 @@ from pyrofair.graph import CausalGraph
 __all__ = [
     "QUANTITIES",
     "Intervals",
-    "describe_audit",
     "effective_sizes",
+    "group_lines",
     "group_table",
     "main_table",
+    "model_lines",
     "percentile_intervals",
+    "setting_lines",
     "stage_lines",
+    "subgroup_lines",
+    "threshold_lines",
+    "world_lines",
 ]
 
 
@@ -60,7 +57,7 @@ Intervals = Callable[[Key], tuple[float, float, list[str]]]
 
 def main_table(
     models: Sequence[AuditedModel],
-    weight: NDArray[np.float64],
+    alike: int,
     point: Mapping[Key, float],
     notes: Mapping[Key, str],
     intervals: Intervals,
@@ -73,7 +70,8 @@ def main_table(
 ) -> pd.DataFrame:
     """Return a row for each model, decisions and quantity, whether it could be estimated or not.
 
-    ``weight`` (n,) are the weights of the audited rows, ``sizes`` the effective sizes of each model's quantities.
+    ``alike`` is the number of audited rows, if these are independent and have one weight, and else 0: accuracy has its
+    exact bound then. ``sizes`` are the effective sizes of each model's quantities.
     ``failure`` is the reason why no world could be made, ``small`` why each world of a model rests on too few rows for
     an interval; a note on the effect reports where the observed ``groups`` disagree. ``doubts`` are what a stage of a
     model shows, by model or by model and decisions. ``decisions_of`` are the decisions: DECISIONS, or thresholds.
@@ -95,9 +93,8 @@ def main_table(
             found = [f"cannot be made: {reason}"]
         elif few := _few_rows(quantity, (small or {}).get(name, ())):
             low, high, found = np.nan, np.nan, [*own, f"no interval: {few}"]
-        elif quantity == "accuracy" and (weight == weight[0]).all():
-            n = len(weight)
-            low, high = (1.0 - error for error in test_set_bound(round((1.0 - estimate) * n), n)[::-1])
+        elif quantity == "accuracy" and alike:
+            low, high = (1.0 - error for error in test_set_bound(round((1.0 - estimate) * alike), alike)[::-1])
             found = ["exact test-set bound, 5 % on each side, if no model was trained on these rows"]
         else:
             found = own or found
@@ -164,7 +161,7 @@ def _interval(
     return (*_replicated(key, point, draws[kept], estimator).interval(level), notes)
 
 
-def _replicated(key: Key, point: Mapping[Key, float], draws: pd.DataFrame, estimator: Estimator) -> Estimate:
+def _replicated(key: Key, point: Mapping[Key, float], draws: pd.DataFrame, estimator: Estimator) -> IntervalEstimate:
     """Return an estimate by its replicates; an end of PIU made by ``abs`` or ``1 - abs`` has those of what is inside.
 
     Without units these are b - a and 1 - a - b. Ends given units need none: in several views they are sums with
@@ -174,13 +171,13 @@ def _replicated(key: Key, point: Mapping[Key, float], draws: pd.DataFrame, estim
     label = estimator.label_of(key.model)
     kinked = key.quantity in ("piu_lower", "piu_upper") and label in estimator.worlds
     if not kinked or estimator.worlds[label][0][0].unit is not None:
-        return Estimate(point[key], draws=draws[key].to_numpy())
+        return IntervalEstimate(point[key], draws=draws[key].to_numpy())
     marginals = [key._replace(quantity=each) for each in ("p_y0", "p_ypi")]
     found = [(point[each], draws[each].to_numpy()) for each in marginals]
     (a, of_a), (b, of_b) = found
     if key.quantity == "piu_lower":
-        return Estimate(b - a, draws=of_b - of_a, image=SIZE)
-    return Estimate(1.0 - a - b, draws=1.0 - of_a - of_b, image=REST)
+        return IntervalEstimate(b - a, draws=of_b - of_a, image=SIZE)
+    return IntervalEstimate(1.0 - a - b, draws=1.0 - of_a - of_b, image=REST)
 
 
 def group_table(
@@ -193,13 +190,13 @@ def group_table(
     effective size in the groups' ``worlds`` is below 10 rows, or below 5 % of the group's rows, agree is left open.
     """
     rows = []
-    gaps: list[Estimate] = []
+    gaps: list[IntervalEstimate] = []
     drawn: list[NDArray[np.float64]] = []
     for key in point:
         other = key._replace(source="group 1")
         if key.source != "group 0" or other not in point:
             continue
-        gap = Estimate(point[other] - point[key])
+        gap = IntervalEstimate(point[other] - point[key])
         if len(draws) >= MIN_REPLICATES:
             drawn.append((draws[other] - draws[key]).to_numpy(np.float64))
             gap = replace(gap, draws=drawn[-1])
@@ -219,49 +216,36 @@ Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
 
 
-def describe_audit(
-    table: pd.DataFrame,
-    groups: pd.DataFrame,
-    context: Context,
-    thresholds: pd.DataFrame | None = None,
-    subgroups: pd.DataFrame | None = None,
-) -> str:
-    """Return an audit as text, from its tables and its context (rows, replicates, level, assumptions and so on)."""
-    lines = [*_setting(context, table["model"].nunique()), *_overlap(context.overlap)]
-    if context.form:
-        lines.append(f"Estimates in the {context.form} form, by the stages of each world (assumptions below):")
-    lines += context.stage_lines
-    readings = read_audit(table, groups, context)
+def model_lines(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], context: Context) -> list[str]:
+    """Return for each model its rates and, by decisions, its effect, PIU and reading, with an empty line between."""
+    lines: list[str] = []
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
-        lines += ["", *_model(found, str(model), readings, context)]
-    if thresholds is not None and len(thresholds):
-        lines += ["", "Decisions at other thresholds, the interval of each by itself:"]
-        for (model, threshold), reading in read_thresholds(thresholds, context).items():
-            own = thresholds[(thresholds["model"] == model) & (thresholds["threshold"] == threshold)]
-            lines.append(f"  {model}, {threshold:g}: {_effect(own, reading)}")
-    if subgroups is not None and len(subgroups):
-        lines += ["", f"Decisions within subgroups, all intervals together {context.level:.0%}:"]
-        levels: Any = subgroups.groupby(["subgroup", "level", "model"], sort=False)
-        judged = read_levels(subgroups, context)
-        for key, own in levels:
-            subgroup, level, model = key
-            lines.append(f"  {model}, {subgroup} {level}, {own['rows'].iloc[0]:,} rows: {_effect(own, judged[key])}")
-    lines += ["", *_groups(groups, context.level, by_influence=context.wald), "These numbers rest on:"]
-    lines += _numbered(context.assumptions) or ["  (the source states none)"]
-    if context.outcome_assumptions:
-        lines.append(f"Those of {', '.join(context.outcomes)}, an outcome, rest on:")
-        lines += _numbered(context.outcome_assumptions)
-    if context.failure:
-        lines.append(f"No unfair effect could be estimated: {context.failure.rstrip('.')}.")
-    return "\n".join([*lines, *(f"Warning: {text}" for text in context.warnings)])
+        lines += [*([""] if lines else []), *_model(found, str(model), readings, context)]
+    return lines
 
 
-def _numbered(texts: Sequence[str]) -> list[str]:
-    return [f"  {i}. {text}" for i, text in enumerate(texts, 1)]
+def threshold_lines(thresholds: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading]) -> list[str]:
+    """Return a line for each model and threshold."""
+    lines = ["Decisions at other thresholds, the interval of each by itself:"]
+    for (model, threshold), reading in readings.items():
+        own = thresholds[(thresholds["model"] == model) & (thresholds["threshold"] == threshold)]
+        lines.append(f"  {model}, {threshold:g}: {_effect(own, reading)}")
+    return lines
 
 
-def _setting(context: Context, models: int) -> list[str]:
+def subgroup_lines(subgroups: pd.DataFrame, readings: Mapping[tuple[str, str, str], Reading], sure: float) -> list[str]:
+    """Return a line for each level of each subgroup and model."""
+    lines = [f"Decisions within subgroups, all intervals together {sure:.0%}:"]
+    levels: Any = subgroups.groupby(["subgroup", "level", "model"], sort=False)
+    for key, own in levels:
+        subgroup, level, model = key
+        lines.append(f"  {model}, {subgroup} {level}, {own['rows'].iloc[0]:,} rows: {_effect(own, readings[key])}")
+    return lines
+
+
+def setting_lines(context: Context, models: int) -> list[str]:
+    """Return what was judged, and how the numbers are read."""
     graph, tried, failed = context.graph, context.replicates, context.failed
     if context.wald:
         intervals = f"{context.level:.0%} Wald intervals from influence values"
@@ -279,7 +263,7 @@ def _setting(context: Context, models: int) -> list[str]:
     else:
         roles = "Y0 is the answer with the baseline on all paths, Ypi with the contrast on the unfair ones."
     lines = [f"Audit of {models} model(s) on {context.rows:,} rows; {intervals}."]
-    if context.resampling and tried > 1:
+    if context.resampling and (tried > 1 or context.wald):
         lines.append(context.resampling)
     lines += [
         f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "
@@ -296,9 +280,10 @@ def _setting(context: Context, models: int) -> list[str]:
     return lines
 
 
-def _overlap(overlap: pd.DataFrame) -> list[str]:
+def world_lines(context: Context) -> list[str]:
+    """Return which rows each world is made of, how far they overlap, and the diagnostics of its stages."""
     lines = []
-    for row in overlap.to_dict("records"):
+    for row in context.overlap.to_dict("records"):
         if "outside" in row:
             arm = "" if pd.isna(row["arm"]) else f"the sensitive attribute at {int(row['arm'])}"
             given = ", ".join(each for each in (row["reads"], arm) if each)
@@ -314,7 +299,9 @@ def _overlap(overlap: pd.DataFrame) -> list[str]:
                 f"{row['regime']} world: weights on {weighted} ({row['n']:,} fitted rows, effective size "
                 f"{row['ess']:,.0f}; mean weight {row['mean_weight']:.3f}, should be near 1){lost}"
             )
-    return lines
+    if context.form:
+        lines.append(f"Estimates in the {context.form} form, by the stages of each world (assumptions below):")
+    return [*lines, *context.stage_lines]
 
 
 def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph) -> list[str]:
@@ -402,7 +389,8 @@ def _digits(value: float) -> str:
     return f"{round(value, 3) + 0.0:.3f}"
 
 
-def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -> list[str]:
+def group_lines(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -> list[str]:
+    """Return whether the two observed groups, weighted alone, give the same."""
     if groups.empty:
         return []
     lines = [
@@ -414,12 +402,12 @@ def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -
     judged = groups[groups["agree"].notna()]
     apart = disagreeing(judged)
     if groups.empty:
-        return [*lines, ""]
+        return lines
     if judged.empty:
         widest = groups["difference"].abs().max()
-        return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals).", ""]
+        return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals)."]
     if apart.empty:
-        return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can show.", ""]
+        return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can show."]
     advice = "compare propensity='boosted', and look at source.overlap()"
     if by_influence:
         advice = (
@@ -441,4 +429,4 @@ def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -
     ]
     if len(apart) > MOST_LISTED:
         lines.append(f"  and {len(apart) - MOST_LISTED} more with smaller differences, see the table of groups")
-    return [*lines, ""]
+    return lines

@@ -13,14 +13,23 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
-from pyrofair.effects.estimates import AUDITED, Estimate, Estimates, Key, reach_of, reach_of_all
+from pyrofair.effects.estimates import AUDITED, Estimates, IntervalEstimate, Key, reach_of, reach_of_all
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.reading import require_aligned
 from pyrofair.tables.row_identity import hash_rows
 
-__all__ = ["SUBGROUP_COLUMNS", "Subgroup", "estimate_subgroups", "read_subgroups"]
+__all__ = [
+    "QUANTITIES",
+    "SUBGROUP_COLUMNS",
+    "Level",
+    "Subgroup",
+    "estimate_level",
+    "estimate_subgroups",
+    "read_subgroups",
+    "tell_subgroups",
+]
 
 Array = NDArray[np.float64]
 
@@ -248,12 +257,13 @@ def _check_series(name: str, labels: pd.Series[Any], roots: pd.DataFrame) -> Non
 
 
 @dataclass(frozen=True, eq=False)
-class _Level:
-    """One level of a subgroup: its rows, their sizes, and why it has no interval or is in doubt."""
+class Level:
+    """One level of a subgroup: rows, their effective number, that of its stages, and why it is refused or in doubt."""
 
     subgroup: str
     name: str
-    at: NDArray[np.int64]
+    rows: int
+    size: float
     ess: float
     reason: str
     doubt: str
@@ -273,14 +283,19 @@ def estimate_subgroups(
     All intervals of the table hold together with the probability ``level``, asymptotically: their half-widths are the
     standard errors times the quantile of the largest deviation of all, in those units, of a joint normal distribution.
     """
-    rows: list[tuple[dict[str, Any], Estimate | None]] = []
+    rows: list[tuple[dict[str, Any], IntervalEstimate | None]] = []
     tests = max(1, sum(len(each.levels) for each in subgroups))
     for source, scores in asked:
         _check_conditioned(source, subgroups)
         for subgroup in subgroups:
-            for each in _levels(subgroup, source, table, a, estimates.weight, tests):
-                own = estimates.within(each.at)
-                rows += [_estimate(each, own, model.name, name) for model in scores.models for name in QUANTITIES]
+            for each, at in _levels(subgroup, source, table, a, estimates.weight, tests):
+                own = estimates.within(at)
+                rows += [estimate_level(each, own, model.name, name) for model in scores.models for name in QUANTITIES]
+    return tell_subgroups(rows, level)
+
+
+def tell_subgroups(rows: Sequence[tuple[dict[str, Any], IntervalEstimate | None]], level: float) -> pd.DataFrame:
+    """Return the table of some levels and quantities, the intervals of which hold together."""
     reach = reach_of_all([each for _, each in rows if each is not None], level)
     for row, estimate in rows:
         if estimate is not None:
@@ -304,12 +319,13 @@ def _check_conditioned(source: Any, subgroups: Sequence[Subgroup]) -> None:
 
 def _levels(
     subgroup: Subgroup, source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, tests: int
-) -> list[_Level]:
+) -> list[tuple[Level, NDArray[np.int64]]]:
     found = []
     for code, name in enumerate(subgroup.levels):
         at = np.flatnonzero((subgroup.codes == code) & (weight > 0.0))
         ess, reason, doubt = _size(source, table, a, weight, at, tests)
-        found.append(_Level(subgroup.name, name, at, ess, reason, doubt))
+        size = float(kish_size(weight[at])) if len(at) else np.nan
+        found.append((Level(subgroup.name, name, len(at), size, ess, reason, doubt), at))
     return found
 
 
@@ -343,10 +359,11 @@ def _size(
     return ess, "", "; ".join(problems)
 
 
-def _estimate(level: _Level, of: Estimates, model: str, quantity: str) -> tuple[dict[str, Any], Estimate | None]:
+def estimate_level(
+    level: Level, of: Estimates, model: str, quantity: str
+) -> tuple[dict[str, Any], IntervalEstimate | None]:
     """Return the row of a quantity of a level, and its estimate if it has an interval."""
-    n, causal = len(level.at), quantity != "positive_rate"
-    size = float(kish_size(of.weight)) if n else np.nan
+    n, size, causal = level.rows, level.size, quantity != "positive_rate"
     row: dict[str, Any] = dict.fromkeys(SUBGROUP_COLUMNS, np.nan) | {
         "subgroup": level.subgroup,
         "level": level.name,
@@ -360,7 +377,7 @@ def _estimate(level: _Level, of: Estimates, model: str, quantity: str) -> tuple[
     if not n or (causal and level.reason):
         return row | {"note": f"no estimate: {level.reason or 'no rows'}"}, None
 
-    def found(name: str) -> Estimate:
+    def found(name: str) -> IntervalEstimate:
         return of.of(Key(AUDITED, model, "threshold", name))
 
     effect, rate = (found(name).value for name in ("mean_unfair_effect", "positive_rate"))

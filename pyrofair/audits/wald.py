@@ -44,6 +44,7 @@ __all__ = [
     "is_influence_based",
     "largest_z",
     "require_estimates",
+    "stack_values",
 ]
 
 Array = NDArray[np.float64]
@@ -139,7 +140,7 @@ class Scores:
         return score
 
 
-def _stack(
+def stack_values(
     scores: Scores, outcome: NDArray[np.int8] | None, weight: Array, values: InfluenceValues | None, index: pd.Index
 ) -> pd.DataFrame:
     """Return one uncentred value per row and functional: columns (model, decisions, functional).
@@ -237,7 +238,9 @@ def estimate_by_influence(
         _check_values(type(source).__name__, own, (len(table), len(scores.columns)))
     values = [None] * len(asked) if failure else found
     pairs = [(scores, own) for (_, scores), own in zip(asked, values, strict=True)]
-    influence = pd.concat([_stack(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns")
+    influence = pd.concat(
+        [stack_values(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns"
+    )
     labelled = [_label(own.stages, scores, weight) for scores, own in pairs if own is not None]
     stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
     unfair = asked[0][0].unfair

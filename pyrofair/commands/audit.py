@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.models import MODEL_OPTIONS, load_models, model_files
-from pyrofair.commands.options import DONE, Command, Option, Settings, UsageError
+from pyrofair.commands.options import DONE, Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import as_options, computing, shows_progress
@@ -27,37 +27,43 @@ FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
     "subgroups.csv", "audit.png", "stages.png", "graph.png",
 )  # fmt: skip
-DECISIONS = "the decisions"
 OPTIONS = (
-    DATA_OPTIONS[0],
+    DATA,
     *GRAPH_OPTIONS,
     *LABEL_OPTIONS,
-    Option("score", "columns of scores: probabilities of yes, or decisions as 0 and 1", many=True, metavar="COLUMN",
-           group=DECISIONS),
-    Option("score-positive", "the value that counts as yes in columns of decisions that hold text", metavar="VALUE",
-           group=DECISIONS, label=True),
-    Option("scores", "what columns of scores are: a prediction from the columns that the graph lets a classifier read; "
-           "an outcome, such as decisions of humans or of a model of other inputs; or auto, what the source can take: "
-           "onestep estimates what a column would be in another world as it does for an outcome, which a prediction "
-           "allows, too; ipw takes a prediction unless equal rows have unequal scores",
-           default="auto", choices=("auto", "prediction", "outcome"), group=DECISIONS),
-    *MODEL_OPTIONS,
-    Option("threshold", "a decision is yes where the score exceeds this", type=float, default=0.5, least=0.0, below=1.0,
-           metavar="NUMBER", group=DECISIONS),
+    *grouped(
+        "the decisions",
+        Option("score", "columns of scores: probabilities of yes, or decisions as 0 and 1", many=True,
+               metavar="COLUMN"),
+        Option("score-positive", "the value that counts as yes in columns of decisions that hold text",
+               metavar="VALUE"),
+        Option("scores", "what columns of scores are: a prediction from the columns that the graph lets a classifier "
+               "read; an outcome, such as decisions of humans or of a model of other inputs; or auto, what the source "
+               "can take: onestep estimates what a column would be in another world as it does for an outcome, which a "
+               "prediction allows, too; ipw takes a prediction unless equal rows have unequal scores", default="auto",
+               choices=("auto", "prediction", "outcome")),
+        *MODEL_OPTIONS,
+        Option("threshold", "a decision is yes where the score exceeds this", float, default=0.5, least=0.0, below=1.0),
+    ),
     *GATE_OPTIONS,
-    *DATA_OPTIONS[1:],
-    Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", type=float,
-           many=True, least=0.0, below=1.0, metavar="NUMBER", group="the intervals"),
-    Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those that "
-           "the sensitive attribute does not cause. COLUMN=K makes K bands, of about equally many rows, of a column of "
-           "numbers; fewer where many rows have the same one", many=True, metavar="COLUMN", group="the intervals"),
+    *DATA_OPTIONS,
     *source_options(AUDIT_SOURCES, "onestep"),
-    Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged by "
-           "models that did not see it)", metavar="FILE", group="the source of both worlds"),
-    Option("level", "the level of intervals", type=float, default=0.95, above=0.0, below=1.0, metavar="NUMBER",
-           group="the intervals"),
-    Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", type=int, default=200,
-           least=0, most=1_000_000, metavar="NUMBER", group="the intervals"),
+    *grouped(
+        "the source of both worlds",
+        Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged "
+               "by models that did not see it)", metavar="FILE"),
+    ),
+    *grouped(
+        "the intervals",
+        Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", float,
+               many=True, least=0.0, below=1.0),
+        Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those "
+               "that the sensitive attribute does not cause. COLUMN=K makes K bands, of about equally many rows, of a "
+               "column of numbers; fewer where many rows have the same one", many=True, metavar="COLUMN"),
+        Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
+        Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", int, default=200,
+               least=0, most=1_000_000),
+    ),
     *RESULT_OPTIONS,
 )  # fmt: skip
 ESTIMATED = (

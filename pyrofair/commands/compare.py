@@ -5,55 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyrofair.commands.options import DONE, Command, Option, Settings, UsageError
+from pyrofair.commands.options import DONE, Command, Data, Option, Settings, UsageError
 
 __all__ = ["COMMAND"]
 
-OPTIONS = (
-    Option("data", "the data set", choices=("adult", "german"), positional=True, required=True),
-    Option("strength", "strength of the penalties in the audit", type=float, default=1.0, least=0.0,
-           metavar="NUMBER"),
-    Option("replicates", "bootstrap replicates, at least 50, or the intervals mean little", type=int, default=50,
-           least=50, metavar="NUMBER"),
-    Option("seed", "seeds the split, the training and the bootstrap", type=int, default=0, least=0, metavar="NUMBER"),
-    Option("output", "folder for the results (default compare-DATA)", metavar="FOLDER"),
-    Option("overwrite", "replace files of another run in that folder", type=bool),
-    Option("traceback", "show where an error was raised", type=bool),
-)  # fmt: skip
-EXAMPLE = """\
-example:
-
-  pyrofair compare adult
-
-A run that is ended goes on from what was finished when the same command is given again.
-"""
+EXAMPLE = "example:\n\n  pyrofair compare adult\n\nRun the same command again to resume a run."
 
 
 def run(settings: Settings, lines: Any) -> int:
-    """Compare the methods on a data set, and print the reading."""
+    """Compare the methods on a data set, and print the reading; the folder is checked before any work."""
     from threadpoolctl import threadpool_limits
 
-    from pyrofair import reproduce
+    from pyrofair._cells import CellFolder, made_folder
     from pyrofair._random import one_thread
-    from pyrofair.exceptions import DataError
+    from pyrofair.commands.comparison import FILES, STRENGTHS, compare
 
-    data = settings["data"]
-    folder = Path(settings["output"] or f"compare-{data}")
     own = {"strength": settings["strength"], "n_boot": settings["replicates"], "seed": settings["seed"]}
+    identity = {"command": "compare", "data": settings["data"], "strengths": STRENGTHS, **own}
+    folder = Path(settings["output"] or f"compare-{settings['data']}")
+    known = CellFolder(made_folder(folder)).is_of(identity)
+    replaced = [name for name in FILES if (folder / name).exists()]
+    if replaced and not known and not settings["overwrite"]:
+        raise UsageError(
+            f"The output folder {str(folder)!r} holds {', '.join(replaced)} of another run. Name another folder, or "
+            "pass --overwrite to replace them."
+        )
+    cells = CellFolder.claimed(folder, identity, overwrite=settings["overwrite"])
+    lines.folder = str(folder)
+    if replaced:
+        lines.write(f"replacing {', '.join(replaced)} in {folder}")
     with one_thread(), threadpool_limits(1):  # of two threads, each mostly waits for the other in small networks
-        try:
-            identity = reproduce.settings_of(data, **own)
-            replaced = reproduce.claim_folder(folder, identity, overwrite=settings["overwrite"])
-        except DataError as error:
-            raise UsageError(str(error)) from error
-        lines.folder = str(folder)
-        if replaced:
-            lines.write(f"replacing {', '.join(replaced)} in {folder}")
-        result = reproduce.compare(data, folder=folder, report=lines.write, **own)
-        paths = result.save(folder, overwrite=settings["overwrite"])
-    lines.write(result.text)
-    for path in paths:
-        lines.write(f"wrote {path}")
+        result = compare(settings["data"], cells, report=lines.write, **own)
+        paths = result.save(folder)
+    lines.write("\n".join([result.text, *(f"wrote {path}" for path in paths)]))
     return DONE
 
 
@@ -62,6 +46,16 @@ COMMAND = Command(
     "compare the paper's methods on packaged data",
     "Train and audit the paper's methods on Adult or German Credit, which are in the package.",
     EXAMPLE,
-    OPTIONS,
+    (
+        Data("the data set", choices=("adult", "german")),
+        Option("strength", "strength of the penalties in the audit", float, default=1.0, least=0.0),
+        Option(
+            "replicates", "bootstrap replicates; intervals mean little with fewer than 50", int, default=50, least=50
+        ),
+        Option("seed", "seeds the split, the training and the bootstrap", int, default=0, least=0),
+        Option("output", "folder for the results (default compare-DATA)", metavar="FOLDER"),
+        Option("overwrite", "replace files of another run in that folder", type=bool),
+        Option("traceback", "show where an error was raised", type=bool),
+    ),
     run,
 )

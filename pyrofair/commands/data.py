@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.options import Option, Settings, UsageError, near
+from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, near
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "DATA",
     "DATA_OPTIONS",
     "Reading",
     "Table",
@@ -29,29 +30,24 @@ __all__ = [
     "require_columns",
 ]
 
-GROUP = "the table"
-DATA_OPTIONS = (
-    Option(
-        "data", "the table: a CSV file (.csv, .tsv, also compressed) or a Parquet file (.parquet)",
-        metavar="DATA", positional=True, required=True,
-    ),
+DATA = Data("the table: a CSV file (.csv, .tsv, also compressed) or a Parquet file (.parquet)")
+DATA_OPTIONS = grouped(
+    "the table",
     Option("separator", "what separates the fields of a CSV file, such as ';' or tab (default a comma; a tab in .tsv)",
-           metavar="CHARACTER", group=GROUP),
-    Option("decimal", "the decimal mark of numbers in a CSV file", default=".", choices=(".", ","), metavar="MARK",
-           group=GROUP),
-    Option("encoding", "the encoding of a CSV file", default="utf-8", metavar="NAME", group=GROUP),
+           metavar="CHARACTER"),
+    Option("decimal", "the decimal mark of numbers in a CSV file", default=".", choices=(".", ","), metavar="MARK"),
+    Option("encoding", "the encoding of a CSV file", default="utf-8", metavar="NAME"),
     Option("text", "columns to read as text categories, exactly as written: codes such as 01, or NA as a category",
-           many=True, metavar="COLUMN", group=GROUP),
-    Option("number", "columns to read as numbers although they hold codes such as 01", many=True, metavar="COLUMN",
-           group=GROUP),
+           many=True, metavar="COLUMN"),
+    Option("number", "columns to read as numbers although they hold codes such as 01", many=True, metavar="COLUMN"),
     Option("missing-values", "what stands for a missing value besides an empty field, such as NA or '?'", many=True,
-           metavar="TEXT", group=GROUP),
+           metavar="TEXT"),
     Option("drop-missing", "leave out rows with a missing value in a column that is used; the report counts them",
-           type=bool, group=GROUP),
+           bool),
     Option("drop-other-groups", "leave out rows whose sensitive attribute is neither the baseline nor the contrast",
-           type=bool, group=GROUP),
-    Option("strip", "strip blanks around the text of a CSV file", type=bool, group=GROUP),
-    Option("weight", "the column of sample weights", metavar="COLUMN", group=GROUP),
+           bool),
+    Option("strip", "strip blanks around the text of a CSV file", bool),
+    Option("weight", "the column of sample weights", metavar="COLUMN"),
 )  # fmt: skip
 
 UNCERTAIN = frozenset(
@@ -91,24 +87,14 @@ class Reading:
     @classmethod
     def of(cls, settings: Settings) -> Reading:
         """Return the reading that the options of a command describe."""
-        text, number = tuple(settings["text"]), tuple(settings["number"])
-        if both := sorted({*text} & {*number}):
+        if both := sorted({*settings["text"]} & {*settings["number"]}):
             raise UsageError(f"the column {both[0]!r} is named by --text and by --number; choose one.")
-        separator = settings["separator"]
-        if separator is not None:
-            separator = {"tab": "\t", r"\t": "\t"}.get(separator, separator)
-            if len(separator) != 1:
-                raise UsageError(f"--separator {separator!r} must be one character, such as ';', or the word tab.")
-        return cls(
-            separator,
-            settings["decimal"],
-            settings["encoding"],
-            text,
-            number,
-            tuple(settings["missing-values"]),
-            settings["drop-missing"],
-            settings["strip"],
-        )
+        given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls)}
+        separator = {"tab": "\t", r"\t": "\t"}.get(given["separator"], given["separator"])
+        if separator is not None and len(separator) != 1:
+            raise UsageError(f"--separator {separator!r} must be one character, such as ';', or the word tab.")
+        lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+        return cls(**{**given, **lists, "separator": separator})
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,41 +110,6 @@ class Table:
     unused: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
-
-
-@dataclass(eq=False)
-class _Column:
-    """A column of a CSV file: its distinct values, the code of each row (-1 where a field is missing)."""
-
-    name: str
-    codes: NDArray[np.int64]
-    found: list[str]
-    counts: NDArray[np.int64]
-    values: list[Any] = field(default_factory=list)
-    categories: bool = False
-
-    def rows_with(self, texts: Sequence[str]) -> int:
-        """Return how many rows hold one of some texts."""
-        return int(sum(self.counts[self.found.index(each)] for each in texts))
-
-    def to_series(self, keep: NDArray[np.bool_]) -> pd.Series[Any]:
-        """Return the values of the rows kept, none of which is missing."""
-        import numpy as np
-        import pandas as pd
-
-        codes = self.codes[keep]
-        used = np.unique(codes)
-        known = [self.values[code] for code in used]
-        if known and all(isinstance(each, bool) for each in known):
-            levels: Any = np.array(known, dtype=bool)
-        elif known and all(isinstance(each, int) and not isinstance(each, bool) for each in known):
-            levels = np.array(known, dtype=np.int64)
-        elif known and all(isinstance(each, int | float) for each in known):
-            levels = np.array(known, dtype=np.float64)
-        else:
-            levels = np.array(known, dtype=object)
-        series: pd.Series[Any] = pd.Series(levels[np.searchsorted(used, codes)], name=self.name).infer_objects()
-        return series.astype("category") if self.categories else series
 
 
 def require_columns(path: str, known: Sequence[str], wanted: Mapping[str, str]) -> None:
@@ -196,18 +147,10 @@ def _node_of(why: str) -> str:
 
 
 def read_data(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequence[str] = ()) -> Table:
-    """Return the columns of a file that are wanted, typed and without missing values, or raise a UsageError.
+    """Return the columns of a CSV or Parquet file that are wanted, typed and without missing values.
 
-    Parameters
-    ----------
-    path
-        A CSV or Parquet file.
-    wanted
-        The columns, each with what asks for it, for messages.
-    how
-        How the file is read.
-    optional
-        Wanted columns that the file may lack.
+    ``wanted`` has what asks for each column, for messages; the file may lack ``optional`` ones. What does not fit, or
+    could be read in two ways, is a UsageError.
     """
     file = Path(path)
     if not file.exists():
@@ -246,9 +189,6 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
 
     separator = how.separator or ("\t" if re.search(r"\.tsv(\.|$)", path.lower()) else ",")
     header = _read_header(path, separator, how)
-    if len(header) == 1 and (mark := next((each for each in (";", "\t", "|", ",") if each in header[0]), None)):
-        written = {"\t": "tab"}.get(mark, mark)
-        raise UsageError(f"{path} has one column, {header[0]!r}: separate its fields by --separator '{written}'.")
     _check_separator(path, header, separator, wanted)
     if how.strip:
         header = [each.strip() for each in header]
@@ -257,39 +197,22 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
             f"{path} has blanks around the name of the column {blank[0]!r}; --strip strips them, and those around text."
         )
     there = _asked(path, header, wanted, how, optional)
-    texts = _read_texts(path, separator, how, len(header), [header.index(name) for name in there])
-    columns, wrong = [], []
-    for text, name in zip(texts, there, strict=True):
+    texts = _read_texts(path, separator, how, header, there)
+    if texts.empty:
+        raise UsageError(f"{path} has a header and no rows.")
+    values, wrong = {}, []
+    for name in there:
         try:
-            columns.append(_parse(*text, name, path, how))
+            values[name] = _values_of(texts[name], name, f"the column {name!r} of {path}", how)
         except UsageError as error:
             wrong.append(str(error))
     if wrong:  # all columns at once, so that one more call is enough
         raise UsageError("\n  and: ".join(wrong))
-    if not len(columns[0].codes):
-        raise UsageError(f"{path} has a header and no rows.")
-    keep, left_out = _without_missing(path, {each.name: each.codes < 0 for each in columns}, how)
-    frame = pd.DataFrame({each.name: each.to_series(keep) for each in columns})
-    frame.index = _rows_of(keep)
-    unused = tuple(name for name in header if name not in there)
-    return Table(path, frame, unused, left_out, _doubts(path, frame))
-
-
-def _check_separator(path: str, header: Sequence[str], separator: str, wanted: Mapping[str, str]) -> None:
-    """Refuse a header of which another separator makes more of the wanted columns."""
-    found = {
-        mark: [name.strip() for name in next(csv.reader([separator.join(header)], delimiter=mark))]
-        for mark in (";", "\t", "|", ",")
-        if mark != separator and any(mark in name for name in header)
-    }
-    known = {mark: len({*names} & {*wanted}) for mark, names in found.items()}
-    best = max(known, key=lambda mark: known[mark], default=None)
-    if best is not None and known[best] > len({name.strip() for name in header} & {*wanted}):
-        written = {"\t": "tab"}.get(best, best)
-        raise UsageError(
-            f"the fields of {path} seem to be separated by {written!r}, for its header is {separator.join(header)!r}: "
-            f"use --separator '{written}'."
-        )
+    keep, left_out = _without_missing(path, {name: ~texts[name].isin(values[name]).to_numpy() for name in there}, how)
+    texts = texts[keep]  # a number that was left out leaves the type of the others as it is
+    typed = {name: texts[name].map({each: values[name][each] for each in texts[name].unique()}) for name in there}
+    frame = pd.DataFrame(typed).astype({name: "category" for name in there if name in how.text})
+    return Table(path, frame, tuple(name for name in header if name not in there), left_out, _doubts(path, frame))
 
 
 def _read_header(path: str, separator: str, how: Reading) -> list[str]:
@@ -303,13 +226,27 @@ def _read_header(path: str, separator: str, how: Reading) -> list[str]:
             raise UsageError(f"{path} is a zip archive or an Excel workbook, not CSV: save its table as CSV.")
     try:
         with pa.input_stream(path) as stream, io.TextIOWrapper(stream, _encoding(how), newline="") as text:
-            return next(csv.reader(text, delimiter=separator), None) or _empty(path)
+            header = next(csv.reader(text, delimiter=separator), None)
     except (UnicodeError, LookupError, OSError, pa.ArrowException) as error:
         raise UsageError(_undecoded(path, how, error)) from error
+    if not header:
+        raise UsageError(f"{path} is empty.")
+    return header
 
 
-def _empty(path: str) -> NoReturn:
-    raise UsageError(f"{path} is empty.")
+def _check_separator(path: str, header: Sequence[str], separator: str, wanted: Mapping[str, str]) -> None:
+    """Refuse a header of which another separator makes more of the wanted columns, or more than one column."""
+    line, single = separator.join(header), len(header) == 1
+    known = {}
+    for mark in (";", "\t", "|", ","):
+        if mark != separator and mark in line:
+            names = {name.strip() for name in next(csv.reader([line], delimiter=mark))}
+            known[mark] = len(names & {*wanted})
+    best = max(known, key=lambda mark: known[mark], default="")
+    if best and (single or known[best] > len({name.strip() for name in header} & {*wanted})):
+        written = {"\t": "tab"}.get(best, best)
+        one = "it has one column, " if single else ""
+        raise UsageError(f"the header of {path} is {line!r}: {one}separate its fields by --separator '{written}'.")
 
 
 def _encoding(how: Reading) -> str:
@@ -318,177 +255,126 @@ def _encoding(how: Reading) -> str:
 
 
 def _undecoded(path: str, how: Reading, error: Exception) -> str:
+    """Return why a file cannot be read; a row of more or fewer fields than the header is named by its line."""
+    if ragged := re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)(.*)", str(error), re.DOTALL):
+        row, expected, got, text = ragged.groups()
+        return (
+            f"line {row or '?'} of {path} has {got} field(s), and the header has {expected}: "
+            f"{text.strip(': ')[:80]!r}. Check --separator, quotes around fields that hold a separator, and the names "
+            "in the header."
+        )
     if isinstance(error, LookupError):
         return f"--encoding {how.encoding}: {error}."
     if isinstance(error, UnicodeError) or "UTF8" in str(error):
-        return (
-            f"{path} is not {how.encoding} ({error}). Name its encoding, for example --encoding latin-1 or --encoding "
-            "utf-16."
-        )
+        return f"{path} is not {how.encoding} ({error}). Name its encoding, such as --encoding latin-1 or utf-16."
     return f"{path} cannot be read: {error}."
 
 
 def _read_texts(
-    path: str, separator: str, how: Reading, number: int, positions: Sequence[int]
-) -> list[tuple[NDArray[np.int64], list[str]]]:
-    """Return the fields of some columns of a CSV file as they are: the code of each row, and the distinct texts."""
-    import numpy as np
+    path: str, separator: str, how: Reading, header: Sequence[str], wanted: Iterable[str]
+) -> pd.DataFrame:  # fmt: skip
+    """Return the fields of some columns of a CSV file as they are, by the numbers of their rows after the header."""
+    import pandas as pd
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    names = [f"f{i}" for i in range(number)]
+    names = [f"f{i}" for i in range(len(header))]
+    own = {name: names[header.index(name)] for name in wanted}
     encoding = _encoding(how).replace("utf-8-sig", "utf8")  # Arrow reads it without Python, and knows the mark
     try:
         table = arrow_csv.read_csv(
             path,
-            read_options=arrow_csv.ReadOptions(use_threads=False, column_names=names, encoding=encoding),
-            parse_options=arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.large_string()),
-                include_columns=[names[i] for i in positions],
-                strings_can_be_null=False,
-                quoted_strings_can_be_null=False,
+            arrow_csv.ReadOptions(use_threads=False, column_names=names, encoding=encoding),
+            arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.large_string()), include_columns=[*own.values()]
             ),
         )
     except (UnicodeError, LookupError, OSError, pa.ArrowException) as error:
-        raise UsageError(_describe_ragged(str(error)) or _undecoded(path, how, error)) from error
-    found = []
-    for i in positions:
-        encoded = table[names[i]].slice(1).combine_chunks().dictionary_encode()  # without the header
-        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        found.append((codes, encoded.dictionary.to_pylist()))
-    return found
+        raise UsageError(_undecoded(path, how, error)) from error
+    table, rows = table.slice(1), pd.RangeIndex(1, table.num_rows)  # without the header
+    return pd.DataFrame({name: pd.Series(table[each].to_numpy(), rows, object) for name, each in own.items()})
 
 
-def _describe_ragged(message: str) -> str:
-    """Return what is wrong with a row of more or fewer fields than the header, or an empty string."""
-    found = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)(.*)", message, re.DOTALL)
-    if not found:
-        return ""
-    row = f"line {found[1]}" if found[1] else "a line"
-    return (
-        f"{row} of the file has {found[3]} field(s), and the header has {found[2]}: {found[4].strip(': ')[:80]!r}. "
-        "Check --separator, quotes around fields that hold a separator, and whether the header names all columns."
-    )
+def _values_of(texts: pd.Series[Any], name: str, own: str, how: Reading) -> dict[str, Any]:
+    """Return the values of the texts of a column, those of missing values left out.
 
-
-def _parse(codes: NDArray[np.int64], found: list[str], name: str, path: str, how: Reading) -> _Column:
-    """Return a column with typed values; what could be read in two ways is a UsageError with the option that says."""
-    import numpy as np
-
-    column = _Column(name, codes, found, np.bincount(codes, minlength=len(found)))
-    as_text, as_number = name in how.text, name in how.number
-    empty = [each for each in found if not each.strip() or each in how.missing_values or (
-        (how.strip or not as_text) and each.strip() in how.missing_values)]  # fmt: skip
-    rest = [each for each in found if each not in {*empty}]
-    own = f"the column {name!r} of {path}"
-    if broken := [each for each in found if "\0" in each]:
+    What could be read in two ways is a UsageError with the option that says.
+    """
+    counts: Any = texts.value_counts(sort=False)
+    bare = str.strip if how.strip or name not in how.text else str
+    found = [each for each in counts.index if each.strip() and not {each, bare(each)} & {*how.missing_values}]
+    if broken := [each for each in counts.index if "\0" in each]:
         raise UsageError(
-            f"{own} holds a NUL character in {column.rows_with(broken):,} row(s), such as {_quoted(broken[:1])}: the "
-            "file is damaged, or in another encoding, for example --encoding utf-16."
+            f"{own} holds a NUL character in {counts[broken].sum():,} row(s), such as {broken[0]!r}: the file is "
+            "damaged, or in another encoding, for example --encoding utf-16."
         )
-    if as_text:
-        values: dict[str, Any] = {each: each.strip() if how.strip else each for each in rest}
-        column.categories = True
-    else:
-        plain = {each: read_number(each, how.decimal) for each in rest}
-        numbers = [each for each, value in plain.items() if value is not None]
-        others = [each for each, value in plain.items() if value is None]
-        if as_number and others:
-            raise UsageError(f"--number {name}: {own} holds {_quoted(others)}, no number.{_comma(others, how)}")
-        if others and numbers:
-            raise UsageError(_mixed(column, numbers, others, own, name, how))
-        if numbers:
-            _check_numbers(numbers, own, name, as_number=as_number)
-            values = {each: plain[each] for each in numbers}
-        elif others and all(each.strip() in TRUTH for each in others):
-            values = {each: TRUTH[each.strip()] for each in others}
-        else:
-            _check_text(column, others, own, name, how)
-            values = {each: each.strip() if how.strip else each for each in others}
-    # Values that become equal, such as ' a' and 'a' by --strip, get one code.
-    levels = list(dict.fromkeys((type(each), each) for each in values.values()))
-    at = {level: i for i, level in enumerate(levels)}
-    code = np.array(
-        [at[(type(values[each]), values[each])] if each in values else -1 for each in found], dtype=np.int64
-    )
-    column.codes = code[codes]
-    column.values = [level for _, level in levels]
-    return column
+    words = {each: each.strip() if how.strip else each for each in found}
+    if name in how.text:
+        return words
+    numbers = {each: value for each in found if (value := read_number(each, how.decimal)) is not None}
+    if found and name not in how.number and all(each.strip() in TRUTH for each in found):
+        return {each: TRUTH[each.strip()] for each in found}
+    if fault := _fault(counts, [*numbers], [each for each in found if each not in numbers], name, how):
+        raise UsageError(f"{own} holds {fault}")
+    return numbers or words
+
+
+def _fault(counts: Any, numbers: list[str], others: list[str], name: str, how: Reading) -> str:
+    """Return what is wrong with the numbers and other texts of a column, and the options that cure it, if it is."""
+    hint, as_text = _comma(others, how), f"--text {name} reads all of it as categories."
+    uncertain = [each for each in others if each.strip() in UNCERTAIN]
+    if others and name in how.number:
+        return f"{_quoted(others)}, no number, and is named by --number {name}.{hint}"
+    if others and numbers:
+        uncertain = uncertain or others * (len(others) == 1)
+        cure = f"--missing-values {_shell(uncertain)} reads it as missing, " if uncertain else ""
+        return (
+            f"numbers, such as {numbers[0]!r}, in {counts[numbers].sum():,} rows and {_quoted(others)} in "
+            f"{counts[others].sum():,}.{hint} It is not guessed which is meant: {cure}{as_text}"
+        )
+    if hint:
+        return f"text such as {_quoted(others)}.{hint} {as_text}"
+    if uncertain:
+        return (
+            f"{_quoted(uncertain)} in {counts[uncertain].sum():,} row(s), a missing value or a category of that name. "
+            f"It is not guessed which: --missing-values {_shell(uncertain)} reads it as missing, {as_text}"
+        )
+    if not how.strip and (blank := [each for each in others if each != each.strip()]):
+        return f"text with blanks around it, such as {blank[0]!r}. --strip strips them; --text {name} keeps them."
+    if name not in how.number and (coded := [each for each in numbers if CODE.match(each.strip())]):
+        return f"{_quoted(coded)}: a number would lose the zero. {as_text} --number {name} reads numbers."
+    if large := [each for each in numbers if INTEGER.fullmatch(each.strip()) and abs(int(each)) > LARGEST]:
+        return f"the integer {large[0]}, larger than 2**63. {as_text}"
+    return ""
 
 
 def read_number(text: str, decimal: str) -> int | float | None:
     """Return the number that a text is, with the decimal mark ``.`` or ``,``, or None."""
     plain = text.strip()
     if decimal == ",":
-        if "." in plain:
-            return None
-        plain = plain.replace(",", ".")
+        plain = plain.replace(".", "?").replace(",", ".")
     if not NUMBER.fullmatch(plain):
         return None
     return int(plain) if INTEGER.fullmatch(plain) else float(plain)
 
 
-def _mixed(
-    column: _Column, numbers: Sequence[str], others: Sequence[str], own: str, name: str, how: Reading
-) -> str:  # fmt: skip
-    """Return what is wrong with a column that holds numbers and text."""
-    cures = [f"--text {name} reads all of it as categories"]
-    if uncertain := [each for each in others if each.strip() in UNCERTAIN] or (others if len(others) == 1 else []):
-        cures.insert(0, f"--missing-values {_shell(uncertain)} reads it as missing")
-    return (
-        f"{own} holds numbers, such as {_quoted(numbers[:1])}, in {column.rows_with(numbers):,} rows and "
-        f"{_quoted(others)} in {column.rows_with(others):,}."
-        f"{_comma(others, how)} It is not guessed which is meant: {', '.join(cures)}."
-    )
-
-
 def _comma(texts: Sequence[str], how: Reading) -> str:
-    """Return a hint where numbers seem to have the other decimal mark."""
+    """Return a hint where numbers seem to be percentages, or to have separated thousands or the other decimal mark."""
     other = "," if how.decimal == "." else "."
     texts = [each.strip() for each in texts if each.strip() not in UNCERTAIN]
-    if texts and all(GROUPED[how.decimal].fullmatch(each) for each in texts):
-        return f" If {other!r} separates thousands here, take it out of the file."
-    if texts and all(PERCENTAGE.fullmatch(each) for each in texts):
+
+    def all_are(pattern: re.Pattern[str]) -> bool:
+        return bool(texts) and all(pattern.fullmatch(each) for each in texts)
+
+    if all_are(PERCENTAGE):
         return " If these are percentages, take the sign % out of the file."
-    if texts and all(read_number(each, other) is not None for each in texts):
-        if all(THOUSANDS.fullmatch(each.strip()) for each in texts):
-            return (
-                f" If {other!r} separates thousands here, take it out of the file; if it is the decimal mark, use "
-                f"--decimal '{other}'."
-            )
-        return f" If these are numbers with a decimal {'comma' if other == ',' else 'point'}, use --decimal '{other}'."
-    return ""
-
-
-def _check_numbers(numbers: Sequence[str], own: str, name: str, *, as_number: bool) -> None:
-    """Refuse codes with leading zeros, which numbers would lose, and integers beyond what a column can hold."""
-    coded = [each for each in numbers if CODE.match(each.strip())]
-    if coded and not as_number:
-        raise UsageError(
-            f"{own} holds {_quoted(coded)}: as a number it would lose its leading zero. --text {name} reads the column "
-            f"as categories, --number {name} as numbers."
-        )
-    large = [each for each in numbers if INTEGER.fullmatch(each.strip()) and abs(int(each)) > LARGEST]
-    if large:
-        raise UsageError(f"{own} holds the integer {large[0]}, larger than 2**63. --text {name} reads it as text.")
-
-
-def _check_text(column: _Column, texts: Sequence[str], own: str, name: str, how: Reading) -> None:
-    """Refuse text that may be a missing value, a number with the other decimal mark, or has blanks around it."""
-    if texts and (hint := _comma(texts, how)):
-        raise UsageError(f"{own} holds text such as {_quoted(texts)}.{hint} --text {name} reads it as categories.")
-    if uncertain := [each for each in texts if each.strip() in UNCERTAIN]:
-        raise UsageError(
-            f"{own} holds {_quoted(uncertain)} in {column.rows_with(uncertain):,} row(s), a missing value or a "
-            f"category of that name. It is not guessed which: --missing-values {_shell(uncertain)} reads it as "
-            f"missing, --text {name} as a category."
-        )
-    if not how.strip and (blank := [each for each in texts if each != each.strip()]):
-        raise UsageError(
-            f"{own} holds text with blanks around it, such as {blank[0]!r}. --strip strips them; --text {name} keeps "
-            "them."
-        )
+    if all_are(GROUPED[how.decimal]):
+        return f" If {other!r} separates thousands here, take it out of the file."
+    if not texts or any(read_number(each, other) is None for each in texts):
+        return ""
+    thousands = f"{other!r} separates thousands here, take it out of the file; if " if all_are(THOUSANDS) else ""
+    return f" If {thousands}{other!r} is the decimal mark, use --decimal '{other}'."
 
 
 def _quoted(texts: Sequence[str]) -> str:

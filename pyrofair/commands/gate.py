@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, LIMIT_EXCEEDED, Option
+from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, LIMIT_EXCEEDED, Option, grouped
 
 if TYPE_CHECKING:
     from pyrofair.audits import Audit
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["GATE_OPTIONS", "Verdict", "judge"]
 
 QUANTITIES = ("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect")
-GATE_OPTIONS = (
+GATE_OPTIONS = grouped(
+    "the gate",
     Option("fail-above", "end with exit code 3 if the interval of PIU's upper end, or of --fail-quantity, reaches "
-           "above this limit for the decisions of any model; with 4 if that cannot be judged", type=float, least=0.0,
-           most=1.0, metavar="LIMIT", group="the gate"),
+           "above this limit for the decisions of any model; with 4 if that cannot be judged", float, least=0.0,
+           most=1.0, metavar="LIMIT"),
     Option("fail-quantity", "what --fail-above is about: the end of the interval farther from 0", default="piu_upper",
-           choices=QUANTITIES, group="the gate"),
+           choices=QUANTITIES),
 )  # fmt: skip
 
 

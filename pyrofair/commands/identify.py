@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyrofair.commands.options import DONE, Command, Option, Settings
+from pyrofair.commands.options import DONE, Command, Option, Settings, config_option
 from pyrofair.commands.problem import GRAPH_OPTIONS, make_graph, make_unfair
 
 __all__ = ["COMMAND"]
@@ -12,10 +12,10 @@ __all__ = ["COMMAND"]
 OPTIONS = (
     *GRAPH_OPTIONS,
     Option("target", "whose outcome: the prediction of a classifier of the outcome's parents, or the outcome itself",
-           default="prediction", choices=("prediction", "outcome"), group="the question"),
-    Option("latex", "print the formulas as LaTeX", type=bool),
-    Option("config", "a TOML file of settings: keys are the options without '--', which override it", metavar="FILE"),
-    Option("traceback", "show where an error was raised", type=bool),
+           default="prediction", choices=("prediction", "outcome")),
+    Option("latex", "print the formulas as LaTeX", bool),
+    config_option(),
+    Option("traceback", "show where an error was raised", bool),
 )  # fmt: skip
 EXAMPLE = """\
 example:

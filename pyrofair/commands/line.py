@@ -1,8 +1,7 @@
-"""The line itself: finds the command, settles its options, runs it, and turns errors into messages and exit codes."""
+"""The line itself: finds the command, runs it, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import re
@@ -10,40 +9,33 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+import click
+
 from pyrofair._version import __version__
 from pyrofair.commands.audit import COMMAND as AUDIT
 from pyrofair.commands.compare import COMMAND as COMPARE
 from pyrofair.commands.identify import COMMAND as IDENTIFY
-from pyrofair.commands.options import (
-    CANNOT_BE_JUDGED,
-    DONE,
-    FAILED,
-    INTERRUPTED,
-    USAGE,
-    Command,
-    Parser,
-    near,
-)
+from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, INTERRUPTED, USAGE, Command, Option
 from pyrofair.commands.path import COMMAND as PATH
-from pyrofair.commands.reproduce import COMMAND as REPRODUCE
 from pyrofair.commands.train import COMMAND as TRAIN
 from pyrofair.exceptions import NotIdentifiedError, PositivityError, PyrofairError
 
 __all__ = ["COMMANDS", "Lines", "main"]
 
-COMMANDS: tuple[Command, ...] = (AUDIT, TRAIN, PATH, IDENTIFY, COMPARE, REPRODUCE)
-
+COMMANDS: tuple[Command, ...] = (AUDIT, TRAIN, PATH, IDENTIFY, COMPARE)
 DESCRIPTION = """\
 Assess and mitigate unfair effects of a sensitive attribute along paths of a causal graph.
 
 You say which table, which graph and which of its paths are unfair:
 
+\b
   pyrofair identify --graph 'sex -> job -> hired; sex -> hired' --sensitive sex --outcome hired --direct
   pyrofair audit applicants.csv --graph graph.txt --sensitive sex --outcome hired --direct --score p
 
 Each command has its own help: pyrofair audit --help
 """
 CODES = """\
+\b
 exit codes:
   0  done; with --fail-above: within the limit
   1  failure: a file could not be written, or an unexpected error
@@ -74,60 +66,60 @@ class Lines:
                 sys.stdout = io.StringIO()
 
 
+@click.group("pyrofair", commands=COMMANDS, help=DESCRIPTION, epilog=CODES, no_args_is_help=False,
+             context_settings={"max_content_width": 110})  # fmt: skip
+@click.version_option(__version__, prog_name="pyrofair", message="%(prog)s %(version)s")
+def _line() -> None:
+    """Hold the commands."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; see ``pyrofair --help``. Any exit code but 0 is raised as a SystemExit."""
-    parser = Parser(
-        prog="pyrofair",
-        description=DESCRIPTION,
-        epilog=CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"pyrofair {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    for each in COMMANDS:
-        each.add_to(commands)
-    options, unknown = parser.parse_known_args(arguments)
-    command = next(each for each in COMMANDS if each.name == options.command)
-    if unknown:
-        parser.exit(USAGE, f"pyrofair {command.name}: error: {_describe_unknown(unknown, command)}\n")
-    given = {name: value for name, value in vars(options).items() if name != "command"}
+    given = [*(sys.argv[1:] if arguments is None else arguments)]
     lines = Lines()
-    code = _run(command, given, lines)
+    code = _run(given, lines)
     if lines.failure is not None and code in (DONE, FAILED):
         where = f"; the results are in {lines.folder}" if lines.folder else ""
-        parser.exit(FAILED, f"Standard output cannot be written to ({lines.failure}){where}.\n")
+        _complain(f"Standard output cannot be written to ({lines.failure}){where}.")
+        code = FAILED
     if code != DONE:
         sys.exit(code)
 
 
-def _run(command: Command, given: dict[str, object], lines: Lines) -> int:
-    """Run a command, and return its exit code."""
-    found: PyrofairError
+def _run(given: list[str], lines: Lines) -> int:
+    """Run the line, and return its exit code."""
+    name, found, code = "pyrofair", PyrofairError(), USAGE
     try:
-        return command.run(command.settle(given), lines)
+        with _line.make_context(name, [*given], obj=lines) as ctx:
+            name = f"pyrofair {next((each for each in given if not each.startswith('-')), '')}"
+            return int(_line.invoke(ctx))
+    except click.exceptions.Exit as end:  # of help and the version
+        return end.exit_code
+    except click.UsageError as error:
+        _complain(f"{error.ctx.command_path if error.ctx else name}: error: {error.format_message()}")
+        return USAGE
     except (NotIdentifiedError, PositivityError) as error:
         found, code = error, CANNOT_BE_JUDGED
     except PyrofairError as error:
-        found, code = error, USAGE
+        found = error
     except KeyboardInterrupt:
         kept = f"What was finished is in {lines.folder}." if lines.folder else "Nothing was written."
         _complain(f"Interrupted. {kept}")
         return INTERRUPTED
     except Exception as error:  # a fault of the package, of a model, or of the machine: no traceback unless asked for
-        if given.get("traceback"):
+        if "--traceback" in given:
             raise
         cause = "" if isinstance(error, OSError) else " --traceback shows where."
-        _complain(f"pyrofair {command.name}: failed: {type(error).__name__}: {error}{cause}")
+        _complain(f"{name}: failed: {type(error).__name__}: {error}{cause}")
         return FAILED
-    if given.get("traceback"):
+    if "--traceback" in given:
         traceback.print_exception(found)
     what = "cannot be judged" if code == CANNOT_BE_JUDGED else "error"
     text, more = str(found), ""
     if isinstance(found, NotIdentifiedError) and found.way_out is not None:
         text, more = found.cause, f"\n{found.way_out.describe(options=True)}"
     notes = "".join(f"\n{note}" for note in getattr(found, "__notes__", ()))
-    _complain(f"pyrofair {command.name}: {what}: {text}{_flags_of(text, command)}{more}{notes}")
+    _complain(f"{name}: {what}: {text}{_flags_of(text, name)}{more}{notes}")
     return code
 
 
@@ -139,25 +131,16 @@ def _complain(text: str) -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open for what Python writes at its end
 
 
-def _describe_unknown(unknown: Sequence[str], command: Command) -> str:
-    """Return what is wrong with arguments that no option takes."""
-    flags = [each for each in unknown if each.startswith("-")]
-    if not flags:
-        return f"too many arguments: {' '.join(unknown)}. See pyrofair {command.name} --help."
-    name = flags[0].partition("=")[0]
-    known = [option.flag for option in command.options if not option.positional]
-    return f"there is no option {name}.{near(name, known)} See pyrofair {command.name} --help."
-
-
-def _flags_of(message: str, command: Command) -> str:
+def _flags_of(message: str, name: str) -> str:
     """Return how the settings that a message of the package names are written on the command line, if they are."""
-    flags = {option.name.replace("-", "_"): option for option in command.options if not option.positional}
+    options = next(each.params for each in COMMANDS if name == f"pyrofair {each.name}")
+    flags = {str(each.name): each for each in options if isinstance(each, Option)}
     flags |= {name: flags[own] for name, own in (("random_state", "seed"), ("n_boot", "replicates")) if own in flags}
     found: dict[str, None] = {}
     if "source" in flags and "IPW(" in message:
         found["--source ipw"] = None
     for name, value in re.findall(r"\b([a-z_]+)=('[^']*'|[\w.]+)", message):
         option = flags.get(name)
-        if option is not None and option.type is not bool and "..." not in value and option.flag not in message:
+        if option is not None and not option.is_flag and "..." not in value and option.flag not in message:
             found[f"{option.flag} {value.strip(chr(39))}"] = None
     return f" On the command line: {', '.join(found)}." if found else ""

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyrofair.commands.options import Option, UsageError, near
+from pyrofair.commands.options import Option, UsageError, grouped, near
 
 __all__ = ["MODEL_OPTIONS", "load_model", "load_models", "model_files", "save_model"]
 
-MODEL_OPTIONS = (
-    Option("model", "saved models, each FILE or NAME=FILE", many=True, metavar="FILE", group="the decisions"),
+MODEL_OPTIONS = grouped(
+    "the decisions",
+    Option("model", "saved models, each FILE or NAME=FILE", many=True, metavar="FILE"),
     Option("trust-pickle", "load models pickled by joblib or pickle. A pickle runs whatever code its author put in it, "
-           "with your rights: use it for files that you made yourself", type=bool, group="the decisions"),
+           "with your rights: use it for files that you made yourself", bool),
 )  # fmt: skip
 PICKLES = (".joblib", ".pkl", ".pickle")
 

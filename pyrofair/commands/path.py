@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.models import save_model
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
@@ -17,6 +17,7 @@ from pyrofair.commands.options import (
     Option,
     Settings,
     UsageError,
+    grouped,
 )
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
@@ -30,32 +31,34 @@ __all__ = ["COMMAND"]
 
 MODEL = "model.pyrofair"
 FILES = (MODEL, "report.txt", "path.csv", "intervals.csv", "groups.csv", "path.png")
-GROUP, CHOICE = "the path", "the choice"
 OPTIONS = (
-    DATA_OPTIONS[0],
+    DATA,
     *GRAPH_OPTIONS,
     *LABEL_OPTIONS,
-    Option("strengths", "the strengths of the penalty", type=float, many=True, least=0.0, metavar="NUMBER",
-           group=GROUP),
-    Option("seeds", "the number of seeds", type=int, default=1, least=1, metavar="NUMBER", group=GROUP),
-    Option("test", "a table of other rows to measure on (default: a part of DATA that is held out)", metavar="FILE",
-           group=GROUP),
-    Option("held-out", "the share of the rows that is measured on and not trained on", type=float, default=0.25,
-           above=0.0, below=1.0, metavar="NUMBER", group=GROUP),
-    Option("judge", "what measures: onestep, or the source that training used", default="onestep",
-           choices=("onestep", "source"), group=GROUP),
-    Option("replicates", "bootstrap replicates, of --judge source", type=int, default=100, least=0, most=1_000_000,
-           metavar="NUMBER", group=GROUP),
-    Option("threshold", "a decision is yes where the score exceeds this", type=float, default=0.5, least=0.0, below=1.0,
-           metavar="NUMBER", group=GROUP),
-    Option("at-most", "save the most accurate classifier whose quantity stays within this, up to the end of its "
-           "interval", type=float, least=0.0, metavar="LIMIT", group=CHOICE),
-    Option("accuracy-loss", "or: save the one of the least quantity that loses at most this accuracy against the best",
-           type=float, least=0.0, below=1.0, metavar="NUMBER", group=CHOICE),
-    Option("quantity", "the quantity that the choice goes by", default="piu_upper",
-           choices=("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect"), group=CHOICE),
+    *grouped(
+        "the path",
+        Option("strengths", "the strengths of the penalty", float, many=True, least=0.0),
+        Option("seeds", "the number of seeds", int, default=1, least=1),
+        Option("test", "a table of other rows to measure on (default: a part of DATA that is held out)",
+               metavar="FILE"),
+        Option("held-out", "the share of the rows that is measured on and not trained on", float, default=0.25,
+               above=0.0, below=1.0),
+        Option("judge", "what measures: onestep, or the source that training used", default="onestep",
+               choices=("onestep", "source")),
+        Option("replicates", "bootstrap replicates, of --judge source", int, default=100, least=0, most=1_000_000),
+        Option("threshold", "a decision is yes where the score exceeds this", float, default=0.5, least=0.0, below=1.0),
+    ),
+    *grouped(
+        "the choice",
+        Option("at-most", "save the most accurate classifier whose quantity stays within this, up to the end of its "
+               "interval", float, least=0.0, metavar="LIMIT"),
+        Option("accuracy-loss", "or: save the one of the least quantity that loses at most this accuracy against the "
+               "best", float, least=0.0, below=1.0),
+        Option("quantity", "the quantity that the choice goes by", default="piu_upper",
+               choices=("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect")),
+    ),
     *TRAINING_OPTIONS,
-    *DATA_OPTIONS[1:],
+    *DATA_OPTIONS,
     *RESULT_OPTIONS,
 )  # fmt: skip
 DEFAULT_STRENGTHS = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import Reading, Table, distinct_values, list_values, match_value, read_data, read_number
-from pyrofair.commands.options import Option, Settings, UsageError, near
+from pyrofair.commands.options import Option, Settings, UsageError, grouped, near
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,26 +18,24 @@ if TYPE_CHECKING:
 
 __all__ = ["GRAPH_OPTIONS", "LABEL_OPTIONS", "Problem", "make_graph", "make_unfair", "read_problem"]
 
-GROUP = "the question"
-GRAPH_OPTIONS = (
+GRAPH_OPTIONS = grouped(
+    "the question",
     Option("graph", "the causal graph: a .dot file, a text file with arrows (lines that begin with # are comments), or "
-           "the arrows themselves, 'A -> M; {A M} -> Y'", metavar="FILE|TEXT", group=GROUP, required=True),
-    Option("sensitive", "the node of the sensitive attribute", metavar="NODE", group=GROUP, required=True),
-    Option("outcome", "the node of the outcome", metavar="NODE", group=GROUP, required=True),
-    Option("unfair", "unfair paths, separated by semicolons: 'A -> Y; A -> M -> Y'", many=True, metavar="PATHS",
-           group=GROUP),
-    Option("direct", "the edge from the sensitive attribute to the outcome is unfair", type=bool, group=GROUP),
-    Option("through", "nodes: every path through one of them is unfair", many=True, metavar="NODE", group=GROUP),
-    Option("latent", "nodes without a column, never measured", many=True, metavar="NODE", group=GROUP),
+           "the arrows themselves, 'A -> M; {A M} -> Y'", metavar="FILE|TEXT", required=True),
+    Option("sensitive", "the node of the sensitive attribute", metavar="NODE", required=True),
+    Option("outcome", "the node of the outcome", metavar="NODE", required=True),
+    Option("unfair", "unfair paths, separated by semicolons: 'A -> Y; A -> M -> Y'", many=True, metavar="PATHS"),
+    Option("direct", "the edge from the sensitive attribute to the outcome is unfair", bool),
+    Option("through", "nodes: every path through one of them is unfair", many=True, metavar="NODE"),
+    Option("latent", "nodes without a column, never measured", many=True, metavar="NODE"),
     Option("columns", "the columns of a node that is not one column of its own name: 'S=savings,checking'", many=True,
-           metavar="NODE=COLUMNS", group=GROUP),
+           metavar="NODE=COLUMNS"),
 )  # fmt: skip
-LABEL_OPTIONS = (
-    Option("baseline", "the value of the sensitive attribute in the baseline world (default 0)", metavar="VALUE",
-           group=GROUP, label=True),
-    Option("contrast", "its other value (default 1)", metavar="VALUE", group=GROUP, label=True),
-    Option("positive", "the value of the outcome that counts as yes (default 1)", metavar="VALUE", group=GROUP,
-           label=True),
+LABEL_OPTIONS = grouped(
+    "the question",
+    Option("baseline", "the value of the sensitive attribute in the baseline world (default 0)", metavar="VALUE"),
+    Option("contrast", "its other value (default 1)", metavar="VALUE"),
+    Option("positive", "the value of the outcome that counts as yes (default 1)", metavar="VALUE"),
 )  # fmt: skip
 
 
@@ -137,16 +135,8 @@ def read_problem(
 ) -> Problem:
     """Read the tables of a command and make its graph, with values in the types of the columns.
 
-    Parameters
-    ----------
-    settings
-        The settings of the command.
-    extra
-        Columns besides the graph's, each with the option that asks for it.
-    others
-        Options that name further tables, where given.
-    outcome_required
-        Whether the table must have the column of the outcome.
+    ``extra`` are columns besides the graph's, each with the option that asks for it; ``others`` options that name
+    further tables, where given. The table may lack the outcome if that is not required.
     """
     how = Reading.of(settings)
     plain = make_graph(settings, {})

@@ -11,12 +11,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair._version import __version__
-from pyrofair.commands.options import Option, Settings, UsageError, write_settings
+from pyrofair.commands.options import Option, Settings, UsageError, config_option, grouped, write_settings
 from pyrofair.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -24,17 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["RESULT_OPTIONS", "ResultsFolder", "default_folder", "digest_files"]
 
-GROUP = "the results"
-RESULT_OPTIONS = (
-    Option("output", "the folder of the results (default COMMAND-DATA)", metavar="FOLDER", group=GROUP),
-    Option("overwrite", "replace the results of another run in that folder", type=bool, group=GROUP),
-    Option("seed", "seeds all that is drawn at random", type=int, default=0, least=0, most=2**31 - 1, metavar="NUMBER",
-           group=GROUP),
-    Option("threads", "threads of numerical libraries", type=int, default=1, least=1, most=1024, metavar="NUMBER",
-           group=GROUP),
-    Option("config", "a TOML file of settings: keys are the options without '--', which override it", metavar="FILE",
-           group=GROUP),
-    Option("traceback", "show where an error was raised", type=bool, group=GROUP),
+RESULT_OPTIONS = grouped(
+    "the results",
+    Option("output", "the folder of the results (default COMMAND-DATA)", metavar="FOLDER"),
+    Option("overwrite", "replace the results of another run in that folder", bool),
+    Option("seed", "seeds all that is drawn at random", int, default=0, least=0, most=2**31 - 1),
+    Option("threads", "threads of numerical libraries", int, default=1, least=1, most=1024),
+    config_option(),
+    Option("traceback", "show where an error was raised", bool),
 )  # fmt: skip
 RUN, SETTINGS = "run.json", "settings.toml"
 FORMAT = 1
@@ -188,6 +184,8 @@ def _read_run(path: Path) -> dict[str, Any] | None:
 
 def _versions() -> Mapping[str, str]:
     """Return the versions of Python and of the packages that numbers depend on."""
+    from importlib import metadata  # it takes longer to load than all else that help needs
+
     found = {"pyrofair": __version__, "python": platform.python_version(), "platform": platform.platform()}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.options import Option, Settings, UsageError
+from pyrofair.commands.options import Option, Settings, UsageError, grouped
 
 if TYPE_CHECKING:
     from pyrofair.graph import UnfairPaths
@@ -13,7 +13,6 @@ __all__ = ["AUDIT_SOURCES", "TRAIN_SOURCES", "make_source", "source_options"]
 
 AUDIT_SOURCES = ("onestep", "ipw", "gcomputation")
 TRAIN_SOURCES = ("ipw", "gcomputation")
-GROUP = "the source of both worlds"
 SETTINGS = {
     "onestep": ("propensity", "regression", "form", "folds", "clip"),
     "ipw": ("arm", "propensity", "folds", "clip", "trim", "max-unsupported"),
@@ -31,27 +30,27 @@ def source_options(names: tuple[str, ...], default: str) -> tuple[Option, ...]:
     """Return the option ``--source`` with those of the sources of some names."""
     own = {
         "propensity": Option("propensity", "the model of P(sensitive | features): boosted, logistic, saturated or (of "
-                             "onestep) stacked", choices=("boosted", "logistic", "saturated", "stacked"), group=GROUP),
+                             "onestep) stacked", choices=("boosted", "logistic", "saturated", "stacked")),
         "regression": Option("regression", "of onestep: the model of the mean score",
-                             choices=("boosted", "logistic", "saturated", "stacked"), group=GROUP),
+                             choices=("boosted", "logistic", "saturated", "stacked")),
         "form": Option("form", "of onestep: condition each stage on all features before it (prefix) or on its parents "
-                       "(graph)", choices=("auto", "prefix", "graph"), group=GROUP),
-        "folds": Option("folds", "the folds of cross-fitting", type=int, least=1, group=GROUP, metavar="NUMBER"),
-        "clip": Option("clip", "of onestep and ipw: bound propensities to [clip, 1 - clip]", type=float, above=0.0,
-                       below=0.5, group=GROUP, metavar="NUMBER"),
-        "arm": Option("arm", "of ipw: which group carries the weights (default auto; of columns of scores "
-                      "paper, the group whose rows keep their scores)",
-                      choices=("auto", "paper", "0", "1", "pooled"), group=GROUP),
-        "trim": Option("trim", "of ipw: leave out rows with a propensity outside [trim, 1 - trim]", type=float,
-                       above=0.0, below=0.5, group=GROUP, metavar="NUMBER"),
+                       "(graph)", choices=("auto", "prefix", "graph")),
+        "folds": Option("folds", "the folds of cross-fitting", int, least=1),
+        "clip": Option("clip", "of onestep and ipw: bound propensities to [clip, 1 - clip]", float, above=0.0,
+                       below=0.5),
+        "arm": Option("arm", "of ipw: which group carries the weights (default auto; of columns of scores paper, the "
+                      "group whose rows keep their scores)", choices=("auto", "paper", "0", "1", "pooled")),
+        "trim": Option("trim", "of ipw: leave out rows with a propensity outside [trim, 1 - trim]", float, above=0.0,
+                       below=0.5),
         "max-unsupported": Option("max-unsupported", "of ipw: the largest share of a world that may lack a counterpart",
-                                  type=float, least=0.0, most=1.0, group=GROUP, metavar="NUMBER"),
-        "draws": Option("draws", "of gcomputation: draws per unit", type=int, least=1, group=GROUP, metavar="NUMBER"),
+                                  float, least=0.0, most=1.0),
+        "draws": Option("draws", "of gcomputation: draws per unit", int, least=1),
     }  # fmt: skip
     taken = dict.fromkeys(each for name in names for each in SETTINGS[name])
     described = "; ".join(DESCRIBED[name] for name in names)
-    return (
-        Option("source", f"what makes the two worlds: {described}", default=default, choices=names, group=GROUP),
+    return grouped(
+        "the source of both worlds",
+        Option("source", f"what makes the two worlds: {described}", default=default, choices=names),
         *(own[each] for each in taken),
     )
 

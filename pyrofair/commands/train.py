@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyrofair.commands.data import DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.models import save_model
-from pyrofair.commands.options import DONE, Command, Option, Settings
+from pyrofair.commands.options import DONE, Command, Option, Settings, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import computing
@@ -19,16 +19,18 @@ MODEL = "model.pyrofair"
 """The file of the trained classifier."""
 FILES = (MODEL, "report.txt", "training.csv")
 OPTIONS = (
-    DATA_OPTIONS[0],
+    DATA,
     *GRAPH_OPTIONS,
     *LABEL_OPTIONS,
-    *TRAINING_OPTIONS[:2],
-    Option("strength", "the weight of the penalty beside the cross-entropy; 0 trains without a penalty", type=float,
-           default=1.0, least=0.0, metavar="NUMBER", group="the training"),
-    Option("remove", "leave out the columns that unfair paths touch, or all descendants of the sensitive attribute; "
-           "without a penalty this is the paper's Remove", choices=("touched", "descendants"), group="the training"),
-    *TRAINING_OPTIONS[2:],
-    *DATA_OPTIONS[1:],
+    *grouped(
+        "the training",
+        Option("strength", "the weight of the penalty beside the cross-entropy; 0 trains without a penalty", float,
+               default=1.0, least=0.0),
+        Option("remove", "leave out the columns that unfair paths touch, or all descendants of the sensitive "
+               "attribute; without a penalty this is the paper's Remove", choices=("touched", "descendants")),
+    ),
+    *TRAINING_OPTIONS,
+    *DATA_OPTIONS,
     *RESULT_OPTIONS,
 )  # fmt: skip
 EXAMPLE = f"""\

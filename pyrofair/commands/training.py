@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.options import Option, Settings, UsageError
+from pyrofair.commands.options import Option, Settings, UsageError, grouped
 from pyrofair.commands.running import shows_progress
 from pyrofair.commands.sources import TRAIN_SOURCES, make_source, source_options
 
@@ -16,24 +16,21 @@ if TYPE_CHECKING:
 __all__ = ["PENALTIES", "TRAINING_OPTIONS", "make_classifier"]
 
 PENALTIES = ("disagreement", "effect_gap", "piu_upper")
-GROUP = "the training"
-TRAINING_OPTIONS = (
+TRAINING_OPTIONS = (*grouped(
+    "the training",
     Option("model", "what is trained: a network of 100 and 50 units, or logistic regression", default="network",
-           choices=("network", "logistic"), group=GROUP),
+           choices=("network", "logistic")),
     Option("penalty", "what is penalised: disagreement, the paper's; effect_gap, the mean unfair effect; piu_upper, "
-           "the upper end of PIU", default="disagreement", choices=PENALTIES, group=GROUP),
-    *source_options(TRAIN_SOURCES, "ipw"),
-    Option("epochs", "passes over the rows", type=int, least=1, metavar="NUMBER", group=GROUP),
-    Option("batch-size", "rows of a batch", type=int, default=1000, least=1, metavar="NUMBER", group=GROUP),
-    Option("learning-rate", "the step size", type=float, above=0.0, metavar="NUMBER", group=GROUP),
-    Option("starts", "initial weights that are tried", type=int, default=4, least=1, metavar="NUMBER", group=GROUP),
-    Option("validation-fraction", "the share of rows that chooses the epoch", type=float, above=0.0, below=1.0,
-           metavar="NUMBER", group=GROUP),
-    Option("patience", "stop after so many epochs without gain on these rows", type=int, least=1, metavar="NUMBER",
-           group=GROUP),
-    Option("dtype", "the precision", default="float64", choices=("float64", "float32"), group=GROUP),
-    Option("device", "the device of torch", default="cpu", metavar="NAME", group=GROUP),
-)  # fmt: skip
+           "the upper end of PIU", default="disagreement", choices=PENALTIES),
+    Option("epochs", "passes over the rows", int, least=1),
+    Option("batch-size", "rows of a batch", int, default=1000, least=1),
+    Option("learning-rate", "the step size", float, above=0.0),
+    Option("starts", "initial weights that are tried", int, default=4, least=1),
+    Option("validation-fraction", "the share of rows that chooses the epoch", float, above=0.0, below=1.0),
+    Option("patience", "stop after so many epochs without gain on these rows", int, least=1),
+    Option("dtype", "the precision", default="float64", choices=("float64", "float32")),
+    Option("device", "the device of torch", default="cpu", metavar="NAME"),
+), *source_options(TRAIN_SOURCES, "ipw"))  # fmt: skip
 
 
 def make_classifier(

@@ -11,7 +11,6 @@ from pyrofair.effects.functionals import disagreement, effect_gap, interval_disa
 from pyrofair.effects.group_agreement import compare_groups
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import (
-    Additive,
     Bounding,
     CounterfactualSample,
     Diagnosed,
@@ -27,7 +26,6 @@ from pyrofair.effects.potential_outcomes import (
 )
 
 __all__ = [
-    "Additive",
     "Bounding",
     "CounterfactualSample",
     "Crossed",

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,78 +14,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pyrofair._random import neutral_torch
-from pyrofair._validation import (
-    listed,
-    optional,
-    require_choice,
-    require_instance,
-    require_names,
-    require_unmasked,
-    shown,
-)
-from pyrofair.effects.scoring import Adapter, read_classes, read_probabilities, refuse_outside
+from pyrofair._validation import listed, require_choice, require_unmasked, shown
+from pyrofair.effects.scoring import Adapter, Passed, read_classes, read_probabilities, require_scores
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 
 __all__ = ["DecisionsOf", "ScoresOf"]
 
-Passed = Mapping[str, str | Sequence[str]]
 
-
-class _Adapted(Adapter):
-    """What both adapters share: which columns reach the model, and as what."""
-
-    def __init__(self, model: Any, columns: Sequence[str] | None, passes: Passed | None) -> None:
-        optional(partial(require_names, what="column names"))("columns", columns)
-        if passes is not None:
-            expected = "a dictionary from keywords to columns, such as {'sensitive_features': 'sex'}"
-            require_instance("passes", passes, Mapping, expected)
-            for keyword, names in passes.items():
-                require_instance("a keyword of passes", keyword, str, "a string")
-                require_names(f"passes[{keyword!r}]", names, "column names", one=True)
-        self.model = model
-        self.columns = None if columns is None else tuple(columns)
-        self.passes = {
-            keyword: each if isinstance(each, str) else list(each) for keyword, each in (passes or {}).items()
-        }
-
-    def reads(self, order: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns that reach the model, of those that the graph lets it read, in the order given."""
-        passed = [name for each in self.passes.values() for name in ([each] if isinstance(each, str) else each)]
-        return tuple(dict.fromkeys([*self._own(order), *passed]))
-
-    def _own(self, order: Sequence[str]) -> list[str]:
-        if self.columns is not None:
-            return list(self.columns)
-        # Of a method, such as predict_proba of a pipeline, the object's.
-        for each in (self.model, getattr(self.model, "__self__", None)):
-            if (names := getattr(each, "feature_names_in_", None)) is not None:
-                return [str(name) for name in np.asarray(names)]
-        return list(order)
-
-    @abstractmethod
-    def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
-        """Return what the model returns for its columns of rows, and those that are passed by keyword."""
-
-    def ask(self, name: str, rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str]) -> Any:
-        """Return what the model returns for rows."""
-        refuse_outside(name, self.reads(order), graph, order, model=self.model)
-        own = self._own(order)
-        X: Any = rows[own]
-        if not hasattr(self.model, "feature_names_in_") and hasattr(self.model, "n_features_in_"):
-            if self.columns is None and self.model.n_features_in_ != len(own):
-                raise DataError(
-                    f"{name!r} was fitted on {self.model.n_features_in_} unnamed columns, but the graph lets it read "
-                    f"{len(own)}: {', '.join(own)}. Name those that it was fitted on, in their order: columns=[...]."
-                )
-            X = X.to_numpy()
-        return self._call(name, X, {keyword: rows[each] for keyword, each in self.passes.items()})
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {shown(self.model)}>"
-
-
-class DecisionsOf(_Adapted):
+class DecisionsOf(Adapter):
     """A model that decides and gives no probabilities, as audits take it: an SVC, a rule, a post-processor.
 
     An audit has no rows of scores of it, only those of its decisions, and does not use ``threshold``. Its labels are
@@ -202,7 +137,7 @@ def _match_labels(
     return np.asarray(pd.Series(found) == positive, dtype=np.float64)
 
 
-class ScoresOf(_Adapted):
+class ScoresOf(Adapter):
     """A function of rows, or a torch module, whose numbers are probabilities or log-odds, as audits take it.
 
     Parameters
@@ -304,47 +239,28 @@ class ScoresOf(_Adapted):
             return np.exp(-np.logaddexp(0.0, -odds))
         if found.ndim == 2:
             return read_probabilities(repr(name), found, n)[:, 1]
-        score = found.astype(np.float64)
-        wrong = ~((score >= 0.0) & (score <= 1.0))
-        if wrong.any():
-            raise DataError(
-                f"{name!r} returned {int(wrong.sum())} score(s) outside [0, 1], such as {score[wrong][0]:g}. If these "
-                "are log-odds, pass returns='logit'."
-            )
-        return score
+        return require_scores(
+            f"{name!r} returned", found.astype(np.float64), "If these are log-odds, pass returns='logit'."
+        )
 
 
-class _Modes:
-    """The modes of the modules that are evaluated now, in any thread: by id how many use each, and its own mode."""
-
-    lock = threading.Lock()
-    held: ClassVar[dict[int, tuple[int, bool]]] = {}
+_EVALUATED = threading.RLock()
 
 
 @contextmanager
 def _evaluation(module: nn.Module) -> Iterator[None]:
-    """Let a module be in evaluation mode until the last thread has left, also one that shares layers with another.
+    """Hold a module in evaluation mode; each of its modules then gets its own mode back.
 
-    The mode belongs to a module, not to a thread, and threads of a bootstrap score one module at the same time. Each
-    of its modules gets the mode back that it had before the first thread came.
+    The mode belongs to a module, not to a thread, and other modules may share its layers: one is evaluated at a time.
     """
-    with _Modes.lock:
-        inner = list(module.modules())
-        for each in inner:
-            users, mode = _Modes.held.get(id(each), (0, each.training))
-            _Modes.held[id(each)] = users + 1, mode
-    try:
-        with _Modes.lock:
+    with _EVALUATED:
+        modes = [(each, each.training) for each in module.modules()]
+        try:
             module.eval()
-        yield
-    finally:
-        with _Modes.lock:
-            for each in inner:
-                users, mode = _Modes.held.pop(id(each))
-                if users > 1:
-                    _Modes.held[id(each)] = users - 1, mode
-                elif each.training != mode:
-                    each.training = mode
+            yield
+        finally:
+            for each, mode in modes:
+                each.training = mode
 
 
 def _forward(name: str, module: nn.Module, encoded: Any, passed: Mapping[str, Any]) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,32 +11,30 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
 
 from pyrofair._validation import require_integer, require_real, require_unmasked, shown
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Worlds
 from pyrofair.exceptions import DataError
 
 __all__ = [
-    "BLOCK",
     "PIUBounds",
-    "Potentials",
     "Signs",
     "UnitMeans",
-    "choose_potentials",
+    "bounds_of_marginals",
     "choose_signs",
-    "consistent_ends",
     "feasible_interval",
     "piu_bounds",
-    "solve_couplings",
     "split_draws",
+    "table_of_bounds",
     "test_set_bound",
     "unit_disagreement",
     "unit_ends",
     "unit_means",
 ]
 
+Vector = NDArray[np.float64]
+
+ROUNDING = 1e-9
 MOST_ROWS = 10**15
 """The most test rows of :func:`test_set_bound`, beyond which exact tails lose their digits."""
 
@@ -98,6 +96,25 @@ def piu_bounds(p0: npt.ArrayLike, p1: npt.ArrayLike) -> PIUBounds:
     a, b = _probabilities(p0=p0, p1=p1)
     found = np.abs(a - b), np.minimum(b, 1 - a) + np.minimum(a, 1 - b), b * (1 - a) + (1 - b) * a
     return PIUBounds(*(each if each.ndim else float(each) for each in found))
+
+
+def bounds_of_marginals(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Return the ends of the mean difference and of PIU for any two marginals between the ends given, whatever joint.
+
+    Each end is a number, or an array of one shape. Of two points the ends of PIU are those of :func:`piu_bounds`.
+    """
+    (l0, u0), (l1, u1) = first, second
+    apart = np.maximum(np.maximum(l1 - u0, l0 - u1), 0.0)
+    nearest = np.minimum(np.maximum(1.0, l0 + l1), u0 + u1)  # of the sum of the marginals to 1
+    return (l1 - u0, u1 - l0), (apart, 1.0 - np.abs(1.0 - nearest))
+
+
+def table_of_bounds(first: tuple[float, float], second: tuple[float, float], piu: tuple[float, float]) -> pd.DataFrame:
+    """Return the ends of both marginals, and what follows from them for the mean difference, with those of PIU."""
+    effect, _ = bounds_of_marginals(first, second)
+    table = {"p_y0": first, "p_ypi": second, "mean_unfair_effect": effect, "piu": piu}
+    found: pd.DataFrame = pd.DataFrame.from_dict(table, orient="index", columns=["lower", "upper"])
+    return found.rename_axis("quantity")
 
 
 def feasible_interval(
@@ -219,147 +236,6 @@ def _probabilities(**given: npt.ArrayLike) -> list[npt.NDArray[np.float64]]:
         raise DataError(f"Shapes {shapes} do not broadcast; pass scalars or arrays of one shape.") from error
 
 
-Vector = NDArray[np.float64]
-BLOCK = 50_000
-"""About the most variables of one linear program, which no signal interrupts; units are independent."""
-
-
-@dataclass(frozen=True)
-class Potentials:
-    """Potentials of the cells of the baseline in the programs of both ends, and their mean scores a and b, all (c,)."""
-
-    lower: Vector
-    upper: Vector
-    a: Vector
-    b: Vector
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """The cells of all units, (c,): masses p and q in both worlds, mean scores a and b, and costs on the diagonal.
-
-    The costs of the two programs are abs(c1 - c0) and abs(1 - c0 - c1).
-    """
-
-    unit: NDArray[np.int64]
-    weight: Vector
-    p: Vector
-    q: Vector
-    a: Vector
-    b: Vector
-    effect: Vector
-    rest: Vector
-
-    @classmethod
-    def of(cls, scores: tuple[Vector, Vector], worlds: Worlds) -> _Cells:
-        one = worlds[0]
-        assert one.cell is not None  # a precondition
-        key = one.unit_index.astype(np.int64) * (int(one.cell.max()) + 1) + one.cell
-        _, first, cell = np.unique(key, return_index=True, return_inverse=True)
-        unit = one.unit_index[first]
-        rows = np.bincount(cell)
-        total = np.bincount(one.unit_index, one.weight)
-        share = np.where(total > 0, total, 1.0)[unit]
-        c0, c1 = scores
-        means = [np.bincount(cell, part) / rows for part in (c0, c1, np.abs(c1 - c0), np.abs(1.0 - c0 - c1))]
-        p, q = (np.bincount(cell, world.weight) / share for world in worlds)
-        return cls(unit, total / total.sum(), p, q, *means)
-
-    def blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield units with equally many cells, and the indices of their cells, (units, cells)."""
-        count = np.bincount(self.unit)
-        start = np.cumsum(count) - count
-        for k in np.unique(count):
-            units = np.flatnonzero(count == k)
-            most = max(1, BLOCK // int(k) ** 2)
-            for i in range(0, len(units), most):
-                block = units[i : i + most]
-                yield block, start[block][:, None] + np.arange(k)
-
-    def costs(self, at: NDArray[np.int64], a: Vector, b: Vector) -> tuple[Vector, Vector]:
-        """Return the costs of both programs, (units, cells, cells); a and b (c,) give the sides of the kinks."""
-        cell = np.arange(at.shape[1])
-        effect = self.b[at][:, None, :] - self.a[at][:, :, None]
-        rest = 1.0 - self.b[at][:, None, :] - self.a[at][:, :, None]
-        effect *= np.sign(b[at][:, None, :] - a[at][:, :, None])
-        rest *= np.sign(1.0 - b[at][:, None, :] - a[at][:, :, None])
-        effect[:, cell, cell], rest[:, cell, cell] = self.effect[at], self.rest[at]
-        return effect, rest
-
-
-def choose_potentials(scores: Sequence[tuple[Vector, Vector]], views: Sequence[Worlds]) -> tuple[Potentials, ...]:
-    """Return for each view the potentials of another one; the worlds have cells, and their rows are paired."""
-    found = [_potentials(_Cells.of(each, worlds)) for each, worlds in zip(scores, views, strict=True)]
-    return (*found[1:], found[0])
-
-
-def consistent_ends(
-    scores: Sequence[tuple[Vector, Vector]], views: Sequence[Worlds], potentials: Sequence[Potentials]
-) -> tuple[float, float]:
-    """Return the lower and the upper end of PIU over the couplings of what unfair edges switch.
-
-    ``potentials`` are those of :func:`choose_potentials`, of these views or, in a replicate, of the original ones.
-    """
-    ends = np.zeros(2)
-    for each, worlds, known in zip(scores, views, potentials, strict=True):
-        own = _Cells.of(each, worlds)
-        for block, at in own.blocks():
-            for end, (cost, first) in enumerate(
-                zip(own.costs(at, known.a, known.b), (known.lower[at], known.upper[at]), strict=True)
-            ):
-                least = (first * own.p[at] + _complete(cost, first) * own.q[at]).sum(axis=1)
-                ends[end] += float(own.weight[block] @ least) / len(views)
-    return float(ends[0]), float(1.0 - ends[1])
-
-
-def _complete(cost: Vector, first: Vector) -> Vector:
-    """Return the greatest potentials of the switched world's cells that fit those of the baseline's."""
-    return np.asarray((cost - first[:, :, None]).min(axis=1))
-
-
-def _potentials(own: _Cells) -> Potentials:
-    """Solve both programs of each unit of a view."""
-    lower, upper = np.zeros(len(own.p)), np.zeros(len(own.p))
-    for _, at in own.blocks():
-        for found, cost in zip((lower, upper), own.costs(at, own.a, own.b), strict=True):
-            found[at] = solve_couplings(cost, own.p[at], own.q[at])[0]
-    return Potentials(lower, upper, own.a, own.b)
-
-
-def solve_couplings(cost: Vector, p: Vector, q: Vector) -> tuple[Vector, Vector, Vector]:
-    """Find for each unit the coupling of its cells in both worlds that costs least.
-
-    Parameters
-    ----------
-    cost, p, q
-        The costs (units, cells, cells), and the masses of the cells in the baseline and the switched world (units,
-        cells). At most about BLOCK costs at a time.
-
-    Returns
-    -------
-    first, second, coupling
-        Potentials of the cells of both worlds, (units, cells), also of those without mass, and a coupling (units,
-        cells, cells).
-    """
-    units, k = p.shape
-    total = q.sum(axis=1, keepdims=True)
-    margins = np.concatenate([p, q * np.divide(p.sum(axis=1, keepdims=True), total, where=total > 0, out=0 * total)], 1)
-    cell, unit = np.arange(k * k), np.arange(units)[:, None]
-    column = (unit * k * k + cell).ravel()
-    rows = [(unit * 2 * k + row).ravel() for row in (cell // k, k + cell % k)]
-    positions = np.concatenate(rows), np.concatenate([column, column])
-    table = csr_array((np.ones(len(positions[0])), positions), shape=(2 * k * units, k * k * units))
-    solution: Any = linprog(cost.ravel(), A_eq=table, b_eq=margins.ravel(), method="highs")  # type: ignore[call-overload]
-    if solution.x is None:
-        raise ArithmeticError(f"A linear program over couplings failed: {solution.message}")
-    second = _complete(cost, np.asarray(solution.eqlin.marginals, dtype=np.float64).reshape(units, 2 * k)[:, :k])
-    first = (cost - second[:, None, :]).min(axis=2)  # also where a cell has no mass
-    return first, second, np.asarray(solution.x, dtype=np.float64).reshape(units, k, k)
-
-
-ROUNDING = 1e-9
-
-
 @dataclass(frozen=True)
 class UnitMeans:
     """Weights of k units (sum 1) and their mean scores in both worlds, (k,).
@@ -385,14 +261,10 @@ class UnitMeans:
 
 @dataclass(frozen=True)
 class Signs:
-    """For each view the sides of both kinks on which its k units are, from -1 to 1, by the other views.
-
-    Where the worlds have cells, ``potentials`` have this function in the programs over couplings.
-    """
+    """For each view the sides of both kinks on which its k units are, from -1 to 1, by the other views."""
 
     effect: tuple[Vector, ...]
     rest: tuple[Vector, ...]
-    potentials: tuple[Potentials, ...] | None = None
 
 
 def unit_means(scores: tuple[Vector, Vector], worlds: Worlds) -> UnitMeans:

@@ -18,7 +18,7 @@ from pyrofair.effects.scoring import Adapter, no_probabilities, positive_scores
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.changes import join_nodes
-from pyrofair.tables.labels import MOST_CONTRASTS, as_levels, is_categorical
+from pyrofair.tables.labels import MOST_CONTRASTS, is_categorical, observed_levels, plain_values
 from pyrofair.tables.reading import as_pandas, read_table
 
 __all__ = ["Crossed", "cross"]
@@ -62,14 +62,14 @@ class Crossed:
             If an attribute lacks, or rows have a combination that the first table had not.
         """
         df = as_pandas(df)
-        table = read_table(df, self.attributes, what="df")
-        known = {_key(row): label for label, row in zip(self._levels.index, _rows(self._levels), strict=True)}
-        keys = [_key(row) for row in _rows(table)]
+        keys = _rows(read_table(df, self.attributes, what="df"))
+        known = dict(zip(_rows(self._levels), self._levels.index, strict=True))
         unknown = next((key for key in keys if key not in known), None)
         if unknown is not None:
+            written = ", ".join(f"{name}={each!r}" for name, each in zip(self.attributes, unknown, strict=True))
             raise DataError(
-                f"df has rows with {_written(self.attributes, unknown)}, which the table that was crossed had not. Its "
-                f"levels: {', '.join(map(repr, self._levels.index))}."
+                f"df has rows with {written}, which the table that was crossed had not. Its levels: "
+                f"{', '.join(map(repr, self._levels.index))}."
             )
         return _put([known[key] for key in keys], df, self.name, self.attributes, self._levels.index)
 
@@ -218,19 +218,16 @@ def cross(
             f"{', '.join(columns)} have {sizes} = {len(every)} combinations, and at most {MOST_CONTRASTS} are "
             f"compared. Join levels: df[{columns[-1]!r}].replace({{...}})."
         )
-    keys = [_key(row) for row in _rows(table)]
-    number = Counter(keys)
-    found = {key: at for at, key in reversed(list(enumerate(keys)))}
-    labels = [_label(combination, columns, separator) for combination in every]
-    counts = pd.DataFrame(every, columns=list(columns)).assign(
-        label=labels, rows=[number[_key(each)] for each in every]
+    keys = _rows(table)
+    number, first = Counter(keys), {key: at for at, key in reversed(list(enumerate(keys)))}
+    labels = {combination: _label(combination, columns, separator) for combination in every}
+    counts = pd.DataFrame(every, columns=columns).assign(
+        label=[*labels.values()], rows=[number[each] for each in every]
     )
-    _refuse_counts(counts, columns, _key(chosen), every, allow_empty=allow_empty)
-    kept = [i for i, each in enumerate(every) if _key(each) in found]
-    first = [found[_key(every[i])] for i in kept]
-    own_levels = table.iloc[first].set_axis(pd.Index([labels[i] for i in kept], dtype=object))
-    label_of = {_key(every[i]): labels[i] for i in kept}
-    base = label_of[_key(chosen)]
+    _refuse_counts(counts, columns, every.index(chosen), allow_empty=allow_empty)
+    label_of = {each: label for each, label in labels.items() if each in first}
+    own_levels = table.iloc[[first[each] for each in label_of]].set_axis(pd.Index(label_of.values(), dtype=object))
+    base = label_of[chosen]
     other = next((label for label in label_of.values() if label != base), None)
     if other is None:
         raise DataError(f"All rows are {base!r}; there is nothing to compare.")
@@ -287,7 +284,7 @@ def _levels_of(values: pd.Series[Any]) -> list[Any]:
             f"The attribute {values.name!r} holds {len(present):,} different numbers, from {min(present)} to "
             f"{max(present)}. Bin it: df[{values.name!r}] = pd.cut(df[{values.name!r}], [...], labels=[...])."
         )
-    return [_plain(each) for each in as_levels(values) if bool(np.asarray(values == each, dtype=bool).any())]
+    return observed_levels(values)
 
 
 def _read_baseline(
@@ -307,19 +304,16 @@ def _read_baseline(
     return tuple(own[own.index(level)] for own, level in zip(levels, given, strict=True))
 
 
-def _refuse_counts(
-    counts: pd.DataFrame, columns: Sequence[str], baseline: Any, every: Sequence[Any], *, allow_empty: bool
-) -> None:
-    """Refuse combinations that cannot be told from each other, or that have no row."""
+def _refuse_counts(counts: pd.DataFrame, columns: Sequence[str], baseline: int, *, allow_empty: bool) -> None:
+    """Refuse combinations that cannot be told from each other, or that have no row, the baseline's above all."""
     if (twice := counts["label"].duplicated(keep=False)).any():
         raise DataError(
             f"Two combinations have the label {counts['label'][twice].iloc[0]!r}. Pass another separator=, or rename "
             "levels."
         )
     shown_counts = ", ".join(f"{label} {rows:,}" for label, rows in zip(counts["label"], counts["rows"], strict=True))
-    at = [_key(each) for each in every].index(baseline)
-    if not counts["rows"].iloc[at]:
-        raise DataError(f"The baseline {counts['label'].iloc[at]!r} has no row. Rows: {shown_counts}.")
+    if not counts["rows"].iloc[baseline]:
+        raise DataError(f"The baseline {counts['label'].iloc[baseline]!r} has no row. Rows: {shown_counts}.")
     empty = counts.loc[counts["rows"] == 0, "label"]
     if len(empty) and not allow_empty:
         raise DataError(
@@ -335,16 +329,4 @@ def _label(combination: Sequence[Any], columns: Sequence[str], separator: str) -
 
 
 def _rows(table: pd.DataFrame) -> list[tuple[Any, ...]]:
-    return list(zip(*(table[column] for column in table), strict=True))
-
-
-def _key(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(map(_plain, row))
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _written(columns: Sequence[str], key: Sequence[Any]) -> str:
-    return ", ".join(f"{column}={each!r}" for column, each in zip(columns, key, strict=True))
+    return list(zip(*(plain_values(table[column]) for column in table), strict=True))

@@ -1,6 +1,6 @@
 """Estimates with their uncertainty: the one place where intervals are made, of one quantity and of several together.
 
-An :class:`Estimate` is a value with either what each independent unit adds to its error or replicates of it.
+An :class:`IntervalEstimate` is a value with either what each independent unit adds to its error or replicates of it.
 :class:`Estimates` make one for every quantity of an audit, from the influence values of a source.
 """
 
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from pyrofair.effects.simultaneous import quantile_of_largest, reach_of
 
 __all__ = [
-    "AUDITED", "CAUSAL", "GIVEN_UNITS", "OUTSIDE", "PLAIN", "QUANTITIES_OF", "REST", "SIZE", "VACUOUS", "Estimate",
-    "Estimates", "Image", "Key", "absolute_interval", "draw_normal", "joint_covariance", "mean_and_spread",
-    "percentiles", "reach_of", "reach_of_all",
+    "AUDITED", "CAUSAL", "GIVEN_UNITS", "OUTSIDE", "PLAIN", "QUANTITIES_OF", "REST", "SIZE", "VACUOUS", "Estimates",
+    "Image", "IntervalEstimate", "Key", "Samples", "absolute_interval", "draw_normal", "joint_covariance",
+    "mean_and_spread", "percentiles", "reach_of", "reach_of_all",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -89,14 +89,14 @@ QUANTITIES_OF: dict[str, tuple[dict[str, float], Image]] = {
 """For each quantity its functionals with their factors, and the image of their sum; the paper's bound is quadratic."""
 
 
-def percentiles(draws: Array, level: float, axis: int = 0) -> tuple[Any, Any]:
+def percentiles(draws: Array, level: float) -> tuple[Any, Any]:
     """Return the percentile interval of B replicates (B, ...).
 
     The k-th smallest is taken for the quantile k / (B + 1), which is the share expected below it: with k / B an
     interval of 200 replicates at 95 % would hold 94 %.
     """
     tail = (1.0 - level) / 2.0
-    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=axis, method="weibull")
+    low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0, method="weibull")
     return low, high
 
 
@@ -109,12 +109,13 @@ def absolute_interval(low: float, high: float) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class IntervalEstimate:
     """A signed value x with its uncertainty, and what is reported of it: x itself, its size, or one minus its size.
 
     The errors e of independent units give the standard error s = sqrt(sum of e^2 + more) and the interval x - c s to
     x + c s, where c is the quantile of the normal distribution, or of Student's t. Replicates give the percentile
     interval. What is reported has the image of the interval. An estimate without errors and replicates has none.
+    Results of simulation, with a Monte-Carlo error alone, are :class:`pyrofair.effects.Estimate`.
 
     Parameters
     ----------
@@ -176,7 +177,7 @@ class Estimate:
         """Return whether the value is within its sampling error of where its image folds."""
         return bool(self.image.sign) and abs(self.value) <= reach_of(level, self.degrees) * self.spread
 
-    def unfolded(self) -> Estimate:
+    def unfolded(self) -> IntervalEstimate:
         """Return what is reported as an estimate without an image, which is right where it is not near the kink."""
         if not self.image.sign:
             return self
@@ -185,7 +186,7 @@ class Estimate:
         draws = None if self.draws is None else self.image.of(self.draws)
         return replace(self, value=self.estimate, errors=errors, draws=draws, image=PLAIN, size=np.nan)
 
-    def __sub__(self, other: Estimate) -> Estimate:
+    def __sub__(self, other: IntervalEstimate) -> IntervalEstimate:
         """Return the difference of what is reported of two estimates, by the errors of their units.
 
         Errors of the same unit are subtracted, those of others are independent. It has no interval where one of them
@@ -194,7 +195,7 @@ class Estimate:
         one, two = self.unfolded(), other.unfolded()
         value = one.value - two.value
         if one.errors is None or two.errors is None:
-            return Estimate(value)
+            return IntervalEstimate(value)
         at, errors = one.at, one.errors
         if np.array_equal(one._units, two._units):
             errors = errors - two.errors
@@ -203,7 +204,7 @@ class Estimate:
             errors = np.zeros(len(at))
             errors[np.searchsorted(at, one._units)] += one.errors
             errors[np.searchsorted(at, two._units)] -= two.errors
-        return Estimate(value, errors, at, more=one.more + two.more, degrees=min(one.degrees, two.degrees))
+        return IntervalEstimate(value, errors, at, more=one.more + two.more, degrees=min(one.degrees, two.degrees))
 
     @property
     def _units(self) -> NDArray[np.int64]:
@@ -220,7 +221,7 @@ def _wilson(share: float, size: float, reach: float) -> tuple[float, float]:
     return float((share + across / 2.0 - half) / (1.0 + across)), float((share + across / 2.0 + half) / (1.0 + across))
 
 
-def reach_of_all(estimates: Sequence[Estimate], level: float) -> float:
+def reach_of_all(estimates: Sequence[IntervalEstimate], level: float) -> float:
     """Return by how many standard errors the intervals of several estimates reach, to hold together.
 
     Estimates over the same units of a longer table are correlated by them.
@@ -229,7 +230,7 @@ def reach_of_all(estimates: Sequence[Estimate], level: float) -> float:
     return quantile_of_largest(joint_covariance(estimates), level, degrees)
 
 
-def joint_covariance(estimates: Sequence[Estimate]) -> Array:
+def joint_covariance(estimates: Sequence[IntervalEstimate]) -> Array:
     """Return the covariance of K estimates by the errors that the same units add to them, (K, K)."""
     found = np.diag([each.more for each in estimates]) if len(estimates) else np.zeros((0, 0))
     units = [each._units for each in estimates]
@@ -279,6 +280,23 @@ class _Clusters(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Samples:
+    """The covariance (F, F) of means that models fitted on several samples add, with the degrees of freedom of it.
+
+    ``rows`` are those of the covariance of the rows: finite where these are few clusters.
+    """
+
+    covariance: Array
+    degrees: float
+    rows: float = np.inf
+
+    def degrees_of(self, own: float, between: float) -> float:
+        """Return those of the sum of both variances (Satterthwaite)."""
+        lost = own**2 / self.rows + between**2 / self.degrees
+        return (own + between) ** 2 / lost if lost > 0.0 else np.inf
+
+
+@dataclass(frozen=True, eq=False)
 class Estimates:
     """The estimates that the weighted means of F functionals of n rows make, jointly normal.
 
@@ -304,6 +322,8 @@ class Estimates:
         Effective rows by model: with these, ends of PIU reach at least as far as Wilson's where few decisions differ.
     splits
         The estimates of several splits into folds, of which these are the mean.
+    samples
+        Where models are fitted on samples of the rows: what that adds to the uncertainty.
     """
 
     influence: pd.DataFrame
@@ -314,6 +334,20 @@ class Estimates:
     groups: NDArray[np.int64] | None = None
     sizes: Mapping[str, float] | None = None
     splits: tuple[Estimates, ...] = field(default=(), repr=False)
+    samples: Samples | None = None
+
+    @classmethod
+    def of_moments(
+        cls, labels: pd.Index[Any], mean: Array, covariance: Array, samples: Samples, *, given_shared: bool = True
+    ) -> Estimates:
+        """Return the estimates of means (F,) with a covariance (F, F), in place of whose rows 2 F rows of them stand.
+
+        These have the mean and, in pairs of opposite errors along the directions of the covariance, that covariance.
+        """
+        scale, vectors = np.linalg.eigh(covariance)
+        errors = vectors * np.sqrt(2.0 * np.maximum(scale, 0.0)) * len(mean)
+        rows = pd.DataFrame(np.vstack([mean + errors.T, mean - errors.T]), columns=labels)
+        return cls(rows, np.ones(len(rows)), given_shared, samples=samples)
 
     @classmethod
     def averaged(cls, splits: Sequence[Estimates]) -> Estimates:
@@ -344,7 +378,9 @@ class Estimates:
 
     @cached_property
     def between(self) -> Array:
-        """The covariance of the means of S splits over S, (F, F); 0 of one split."""
+        """The covariance of the means of S splits over S, (F, F), or that of K samples over K; 0 of one split."""
+        if self.samples is not None:
+            return self.samples.covariance
         if not self.splits:
             return np.zeros((len(self._place),) * 2)
         return np.atleast_2d(np.cov(np.stack([each.mean for each in self.splits]).T)) / len(self.splits)
@@ -375,7 +411,7 @@ class Estimates:
             and all((model, decisions, each) in self._place for each in parts)
         ]
 
-    def of(self, key: Key) -> Estimate:
+    def of(self, key: Key) -> IntervalEstimate:
         """Return the estimate of a quantity.
 
         The paper's bound 2 (a + b - 2 a b) is quadratic in the two marginals: its variance is that of the quadratic
@@ -391,14 +427,17 @@ class Estimates:
             value = float(2.0 * (a + b - 2.0 * a * b))
         else:
             value = float(self.mean[at] @ factors) - image.centre
-        more += float(factors @ self.between[np.ix_(at, at)] @ factors) if self.splits else 0.0
+        between = float(factors @ self.between[np.ix_(at, at)] @ factors)
+        more += between
         errors = self._share * ((self._values[:, at] - self.mean[at]) @ (factors * self._inflated[at]))
         where, degrees = self.at, np.inf
         if self._clusters is not None:
             errors, where = self._clusters.sums(errors[:, None])[:, 0], self._clusters.at
             degrees = self._clusters.size - 1.0
+        if self.samples is not None:
+            degrees = self.samples.degrees_of(float(errors @ errors), between)
         size = (self.sizes or {}).get(key.model, np.nan) if image in (SIZE, REST) else np.nan
-        return Estimate(value, errors, where, image=image, more=more, degrees=degrees, size=size)
+        return IntervalEstimate(value, errors, where, image=image, more=more, degrees=degrees, size=size)
 
     def interval(self, key: Key, level: float) -> tuple[float, float, list[str]]:
         """Return the Wald interval of a quantity, NaN where there is none, and notes on it."""

@@ -2,9 +2,8 @@
 
 World 0 is the baseline, ``Y_{A<=0}``; world 1 switches the unfair paths, ``Y_{A<=1||pi}``. Sources build the two
 samples, classifiers score their rows, functionals compare the scores; none of them imports the others. What a source
-can do beyond :class:`PotentialOutcomes` is declared by five optional protocols, each checked by ``isinstance`` on a
-fitted source: :class:`Refittable`, :class:`Diagnosed`, :class:`Stratified`, :class:`Additive` and
-:class:`SampleSplit`.
+can do beyond :class:`PotentialOutcomes` is declared by four optional protocols, each checked by ``isinstance`` on a
+fitted source: :class:`Refittable`, :class:`Diagnosed`, :class:`Stratified` and :class:`SampleSplit`.
 """
 
 from __future__ import annotations
@@ -26,13 +25,11 @@ __all__ = [
     "FEWEST_ROWS",
     "MEAN_WEIGHT",
     "SMALLEST_SHARE",
-    "Additive",
     "Bounding",
     "CounterfactualSample",
     "Diagnosed",
     "Estimate",
     "GroupSize",
-    "KishSums",
     "MarginalBounds",
     "PotentialOutcomes",
     "Refittable",
@@ -107,9 +104,6 @@ class CounterfactualSample:
     origin : numpy.ndarray of int64, shape (m,), optional
         Position in the observed rows of the row that this one is, unchanged; -1 where it was changed or drawn.
         Training reuses the forward pass of unchanged rows.
-    cell : numpy.ndarray of int64, shape (m,), optional
-        Within a unit, the value of what unfair edges out of the sensitive attribute switch, numbered alike in both
-        worlds. With cells, row i of both worlds is one draw of all else, and differs in the sensitive attribute alone.
 
     Raises
     ------
@@ -127,7 +121,6 @@ class CounterfactualSample:
     weight: npt.NDArray[np.float64]
     unit: npt.NDArray[np.int64] | None = None
     origin: npt.NDArray[np.int64] | None = None
-    cell: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         m = len(self.rows)
@@ -142,7 +135,7 @@ class CounterfactualSample:
                 "A weight is a ratio of probabilities: check the propensities it was made of."
             )
         object.__setattr__(self, "weight", weight)
-        for name in ("unit", "origin", "cell"):
+        for name in ("unit", "origin"):
             if (given := getattr(self, name)) is not None:
                 ids = np.asarray(given)
                 _check_length(name, ids, m)
@@ -175,7 +168,7 @@ class CounterfactualSample:
     def reweighted(self, factor: npt.NDArray[np.float64]) -> Self:
         """Return the sample with its k units, or else rows, reweighted by a factor (k,); the sum of weights is kept."""
         weight = self.weight * factor[self.unit_index]
-        return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin, self.cell)
+        return type(self)(self.rows, weight * (self.weight.sum() / weight.sum()), self.unit, self.origin)
 
     def scored(self, scores: torch.Tensor | npt.ArrayLike) -> Scored:
         """Return scores (m,) of the rows with their weights, in the precision and on the device of the scores.
@@ -459,25 +452,6 @@ class Stratified(PotentialOutcomes, Protocol):
 
 
 @runtime_checkable
-class Additive(Stratified, Protocol):
-    """A fitted source whose weights are functions of a row, and whose refits are sums over rows.
-
-    Worlds, measures and replicates can then be made batch by batch, without holding the rows.
-    """
-
-    def is_fitted_on(self, batches: Any) -> bool:
-        """Return whether these are the rows that it was fitted on."""
-
-    def replicate_weights(self, keys: Any) -> Any:
-        """Return the weights of rows in both worlds as a function of rows, in the fit and in all replicates.
-
-        ``keys`` (``pyrofair._random.KeyedWeights``) gives the weights of fitted rows by their number. The result has
-        ``weights(rows)``, arrays (n, 1 + replicates) by label and world, ``arm(label, world)``, ``read_in(rows, arm)``,
-        ``normalized`` and ``failed``; see :class:`pyrofair.sources.large_tables.ReplicateWeights`.
-        """
-
-
-@runtime_checkable
 class SampleSplit(PotentialOutcomes, Protocol):
     """A fitted source whose units are values of what both worlds share, with worlds made from halves of its rows.
 
@@ -508,46 +482,11 @@ class SampleSplit(PotentialOutcomes, Protocol):
 
 def kish_size(weight: npt.NDArray[Any]) -> float:
     """Return Kish's effective number of rows; 0 if no weight is above 0 or one is infinite."""
-    return KishSums.of(weight).size
-
-
-@dataclass(frozen=True)
-class KishSums:
-    """The sums of weights and of their squares, in units of the largest weight; they add up over rows.
-
-    >>> (KishSums.of(np.array([1.0, 1.0])) + KishSums.of(np.array([2.0]))).size
-    2.6666666666666665
-    """
-
-    largest: float
-    sum: float
-    squares: float
-
-    @classmethod
-    def of(cls, weight: npt.NDArray[Any]) -> KishSums:
-        """Return the sums of weights (n,)."""
-        largest = float(weight.max(initial=0.0))
-        if not 0.0 < largest < np.inf:
-            return cls(largest, 0.0, 0.0)
-        share = weight / largest  # their squares stay within double precision, however large the weights
-        return cls(largest, float(share.sum()), float(share @ share))
-
-    def __add__(self, other: KishSums) -> KishSums:
-        largest = max(self.largest, other.largest)
-        if not 0.0 < largest < np.inf:
-            return KishSums(largest, 0.0, 0.0)
-        one, two = self.largest / largest, other.largest / largest
-        return KishSums(largest, one * self.sum + two * other.sum, one**2 * self.squares + two**2 * other.squares)
-
-    @property
-    def total(self) -> float:
-        """The sum of the weights."""
-        return self.largest * self.sum if np.isfinite(self.largest) else self.largest
-
-    @property
-    def size(self) -> float:
-        """Kish's effective number of rows."""
-        return self.sum**2 / self.squares if self.squares > 0.0 else 0.0
+    largest = float(weight.max(initial=0.0))
+    if not 0.0 < largest < np.inf:
+        return 0.0
+    share = weight / largest  # their squares stay within double precision, however large the weights
+    return float(share.sum()) ** 2 / float(share @ share)
 
 
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import require_choice, require_real, require_unmasked, shown
+from pyrofair._validation import (
+    optional,
+    require_choice,
+    require_instance,
+    require_names,
+    require_real,
+    require_unmasked,
+    shown,
+)
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.tables.reading import require_aligned
 
 __all__ = [
     "DECISIONS",
     "Adapter",
     "Decisions",
+    "Passed",
     "Rule",
     "Score",
     "ask_scores",
@@ -26,9 +37,11 @@ __all__ = [
     "no_probabilities",
     "positive_scores",
     "read_classes",
+    "read_given",
     "read_probabilities",
     "refuse_outside",
     "require_decisions",
+    "require_scores",
 ]
 
 Decisions = Literal["threshold", "score"]
@@ -37,6 +50,8 @@ Rule = Decisions | float
 """How a score is turned into a decision; a number is a threshold of its own."""
 Score = Any
 """A fitted classifier, an adapter of one, or a function of a table that returns its scores."""
+Passed = Mapping[str, str | Sequence[str]]
+"""Columns by the keyword under which a model is given them."""
 
 MOST_ASKED_AGAIN, SAME = 1_000, 1e-5
 """The most rows that are scored once more, and up to what their scores are the same, for single precision rounds."""
@@ -54,16 +69,54 @@ def decide(scores: NDArray[np.float64], decisions: Rule, threshold: float) -> ND
 class Adapter(ABC):
     """A model in a wrapper that scores rows by itself: those of :mod:`pyrofair.effects.adapters`.
 
-    A subclass says which columns reach the model, asks it, and reads what it returned.
+    It knows which columns reach the model, and as what. A subclass calls the model, and reads what it returned.
     """
 
-    @abstractmethod
+    def __init__(self, model: Any, columns: Sequence[str] | None, passes: Passed | None) -> None:
+        optional(partial(require_names, what="column names"))("columns", columns)
+        if passes is not None:
+            expected = "a dictionary from keywords to columns, such as {'sensitive_features': 'sex'}"
+            require_instance("passes", passes, Mapping, expected)
+            for keyword, names in passes.items():
+                require_instance("a keyword of passes", keyword, str, "a string")
+                require_names(f"passes[{keyword!r}]", names, "column names", one=True)
+        self.model = model
+        self.columns = None if columns is None else tuple(columns)
+        self.passes = {
+            keyword: each if isinstance(each, str) else list(each) for keyword, each in (passes or {}).items()
+        }
+
     def reads(self, order: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns that reach the model, given those that it may read in order."""
+        """Return the columns that reach the model, of those that the graph lets it read, in the order given."""
+        passed = [name for each in self.passes.values() for name in ([each] if isinstance(each, str) else each)]
+        return tuple(dict.fromkeys([*self._own(order), *passed]))
+
+    def _own(self, order: Sequence[str]) -> list[str]:
+        if self.columns is not None:
+            return list(self.columns)
+        # Of a method, such as predict_proba of a pipeline, the object's.
+        for each in (self.model, getattr(self.model, "__self__", None)):
+            if (names := getattr(each, "feature_names_in_", None)) is not None:
+                return [str(name) for name in np.asarray(names)]
+        return list(order)
 
     @abstractmethod
+    def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
+        """Return what the model returns for its columns of rows, and those that are passed by keyword."""
+
     def ask(self, name: str, rows: pd.DataFrame, graph: CausalGraph, order: Sequence[str]) -> Any:
         """Return what the model, which may read the columns in order, returns for rows."""
+        refuse_outside(name, self.reads(order), graph, order, model=self.model)
+        own = self._own(order)
+        X: Any = rows[own]
+        if not hasattr(self.model, "feature_names_in_") and hasattr(self.model, "n_features_in_"):
+            if self.columns is None and self.model.n_features_in_ != len(own):
+                raise DataError(
+                    f"{name!r} was fitted on {self.model.n_features_in_} unnamed columns, but the graph lets it read "
+                    f"{len(own)}: {', '.join(own)}. Name those that it was fitted on, in their order: columns=[...]."
+                )
+            X = X.to_numpy()
+        return self._call(name, X, {keyword: rows[each] for keyword, each in self.passes.items()})
 
     @abstractmethod
     def read(
@@ -86,6 +139,9 @@ class Adapter(ABC):
         returned = self.ask(name, rows, graph, order)
         _require_order(name, returned, rows)
         return self.read(name, returned, len(rows), graph, labels)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {shown(self.model)}>"
 
 
 def _require_order(name: str, returned: object, rows: pd.DataFrame) -> None:
@@ -170,14 +226,43 @@ def _ask_once(
             f"score returned the shape {found.shape} of the type {found.dtype} for {len(rows)} rows; it must "
             "return one number for each row."
         )
-    numbers: NDArray[np.float64] = found.astype(np.float64)
-    wrong = ~((numbers >= 0.0) & (numbers <= 1.0))
+    return require_scores("score returned", found.astype(np.float64), "Scores are probabilities, or decisions 0 and 1.")
+
+
+def require_scores(said: str, scores: NDArray[np.float64], hint: str) -> NDArray[np.float64]:
+    """Return scores, or refuse them if some lie outside [0, 1]: what was said begins the message, the hint ends it."""
+    wrong = ~((scores >= 0.0) & (scores <= 1.0))
     if wrong.any():
+        raise DataError(f"{said} {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. {hint}")
+    return scores
+
+
+def read_given(name: str, given: Any, table: pd.DataFrame) -> NDArray[np.float64]:
+    """Return scores that are given for the n rows of a table, shape (n,), checked."""
+    if not isinstance(given, np.ndarray | pd.Series | list | tuple):
+        raise DataError(f"{no_probabilities(name, given)} Or pass scores, one for each row, as an array or a Series.")
+    if isinstance(given, pd.Series):
+        require_aligned(table, given, f"the scores {name!r}", table="df")
+    require_unmasked(repr(name), given)
+    try:
+        if getattr(getattr(given, "dtype", None), "kind", "") == "c":
+            raise TypeError("complex numbers")
+        scores = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
         raise DataError(
-            f"score returned {int(wrong.sum())} number(s) outside [0, 1], such as {numbers[wrong][0]}. Scores are "
-            "probabilities of the positive outcome, or decisions 0 and 1."
+            f"{name!r} is given as scores, but they are no numbers: {error}. Scores are probabilities of yes, one for "
+            "each row; of decisions as text make 1 and 0: (decisions == 'yes').astype(int)."
+        ) from error
+    if scores.shape != (len(table),):
+        raise DataError(
+            f"{name!r} is given as scores of shape {scores.shape}; expected {(len(table),)}, one for each row: of "
+            "predict_proba, pass the column of the positive class."
         )
-    return numbers
+    hint = (
+        "Scores are probabilities of the positive outcome; log-odds must be put through the logistic function, and "
+        "numbers from 0 to 100 be divided by 100."
+    )
+    return require_scores(f"{name!r} gives", scores, hint)
 
 
 def require_decisions(decisions: object, threshold: object) -> None:
@@ -219,14 +304,9 @@ def read_probabilities(name: str, returned: object, n: int) -> NDArray[np.float6
         )
     proba = raw.astype(np.float64)
     near = max(NEAR_ONE, 4.0 * float(np.finfo(raw.dtype).eps)) if raw.dtype.kind == "f" else NEAR_ONE
-    wrong = ~((proba >= 0.0) & (proba <= 1.0)).all(axis=1)
-    if wrong.any():
-        low, high = np.sort(proba[wrong][0])
-        worst = low if high <= 1.0 else high
-        raise DataError(
-            f"{name} gives {int(wrong.sum())} score(s) outside [0, 1], such as {worst}. Scores are probabilities "
-            "of the two classes; log-odds must be put through the logistic function."
-        )
+    widest = np.where(proba.max(axis=1) > 1.0, proba.max(axis=1), proba.min(axis=1))
+    hint = "Scores are probabilities of the two classes; log-odds must be put through the logistic function."
+    require_scores(f"{name} gives", widest, hint)
     wrong = np.abs(proba.sum(axis=1) - 1.0) > near
     if wrong.any():
         raise DataError(
@@ -298,23 +378,8 @@ def refuse_outside(
 ) -> None:
     """Refuse a model that reads columns outside those allowed, ``order``; a DataError says why, and what to do."""
     outside = [column for column in reads if column not in order]
-    if outside:
-        raise DataError(_why_outside(name, outside, graph, order, model))
-
-
-def _pipeline(columns: Sequence[str], model: object) -> str:
-    """Return the code of a pipeline that encodes columns inside a model."""
-    shown = " ".join(repr(model).split())
-    written = shown if re.fullmatch(r"\w+\(.*\)", shown) and len(shown) < 80 else f"{type(model).__name__}(...)"
-    return (
-        "encode inside the model, make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
-        f"[{', '.join(map(repr, columns))}]), remainder='passthrough'), {written}), and fit that on the columns "
-        "themselves."
-    )
-
-
-def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: Sequence[str], model: object) -> str:
-    """Return why a model may not read columns that it was fitted on, and what to do."""
+    if not outside:
+        return
     known = graph.columns_of(graph.observed)
     unknown = [column for column in outside if isinstance(column, str) and column not in known]
     # A column that is named like a code of another one: 'job_nurse' of 'job'. Of 'job' and 'job_type' the longer.
@@ -327,7 +392,7 @@ def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: S
         sources = list(dict.fromkeys(coded.values()))
         few = list(coded)[:4]
         shown = ", ".join(map(repr, few)) + (f" and {len(coded) - 4} more" if len(coded) > 4 else "")
-        return (
+        raise DataError(
             f"{name!r} was fitted on {shown}, which look like codes of {', '.join(map(repr, sources))} made before the "
             "fit, as pandas.get_dummies makes them; in each world it is given the columns themselves, "
             f"{', '.join(order)}. So {_pipeline(sources, model)}"
@@ -335,8 +400,19 @@ def _why_outside(name: str, outside: Sequence[str], graph: CausalGraph, order: S
     why = "they are no observed parents of the outcome"
     if graph.sensitive_column in outside:
         why = f"the graph has no edge {graph.sensitive} -> {graph.outcome}"
-    return (
+    raise DataError(
         f"{name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read {', '.join(order)}. It was "
         "fitted on a table with these columns; fit it on the others alone (a pipeline that drops columns later still "
         "asks for them), or correct the graph."
+    )
+
+
+def _pipeline(columns: Sequence[str], model: object) -> str:
+    """Return the code of a pipeline that encodes columns inside a model."""
+    shown = " ".join(repr(model).split())
+    written = shown if re.fullmatch(r"\w+\(.*\)", shown) and len(shown) < 80 else f"{type(model).__name__}(...)"
+    return (
+        "encode inside the model, make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
+        f"[{', '.join(map(repr, columns))}]), remainder='passthrough'), {written}), and fit that on the columns "
+        "themselves."
     )

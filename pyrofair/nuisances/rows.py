@@ -35,6 +35,8 @@ class Rows:
     """A table of n rows with A in 0 and 1, sample weights, and whether each is kept or trimmed, all (n,).
 
     ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
+    ``stream`` seeds what is drawn for them, beside the source's own seed: of a part of a table its number.
+    ``shown`` are the rows as classifiers read them, where that is not as nuisances do.
     Fitted rows of one of the ``groups`` (n,), such as a household, share a fold; None: each row is one by itself.
     """
 
@@ -46,6 +48,8 @@ class Rows:
     position: NDArray[np.int64] | None = None
     groups: NDArray[np.int64] | None = None
     views: dict[tuple[int | None, int | None], tuple[pd.DataFrame, NDArray[np.int64]]] = field(default_factory=dict)
+    stream: tuple[int, ...] = ()
+    shown: pd.DataFrame | None = None
 
     @classmethod
     def read(cls, df: object, sample_weight: object, graph: CausalGraph, groups: npt.ArrayLike | None = None) -> Rows:
@@ -82,7 +86,8 @@ class Rows:
         Beside them is the position of each, or -1 where its sensitive attribute was changed, to the label that it has
         among these rows or else those of ``like``.
         """
-        features = self.table[graph.input_columns].iloc[index]
+        table = self.table if self.shown is None else self.shown
+        features = table[graph.input_columns].iloc[index]
         changed = self.a[index] != arm if arm is not None else np.zeros(len(index), bool)
         if changed.any():
             name = graph.sensitive_column
@@ -90,6 +95,12 @@ class Rows:
             label = repeat_label(source.table[name], graph.label(int(arm == 1)), features.index)
             features = features.assign(**{name: label.astype(self.table[name].dtype)})
         return features, np.where(changed, -1, index).astype(np.int64)
+
+    def others(self, at: NDArray[np.int64], stream: tuple[int, ...]) -> Rows:
+        """Return some of the rows, as rows that were not fitted on."""
+        shown = None if self.shown is None else self.shown.iloc[at]
+        parts = self.table.iloc[at], self.a[at], self.weight[at], self.kept[at]
+        return Rows(*parts, position=np.full(len(at), -1), stream=stream, shown=shown)
 
 
 def _read_groups(groups: npt.ArrayLike, n: int) -> NDArray[np.int64]:

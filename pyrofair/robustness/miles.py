@@ -25,7 +25,8 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
-from pyrofair.effects.estimates import Estimate
+from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
+from pyrofair.effects.estimates import IntervalEstimate
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     CounterfactualSample,
@@ -295,20 +296,8 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         """
         if level is not None:
             level = (1.0 + _require_level("level", level)) / 2.0
-        (l0, u0), (l1, u1) = self.intervals(
-            score, decisions=decisions, threshold=threshold, level=level, random_state=random_state
-        )
-        nearest = max(0.0, l1 - u0, l0 - u1)
-        total = min(max(1.0, l0 + l1), u0 + u1)  # the sum of marginals nearest to 1
-        farthest = 1.0 - abs(1.0 - total)  # as the upper end of piu_bounds, of marginals with this sum
-        table = {
-            "p_y0": (l0, u0),
-            "p_ypi": (l1, u1),
-            "mean_unfair_effect": (l1 - u0, u1 - l0),
-            "piu": (nearest, farthest),
-        }
-        found: pd.DataFrame = pd.DataFrame.from_dict(table, orient="index", columns=["lower", "upper"])
-        return found.rename_axis("quantity")
+        ends = self.intervals(score, decisions=decisions, threshold=threshold, level=level, random_state=random_state)
+        return table_of_bounds(*ends, bounds_of_marginals(*ends)[1])
 
     def levels(self, score: Score, *, decisions: Decisions = "score", threshold: float = 0.5) -> pd.DataFrame:
         """Return what each level of M contributes to the ends of P(Ypi = 1), and which ends its scores move.
@@ -424,7 +413,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
                 means = [_mean(*part) for part in parts]
                 ends.append(terms.constant + sum(each.value for each in means))
                 errors += [each.errors for each in means if each.errors is not None]
-            whole = Estimate(float(np.mean(ends)), np.concatenate(errors) / len(halves))
+            whole = IntervalEstimate(float(np.mean(ends)), np.concatenate(errors) / len(halves))
             found.append(whole.interval(level)[end])
         return found[0], found[1]
 
@@ -549,8 +538,8 @@ def _share(code: NDArray[np.int64], weight: Array, size: int) -> Array:
     return np.bincount(code, weight, size).astype(np.float64)
 
 
-def _mean(values: Array, weight: Array) -> Estimate:
+def _mean(values: Array, weight: Array) -> IntervalEstimate:
     """Return a weighted mean of independent rows."""
     share = weight / weight.sum()
     mean = float(share @ values)
-    return Estimate(mean, share * (values - mean))
+    return IntervalEstimate(mean, share * (values - mean))

@@ -545,9 +545,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             make = formula.worlds if paired is None else partial(formula.paired, asked=paired)
             drawn = make(units, draws=draws, exact=self.draws, seed=seed + PARTS.index(which))
         reads = list(self.unfair.graph.input_columns)
-        one, other = (
-            CounterfactualSample(world.rows[reads], world.weight, world.unit, cell=world.cell) for world in drawn
-        )
+        one, other = (CounterfactualSample(world.rows[reads], world.weight, world.unit) for world in drawn)
         return one, other
 
     def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:

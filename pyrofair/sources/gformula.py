@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["GFormula", "MechanismGraph", "World", "collect_units", "sample_units"]
 
 FEWEST = 20
-"""The fewest draws of all else in a cell."""
+"""The fewest draws of all else with a value of what unfair edges switch."""
 MOST_ENTRIES = 50_000_000
 """So many numbers of distributions are held at once: 200 MB in single precision."""
 MOST_CELLS = 0.7
@@ -46,12 +46,11 @@ sum."""
 
 @dataclass(frozen=True)
 class World:
-    """Rows with weights (m,), the unit of each (m,) and, in paired worlds, its cell (m,)."""
+    """Rows with weights (m,), and the unit of each (m,)."""
 
     rows: pd.DataFrame
     weight: NDArray[np.float64]
     unit: NDArray[np.int64]
-    cell: NDArray[np.int64] | None = None
 
     @classmethod
     def of_units(cls, rows: pd.DataFrame, weight: NDArray[np.float64]) -> World:
@@ -190,21 +189,20 @@ class GFormula:
         return self._as_the_outcome_reads(*worlds)
 
     def paired(self, units: World, *, draws: int, exact: int, seed: int, asked: tuple[str, str]) -> tuple[World, World]:
-        """Return both worlds with a cell for each value of what unfair edges switch, and one draw of all else for both.
+        """Return both worlds by the same rows: each value of what unfair edges switch, with draws of all else.
 
-        ``draws`` counts the draws of all else for each unit, over all cells; ``exact`` is the largest number of cells,
-        which ``asked`` for them, and says what to do without.
+        ``draws`` counts the rows of each unit; ``exact`` is the largest number of these values. ``asked`` names what
+        asks for them, and what to do without.
         """
         self.require_pairs(exact, asked)
         switched = self.graph.switched
         one, other = (self._all_values(switched, which, units, least=0.0) for which in (0, 1))
-        cells = len(one.rows) // len(units.weight)
         rest = [node for node in self.graph.drawn if node not in switched]
-        repeats = max(FEWEST, draws // cells) if rest else 1
+        repeats = max(FEWEST, draws * len(units.weight) // len(one.rows)) if rest else 1
         at = np.repeat(np.arange(len(one.rows)), repeats)
         rows = self._draw(rest, 0, one.rows, np.random.default_rng(seed), repeats)
         return self._as_the_outcome_reads(
-            *(World(rows, each.weight[at] / repeats, one.unit[at], at % cells) for each in (one, other))
+            *(World(rows, each.weight[at] / repeats, one.unit[at]) for each in (one, other))
         )
 
     def require_pairs(self, exact: int, asked: tuple[str, str]) -> None:

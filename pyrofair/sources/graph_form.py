@@ -67,6 +67,7 @@ class _Judge:
     seed: int
     worlds: tuple[tuple[Drawn, NDArray[np.float64]], ...] = ()
     ratios: dict[tuple[int, int], Any] = field(default_factory=dict)
+    learned: _Learned | None = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class GraphForm:
         weight = self._propensity_weights(rows, which, replace(block, arm=None))
         return describe_lacking(self.nuisances, rows, block.arm, self._sorted({*block.given}), weight)
 
-    def influence(self, score: Scorer, rows: Rows) -> InfluenceValues:
+    def influence(self, score: Scorer, rows: Rows, learned: _Learned | None = None) -> InfluenceValues:
         """Return the influence values of rows for the columns of scores.
 
         Parameters
@@ -200,6 +201,8 @@ class GraphForm:
             The scores of drawn rows by all classifiers.
         rows
             The audited rows.
+        learned
+            What :meth:`learn` returned, for rows that are none of the fitted ones.
         """
         pool, parts = self._pool_of(rows), self._parts(rows)
         weights = {(which, i): self._weights(rows, pool, parts, which, i) for which, i, _ in self._each_block()}
@@ -207,15 +210,20 @@ class GraphForm:
         first = 0 if rows.position is None else pool.first_other
         found: _Values | None = None
         for judge, index in parts:
-            learned = self._learn(judge, pool, score)
-            found = found or _Values.empty(len(rows.a), learned.count, [*used])
+            own = learned or self._learn(judge, pool, score)
+            found = found or _Values.empty(len(rows.a), own.count, [*used])
             size = max(1, CHUNK // self._repeats(len(rows.a)))
             for at, chunk in enumerate(np.split(index, np.arange(size, len(index), size))):
-                random = np.random.default_rng([judge.seed, at])
-                self._evaluate(judge, learned, pool, score, chunk, first, used, found, random)
+                random = np.random.default_rng([judge.seed, at, *rows.stream])
+                self._evaluate(judge, own, pool, score, chunk, first, used, found, random)
         if found is None:
             raise DataError("There are no rows to audit.")
         return self._collect(found, rows, weights)
+
+    def learn(self, score: Scorer) -> _Learned:
+        """Return the regressions of the columns of scores, for :meth:`influence` of any number of other rows."""
+        own = self.nuisances.rows
+        return self._learn(self._judge(-1, np.flatnonzero(own.kept & (own.weight > 0.0))), self._pool, score)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -361,9 +369,12 @@ class GraphForm:
     # -- regressions ---------------------------------------------------------------------------------------------------
 
     def _learn(self, judge: _Judge, pool: Pool, score: Scorer) -> _Learned:
-        """Learn the signs given what both worlds share, and the regressions of scores on each block."""
+        """Learn the signs given what both worlds share, and the regressions of scores on each block, once for each."""
         worlds = self._training_worlds(judge, pool)
         scores = [self._score(score, pool, world, which) for which, (world, _) in enumerate(worlds)]
+        last = judge.learned
+        if last is not None and all(map(np.array_equal, last.scores, scores)):
+            return last
         multipliers = self._multipliers(judge, pool, worlds, scores)
         regressions: dict[tuple[int, int], Regression] = {}
         for which, (world, weight) in enumerate(worlds):
@@ -373,7 +384,8 @@ class GraphForm:
                     continue
                 kept = targets if block.shared else targets[:, : 4 * scores[which].shape[1]]
                 regressions[which, i] = judge.mechanisms.regress(pool, block.reads, world.at, kept, weight)
-        return _Learned(scores[0].shape[1], multipliers, regressions)
+        judge.learned = _Learned(scores, multipliers, regressions)
+        return judge.learned
 
     def _multipliers(
         self,
@@ -629,11 +641,16 @@ class GraphForm:
 
 @dataclass(frozen=True)
 class _Learned:
-    """What is learned from training rows for one set of Q columns of scores."""
+    """What is learned from training rows for one set of Q columns of scores, (m, Q) in either world."""
 
-    count: int
+    scores: list[NDArray[np.float64]]
     multipliers: _Multipliers
     regressions: dict[tuple[int, int], Regression]
+
+    @property
+    def count(self) -> int:
+        """The number of columns, Q."""
+        return int(self.scores[0].shape[1])
 
 
 @dataclass(frozen=True)

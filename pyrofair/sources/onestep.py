@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -331,6 +332,12 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             rest=_tighter(values.rest, 1.0 - values.y0 - values.ypi, rows.weight),
             inflation=1.0 + judged / fitted / (own.folds - 1.0),
         )
+
+    def learn(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
+        """Learn the regressions of columns of scores from all fitted rows; return what judges any number of others."""
+        check_is_fitted(self, "estimand_")
+        form: Any = self._form
+        return partial(form.influence, learned=form.learn(score))
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None

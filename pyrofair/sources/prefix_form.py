@@ -7,9 +7,10 @@ residual of each stage, weighted to the world, corrects for what the regression 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,7 @@ from pyrofair.nuisances.folds import fold_of
 from pyrofair.nuisances.learners import Learner, LearnerName, make_learner, smaller_group
 from pyrofair.nuisances.rows import Nuisances, Rows
 
-__all__ = ["Average", "PrefixForm", "Walk", "World", "check_scores", "make_scores"]
+__all__ = ["Average", "Learned", "PrefixForm", "Walk", "World", "check_scores", "make_scores"]
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-12
@@ -51,6 +52,15 @@ class World:
     def stages(self) -> tuple[Stage, ...]:
         """All stages, in order."""
         return (*self.shared, *self.own)
+
+
+@dataclass
+class Learned:
+    """The scores (n, Q) of the fitted rows in either world, and the regressions of them by fold and stage."""
+
+    known: tuple[Array, ...]
+    learners: dict[tuple[str, ...], Learner] = field(default_factory=dict)
+    fits: dict[Any, Learner] = field(default_factory=dict)
 
 
 class PrefixForm:
@@ -72,6 +82,11 @@ class PrefixForm:
     ) -> None:
         self.estimand, self.nuisances, self.regression, self.seed = estimand, nuisances, regression, seed
         self.worlds = tuple(_arrange(part, estimand) for part in (estimand.baseline, estimand.switched))
+        self._learned: Learned | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is learned again."""
+        return self.__dict__ | {"_learned": None}
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -112,11 +127,35 @@ class PrefixForm:
         weight = self.nuisances.raw_weights(rows, world.part, None, stage.start)
         return describe_lacking(self.nuisances, rows, stage.arm, stage.given, weight)
 
-    def influence(self, score: Scorer, rows: Rows) -> InfluenceValues:
-        """Return the influence values of rows for the columns of scores."""
-        fitted = self.nuisances.rows
-        scores = [make_scores(score, world.part, rows, fitted, self.estimand) for world in self.worlds]
-        return Walk(self, rows, scores).values()
+    def influence(self, score: Scorer, rows: Rows, learned: Learned | None = None) -> InfluenceValues:
+        """Return the influence values of rows for the columns of scores.
+
+        Regressions are functions of the fitted rows and their scores: they are learned once for the same scores, or
+        else are those of :meth:`learn`, and the fitted rows are then not scored again.
+        """
+        fitted, parts = self.nuisances.rows, [world.part for world in self.worlds]
+        if learned is None:
+            scores = [make_scores(score, part, rows, fitted, self.estimand) for part in parts]
+            learned = self._recall(tuple(known for _, known in scores))
+        else:
+            own = (_score_table(score, part, rows, fitted, self.estimand) for part in parts)
+            scores = list(zip(own, learned.known, strict=True))
+        return Walk(self, rows, scores, learned).values()
+
+    def learn(self, score: Scorer) -> Learned:
+        """Return the regressions of the columns of scores, for :meth:`influence` of any number of other rows."""
+        self.influence(score, self.nuisances.rows)
+        assert self._learned is not None
+        return self._learned
+
+    def _recall(self, known: tuple[Array, ...]) -> Learned:
+        """Return what was learned last, if it was of the same scores."""
+        last = self._learned
+        if last is None or not all(
+            np.array_equal(*pair, equal_nan=True) for pair in zip(last.known, known, strict=True)
+        ):
+            self._learned = last = Learned(known)
+        return last
 
 
 def _arrange(part: RegimeEstimand, estimand: Estimand) -> World:
@@ -148,20 +187,22 @@ def make_scores(
 
     Only rows that a stage needs are scored, and others are NaN: those that read the last stage's arm already.
     """
-    tables = (rows,) if rows.position is None else (rows, fitted)
-    found = []
-    for table in tables:
-        arms = [factor.arm for factor in part.factors[part.roots :]]
-        last = part.outcome_arm if estimand.target == "outcome" else arms[-1] if arms else None
-        index = np.flatnonzero(table.member(last))
-        read, origin = table.as_read(index, part.outcome_arm, part.regime.unfair.graph, fitted)
-        if table is not rows:
-            origin = np.full(len(index), -1)
-        scored = _scored(score, read, origin)
-        whole = np.full((len(table.a), scored.shape[1]), np.nan)
-        whole[index] = scored
-        found.append(whole)
-    return found[0], found[-1]
+    own = _score_table(score, part, rows, fitted, estimand)
+    return own, own if rows.position is None else _score_table(score, part, fitted, fitted, estimand, foreign=True)
+
+
+def _score_table(
+    score: Scorer, part: RegimeEstimand, rows: Rows, fitted: Rows, estimand: Estimand, *, foreign: bool = False
+) -> Array:
+    """Return the scores (n, Q) of rows; ``foreign`` ones are not those audited."""
+    arms = [factor.arm for factor in part.factors[part.roots :]]
+    last = part.outcome_arm if estimand.target == "outcome" else arms[-1] if arms else None
+    index = np.flatnonzero(rows.member(last))
+    read, origin = rows.as_read(index, part.outcome_arm, part.regime.unfair.graph, fitted)
+    scored = _scored(score, read, np.full(len(index), -1) if foreign else origin)
+    whole = np.full((len(rows.a), scored.shape[1]), np.nan)
+    whole[index] = scored
+    return whole
 
 
 def _scored(score: Scorer, read: pd.DataFrame, origin: NDArray[np.int64]) -> Array:
@@ -184,10 +225,18 @@ def check_scores(scored: Array, m: int) -> None:
 
 
 class Walk:
-    """One pass through the stages of both worlds, fold by fold, for some rows and their scores."""
+    """One pass through the stages of both worlds, fold by fold, for some rows and their scores.
 
-    def __init__(self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]]) -> None:
+    :meth:`values` fills ``learned`` with its regressions, or recalls them if it is filled.
+    """
+
+    def __init__(
+        self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], learned: Learned | None = None
+    ) -> None:
         self.form, self.rows, self.fitted, self.scores = form, rows, form.nuisances.rows, scores
+        self.learned, self.recalls = learned, learned is not None and bool(learned.fits)
+        self.fits: dict[Any, Learner] | None = None
+        self.fold = 0
         self.columns = scores[0][0].shape[1]
         n = len(rows.a)
         self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
@@ -199,8 +248,12 @@ class Walk:
 
     def values(self) -> InfluenceValues:
         """Return the influence values and the diagnostics of the stages."""
-        for train, judged, share in self.folds():
+        self.fits = dict(self.learned.fits) if self.learned else {}
+        for i, (train, judged, share) in enumerate(self.folds()):
+            self.fold = i
             self._fold(train, judged, share)
+        if self.learned and not self.recalls:  # whole, or not at all
+            self.learned.fits, self.learned.learners = self.fits, {k: v[0] for k, v in self.regressions.items()}
         table = describe_stages([each for world in self.found for each in world], self.rows)
         out = self.out
         return InfluenceValues(
@@ -229,6 +282,11 @@ class Walk:
         """Return the regression on what comes before a stage, with the designs of the rows and of the fitted ones."""
         if stage.given not in self.regressions:
             columns = self.form.nuisances.graph.columns_of(stage.given)
+            if self.learned and self.recalls:
+                recalled = self.learned.learners[stage.given]
+                own = recalled.design(self.rows.table[columns])
+                self.regressions[stage.given] = recalled, own, own
+                return self.regressions[stage.given]
             known = self.fitted.table[columns]
             smallest = smaller_group(self.fitted.a, self.fitted.weight)
             regression = make_learner(self.form.regression, known, self.form.seed, "regression", smallest)
@@ -288,8 +346,8 @@ class Walk:
             stage = stages[i]
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
-            fitted = take(learned, train[at]), known[at], self.fitted.weight[train[at]]
-            predict = regression.fit(*fitted, None if self.fitted.groups is None else self.fitted.groups[train[at]])
+            y, groups = known[at], None if self.fitted.groups is None else self.fitted.groups[train[at]]
+            predict = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
             asked = take(design, judged)
             start = predict(asked)
             weight = of[0].weight[judged, None]
@@ -301,16 +359,16 @@ class Walk:
                 values.start[judged] += share * start[:, part]
             total += correction
             arm = stages[i - 1].arm if i else before
-            needed = np.flatnonzero(self.fitted.member(arm)[train])
+            needed = np.flatnonzero(self.fitted.member(arm)[train] & (not self.recalls))
             known = smooth_known = np.full_like(known, np.nan)
             last = not i and len(worlds) == 1
-            if i or (last and self.form.worlds[0].shared):
+            if len(needed) and (i or (last and self.form.worlds[0].shared)):
                 known[needed] = predict(take(learned, train[needed]))
             own = smooth = start
             if last and regression.smooths:
-                rough = regression.smooth(*fitted)
+                rough = self._fit((*worlds, i), regression.smooth, learned, train[at], y)
                 smooth, smooth_known = rough(asked), np.full_like(known, np.nan)
-                if self.form.worlds[0].shared:
+                if len(needed) and self.form.worlds[0].shared:
                     smooth_known[needed] = rough(take(learned, train[needed]))
         return Average(total, own, known, smooth, smooth_known)
 
@@ -329,6 +387,21 @@ class Walk:
         stages = self.form.worlds[0].shared
         found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None)
         return list(np.hsplit(found.total + found.end, len(given)))
+
+    def _fit(
+        self,
+        key: tuple[int, ...],
+        fit: Callable[..., Learner],
+        design: Design,
+        at: NDArray[np.int64],
+        y: Array,
+        *more: NDArray[np.int64] | None,
+    ) -> Learner:
+        """Return a fit to fitted rows, recalled if it was made before."""
+        fits, name = {} if self.fits is None else self.fits, (self.fold, fit.__name__, *key)
+        if name not in fits:
+            fits[name] = fit(take(design, at), y, self.fitted.weight[at], *more)
+        return fits[name]
 
     def _leverage(self, fit: Learner, design: Design, judged: NDArray[np.int64], learned: NDArray[np.int64]) -> Array:
         """Return by what share judged rows (m,) that a fit was ``learned`` from draw it to themselves.

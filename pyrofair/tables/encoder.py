@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair.exceptions import DataError
-from pyrofair.tables.batches import Batches, Moments, batch_weight
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, show_labels
 from pyrofair.tables.reading import read_table, read_weight
 
@@ -51,33 +49,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if fitted.categories_:
             fitted.one_hot_ = fitted._one_hot()
         self.__dict__ = fitted.__dict__
-        return self
-
-    def fit_batches(self, batches: Batches, sample_weight: str | None = None) -> Self:
-        """Learn the same from all columns of batches but that of weights, if one is named, in bounded memory."""
-        reads = [name for name in batches.columns if name != sample_weight]
-        numeric = [name for name in reads if name not in batches.levels]
-
-        def of(frame: pd.DataFrame) -> Moments:
-            numbers = read_table(frame, reads, what="The batches")[numeric].to_numpy(dtype=np.float64)
-            return Moments.of(numbers, batch_weight(frame, sample_weight))
-
-        found = batches.total(of)
-        moments = {name: (found.mean[i], found.variance[i]) for i, name in enumerate(numeric)}
-        return self.set_levels({n: batches.levels[n].categories for n in reads if n in batches.levels}, moments)
-
-    def set_levels(self, categories: Mapping[str, pd.Index[Any]], moments: Mapping[str, tuple[float, float]]) -> Self:
-        """Take the categories of columns, and the mean and variance of columns of numbers, as learned elsewhere."""
-        self.categories_ = dict(categories)
-        self.numeric_ = list(moments)
-        if moments:
-            mean, variance = np.array([*moments.values()]).T
-            self.scaler_ = StandardScaler().fit(np.zeros((2, len(moments))))
-            constant = variance <= 100.0 * np.finfo(np.float64).eps ** 2 * np.maximum(mean**2, 1e-300)
-            self.scaler_.mean_, self.scaler_.var_ = mean, variance
-            self.scaler_.scale_ = np.where(constant, 1.0, np.sqrt(variance))
-        if self.categories_:
-            self.one_hot_ = self._one_hot()
         return self
 
     def _one_hot(self) -> OneHotEncoder:

@@ -39,7 +39,9 @@ __all__ = [
     "labels_of",
     "levels_by_column",
     "moments",
+    "observed_levels",
     "outcome_levels",
+    "plain_values",
     "read_contrasts",
     "read_levels",
     "read_outcome",
@@ -140,10 +142,10 @@ MOST_CONTRASTS = 20
 
 def show_labels(values: Iterable[Any], most: int = 5) -> str:
     """Write values as text, those of NumPy as Python's."""
-    return ", ".join(map(repr, _plain([*values][:most])))
+    return ", ".join(map(repr, plain_values([*values][:most])))
 
 
-def _plain(values: Iterable[Any]) -> tuple[Any, ...]:
+def plain_values(values: Iterable[Any]) -> tuple[Any, ...]:
     """Return values with NumPy's numbers and texts as Python's."""
     return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
 
@@ -188,6 +190,11 @@ def read_sensitive(
     return coded
 
 
+def observed_levels(values: pd.Series[Any]) -> list[Any]:
+    """Return the levels of a column (n,) that occur, in the order of its categories, as Python's values."""
+    return [each for each in plain_values(as_levels(values)) if bool(np.asarray(values == each, dtype=bool).any())]
+
+
 def read_contrasts(
     values: pd.Series[Any], graph: CausalGraph, contrasts: Iterable[Hashable] | None = None
 ) -> list[Hashable]:
@@ -209,7 +216,7 @@ def read_contrasts(
             f"The sensitive attribute {name!r} takes {len(found)} values{span}: contrasts with a baseline compare at "
             f"most {MOST_CONTRASTS} levels. {cure}, and make the graph with baseline= one of the labels."
         )
-    levels = [each for each in _plain(as_levels(values)) if bool(np.asarray(values == each, dtype=bool).any())]
+    levels = observed_levels(values)
     if graph.baseline not in levels:
         raise DataError(
             f"The sensitive attribute {name!r} never takes the baseline {graph.baseline!r}; it holds "
@@ -288,7 +295,7 @@ def code_labels(
     if graph.outcome_column in table:
         numbers, found = read_outcome(table[graph.outcome_column], graph.positive, what="The outcome")
         coded[graph.outcome_column] = numbers
-        labels = None if (plain := _plain(found)) == (0, 1) else plain
+        labels = None if (plain := plain_values(found)) == (0, 1) else plain
     return coded, labels
 
 
@@ -499,12 +506,10 @@ def codes_of_rows(df: pd.DataFrame, labels: Levels) -> pd.DataFrame:
     return df.assign(**{name: codes_of(name, own, df[name]) for name, own in have.items()}) if have else df
 
 
-def require_do(values: object, name: str = "do") -> None:
+def require_do(values: object) -> None:
     """Refuse what is no dictionary of nodes and the values they are set to."""
     if values is not None and not isinstance(values, Mapping):
-        raise DataError(
-            f"{name}={shown(values)} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}."
-        )
+        raise DataError(f"do={shown(values)} must be a dictionary: for each node the value it is set to, {{'D': 1.0}}.")
 
 
 def codes_of_do(values: Mapping[str, Any] | None, labels: Levels) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
             f"{what} must be a pandas DataFrame whose columns carry the graph's names{names}; got {found}."
             f"{' Convert it: df.to_pandas().' if hasattr(df, 'to_pandas') else ''}"
             f"{' Collect it first: df.collect().' if hasattr(df, 'collect') else ''}"
-            f"{' Batches are taken by IPW.fit, audit and PenalizedClassifier.fit_batches.' * hasattr(df, 'batch_rows')}"
+            f"{' pf.sample_rows(df, columns, n) draws rows of it.' if hasattr(df, 'npartitions') else ''}"
         )
     if isinstance(df.columns, pd.MultiIndex):
         raise DataError(

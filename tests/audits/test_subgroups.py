@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
-from pyrofair.audits.subgroups import _estimate, _Level, read_subgroups
+from pyrofair.audits.subgroups import Level, estimate_level, read_subgroups
 from pyrofair.effects.estimates import Estimates
 
 # Q causes A and M; W causes A, M and the score; A causes M. The effect runs with opposite signs in Q=0 and Q=1.
@@ -238,13 +238,13 @@ def test_an_impossible_effect_is_no_number() -> None:
     columns = pd.MultiIndex.from_product([["model"], ["threshold"], ["ypi", "y0", "positive"]])
     influence = pd.DataFrame(0.5, index=range(40), columns=columns)
     influence["model", "threshold", "ypi"] = 2.0
-    level = _Level("Q", "0", np.arange(40), 40.0, "", "")
-    row, estimate = _estimate(level, Estimates(influence, np.ones(40)), "model", "p_y0")
+    level = Level("Q", "0", 40, 40.0, 40.0, "", "")
+    row, estimate = estimate_level(level, Estimates(influence, np.ones(40)), "model", "p_y0")
     assert estimate is None
     assert np.isnan(row["estimate"])
     assert row["note"].startswith("in doubt: the mean unfair effect is estimated at 1.50")
     influence["model", "threshold", "ypi"] = 1.5
-    row, estimate = _estimate(level, Estimates(influence, np.ones(40)), "model", "p_y0")
+    row, estimate = estimate_level(level, Estimates(influence, np.ones(40)), "model", "p_y0")
     assert row["estimate"] == pytest.approx(0.5)
     assert estimate is not None
     assert row["note"] == ""
@@ -311,10 +311,3 @@ def test_a_threshold_has_the_numbers_of_an_audit_at_it(source: str) -> None:
 def test_what_is_no_list_of_thresholds(thresholds: Any, message: str) -> None:
     with pytest.raises(pf.DataError, match=message):
         run(TABLE, thresholds=thresholds)
-
-
-def test_batches_have_neither() -> None:
-    batches = pf.tables.as_batches(TABLE)
-    for settings in ({"thresholds": [0.2]}, {"subgroups": ["Q"]}):
-        with pytest.raises(pf.DataError, match=f"{next(iter(settings))}.* all rows in memory|subgroups need a source"):
-            run(batches, source=pf.IPW(UNFAIR, propensity="saturated"), **settings)  # type: ignore[arg-type]

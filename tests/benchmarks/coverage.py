@@ -34,7 +34,6 @@ from tqdm import tqdm
 
 import pyrofair as pf
 from pyrofair._cells import CellFolder, Failure, attempt
-from pyrofair.tables import as_batches
 
 Values = NDArray[np.float64]
 Columns = dict[str, Values]
@@ -181,7 +180,6 @@ SEMS = {
         score=lambda a, c, m1, m2: special.expit(-0.6 + 0.7 * a + 0.4 * m1 - 0.5 * m2 + 0.6 * np.sin(1.5 * c["R"])),
     ),
 }
-IN_SUMS = ("IPW, logistic", "IPW, saturated")
 """Sources audited in sums over batches, with the figures that one table gives, in a fifth of the time."""
 OVERLAP = ("logistic right", "categories", "no effect", "nonlinear mediator")
 """The designs in which the groups overlap."""
@@ -304,7 +302,7 @@ def by_audit(df: pd.DataFrame, unfair: pf.UnfairPaths, design: str, source: str,
     return pf.audit(
         {"known": Known(design)},
         made.make(unfair, seed),
-        as_batches(df) if source in IN_SUMS else df,
+        df,
         n_boot=made.n_boot,
         n_jobs=1,
         progress=False,

@@ -421,8 +421,8 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "pp"), r"Did you mean 'p'\?$"),
         (("--score", "p", "--columns", "sex=se'x"), "--columns 'sex=sex'; one never"),
         (("--score", "p", "--weight", "ww"), r"no column 'ww' \(--weight\)"),
-        (("--score", "p", "--baslien", "x"), r"there is no option --baslien\. Did you mean '--baseline'"),
-        (("--score", "p", "--source", "ipv"), "invalid choice: 'ipv'.*Did you mean 'ipw'"),
+        (("--score", "p", "--baslien", "x"), "--baslien.*--baseline"),
+        (("--score", "p", "--source", "ipv"), "--source.*'ipv'.*'ipw'"),
         (("--score", "p", "--trim", ".1"), "--trim belongs to --source ipw, and not to --source onestep"),
         (("--score", "p", "--replicates", "9"), "--replicates belongs to --source ipw or gcomputation"),
         (("--score", "p", "--fail-quantity", "piu_lower"), "--fail-quantity needs a limit"),
@@ -436,9 +436,9 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "p", "--unfair", "sex -> jb -> hired"), "'jb'"),
         (("--score", "p", "--columns", "job"), "--columns 'job' must name a node and its columns"),
         (("--score", "p", "--sensitive", "Sex"), "'Sex'.*"),
-        (("--score", "p", "--level", "95"), "--level must be a finite number above 0 and below 1, and is 95"),
-        (("--score", "p", "--level", "high"), "argument --level: invalid float value: 'high'"),
-        (("--score", "p", "--drop-missing", "x"), "too many arguments: x"),
+        (("--score", "p", "--level", "95"), "--level.*95.*0.0<x<1.0"),
+        (("--score", "p", "--level", "high"), "--level.*'high'"),
+        (("--score", "p", "--drop-missing", "x"), "argument.*x"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_before_any_work(call: Call, arguments: tuple[str, ...], message: str) -> None:
@@ -464,7 +464,7 @@ def test_what_is_not_named_is_asked(call: Call) -> None:
     assert "0 is 'male', 1 is 'female'" in out
     code, _, err = call("audit", "--score", "p", "court.csv", *QUESTION)
     assert code == 2
-    assert "required: DATA. DATA comes before the options" in err
+    assert "DATA comes before the options" in err
 
 
 def test_a_table_without_the_outcome_has_no_accuracy(call: Call) -> None:

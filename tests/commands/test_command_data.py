@@ -67,7 +67,7 @@ def test_what_options_say(tmp_path: Path, text: str | bytes, how: dict[str, Any]
 
 
 def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
-    table = read(tmp_path, "x,y\n1,a\n,b\n3,\n4,c\n", "x", "y", drop_missing=True)
+    table = read(tmp_path, "x,y\n1,a\n,b\n3.5,\n4,c\n", "x", "y", drop_missing=True)
     assert table.frame["x"].dtype == np.int64
     assert table.frame["x"].tolist() == [1, 4]
     assert table.left_out == (
@@ -80,19 +80,19 @@ def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
     [
         ("x,y\nNA,1\n1,1\n", {}, r"numbers, such as '1', in 1 rows and 'NA' in 1\. .*--missing-values NA .*--text x"),
         ("x,y\n3+,1\n1,1\n2,2\n", {}, r"'1', in 2 rows and '3\+' in 1\..*--missing-values 3\+ .*--text x reads all"),
-        ("x,y\nNone,1\nb,1\n", {}, r"'None' in 1 row\(s\), a missing value or a category.*--text x as a category"),
+        ("x,y\nNone,1\nb,1\n", {}, r"'None' in 1 row\(s\).*--missing-values None .*--text x"),
         ("x,y\n?,1\nb,1\n", {}, r"--missing-values '\?' reads it as missing"),
-        ("x,y\n01,1\n2,1\n", {}, r"'01': as a number it would lose its leading zero\. --text x .*--number x"),
-        ('x,y\n"1,5",1\n"2,5",1\n', {}, r"decimal comma, use --decimal ','"),
-        ("x;y\n1.5;1\n2;1\n", {"separator": ";", "decimal": ","}, r"decimal point, use --decimal '\.'"),
+        ("x,y\n01,1\n2,1\n", {}, "'01': .*--text x .*--number x"),
+        ('x,y\n"1,5",1\n"2,5",1\n', {}, "--decimal ','"),
+        ("x;y\n1.5;1\n2;1\n", {"separator": ";", "decimal": ","}, r"--decimal '\.'"),
         ("x,y\n a,1\nb,1\n", {}, r"blanks around it, such as ' a'\. --strip strips them; --text x keeps"),
         ("x,y\n,1\n2,1\n", {}, r"1 of the 2 rows of .* have a missing value.*'x' \(1\); the first is row 1.*--drop"),
         ("x,y\n  ,1\n2,1\n", {}, "1 of the 2 rows"),
         ("x,y\n,1\n,1\n", {"drop_missing": True}, "every row of .* has a missing value"),
         ("x,x\n1,2\n2,3\n", {}, "2 columns called 'x'; rename one"),
-        ("x,y\n1\n2,3\n", {}, r"line 2 of the file has 1 field\(s\), and the header has 2: '1'"),
-        ("x,y\n1,2,3\n", {}, r"line 2 of the file has 3 field\(s\), and the header has 2: '1,2,3'"),
-        ("x;y\n1;2\n", {}, r"one column, 'x;y': separate its fields by --separator ';'"),
+        ("x,y\n1\n2,3\n", {}, r"line 2 of .*t\.csv has 1 field.* 2: '1'"),
+        ("x,y\n1,2,3\n", {}, r"line 2 of .*t\.csv has 3 field.* 2: '1,2,3'"),
+        ("x;y\n1;2\n", {}, "'x;y'.*one column.*--separator ';'"),
         ("x\ty\n1\t2\n", {}, r"--separator 'tab'"),
         (" x,y\n1,2\n", {}, r"blanks around the name of the column ' x'; --strip"),
         ("", {}, "is empty"),
@@ -101,7 +101,8 @@ def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
         ("x,y\n1,1\n", {"encoding": "klingon"}, "--encoding klingon: unknown encoding"),
         ("X,y\n1,1\n", {}, r"no column 'x' \(--score\)\. It has: X, y\. Did you mean 'X'\?"),
         ("x,y\n1,1\n", {"text": ("yy",)}, "no column 'yy', named by --text.*Did you mean 'y'"),
-        ("x,y\n1,1\nb,1\n", {"number": ("x",)}, "--number x: .* holds 'b', no number"),
+        ("x,y\n1,1\nb,1\n", {"number": ("x",)}, "'x' of .* holds 'b', .*--number x"),
+        ("x,y\nfalse,1\n", {"number": ("x",)}, "'false'.*--number x"),
         ("x,y\n99999999999999999999,1\n1,1\n", {}, r"larger than 2\*\*63\. --text x"),
         ('x,y\n"1,000",1\n"2,500",1\n', {}, r"',' separates thousands here, take it out .*--decimal ','"),
         ("x,y\n1,1\na\0b,1\n", {}, r"a NUL character in 1 row\(s\), such as 'a\\x00b'.*damaged"),
@@ -216,7 +217,7 @@ def test_values_that_are_not_there_are_listed() -> None:
 
 
 def test_another_separator_is_found_although_the_header_holds_this_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"seem to be separated by ';', .* use --separator ';'\."):
+    with pytest.raises(UsageError, match=r"'sex;debts, other;granted'.* --separator ';'\."):
         read(tmp_path, "sex;debts, other;granted\na;1,5;1\n", "sex", "granted")
     assert read(tmp_path, "sex,note;other\na,1\n", "sex").frame["sex"].tolist() == ["a"]
 

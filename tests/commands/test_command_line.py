@@ -42,28 +42,28 @@ def test_the_script_is_installed() -> None:
 
 @pytest.mark.parametrize("command", [each.name for each in COMMANDS])
 def test_help_describes_every_option_and_gives_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main([command, "--help"])
+    main([command, "--help"])
     out = capsys.readouterr().out
-    options = next(each for each in COMMANDS if each.name == command).options
-    assert [option.flag for option in options if not option.positional and f"{option.flag}" not in out] == []
+    options = next(each for each in COMMANDS if each.name == command).params
+    assert [option.name for option in options if option.opts[0].replace("data", "DATA") not in out] == []
     assert f"pyrofair {command} " in out.split("example")[1]
 
 
 def test_the_exit_codes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    told = re.findall(r"^  (\d+)  ", capsys.readouterr().out.split("exit codes:")[1], re.MULTILINE)
+    main(["--help"])
+    told = re.findall(r"^ +(\d+)  ", capsys.readouterr().out.split("exit codes:")[1], re.MULTILINE)
     assert told == ["0", "1", "2", "3", "4", "130"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["audti"], "invalid choice: 'audti'.*Did you mean 'audit'"),
-        (["compare", "adlt"], "invalid choice: 'adlt'.*Did you mean 'adult'"),
-        (["identify", "--grpah", "x"], "there is no option --grpah. Did you mean '--graph'"),
-        (["audit", "--level"], "argument --level: expected one argument"),
+        (["audti"], "audti"),
+        (["compare", "adlt"], "'adlt'.*'adult'"),
+        (["identify", "--grpah", "x"], "--grpah.*--graph"),
+        (["audit", "--level"], "--level"),
+        (["audit", "--output", "--overwrite"], "--output"),
+        ([], "command"),
     ],
 )
 def test_what_is_misspelled(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from pyrofair.commands import main
 from pyrofair.commands.line import COMMANDS
-from pyrofair.commands.options import read_settings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -57,13 +56,15 @@ def test_the_file_of_settings_is_one(tmp_path: Path) -> None:
     path = tmp_path / "fairness.toml"
     path.write_text(block, encoding="utf-8")
     audit = next(each for each in COMMANDS if each.name == "audit")
-    assert read_settings(str(path), audit) == {
-        name: value for name, value in tomllib.loads(block).items() if name != "command"
-    }
+    with audit.make_context("audit", ["--config", str(path)]) as ctx:
+        settings = audit.settle(ctx)
+    content = tomllib.loads(block)
+    assert content.pop("command") == "audit"
+    assert {name: settings[name] for name in content} == content
 
 
 def test_the_options_and_codes_that_the_page_names_exist() -> None:
-    known = {option.flag for command in COMMANDS for option in command.options} | {"--help"}
+    known = {flag for command in COMMANDS for option in command.params for flag in option.opts} | {"--help"}
     assert sorted({*re.findall(r"--[a-z][a-z-]*", TEXT)} - known) == []
     told = re.findall(r"^\| (\d+) \| \S", TEXT, re.MULTILINE)
     assert told == ["0", "1", "2", "3", "4", "130"]

@@ -97,58 +97,6 @@ def test_unsigned_codes_of_categories(codes: Any) -> None:
     pd.testing.assert_series_equal(found["level"], pd.Series(expected, name="level"))
 
 
-def test_batches_take_them() -> None:
-    assert len(pf.tables.as_batches(POLARS, batch_rows=50)) == N
-    parted = pa.concat_tables(
-        [pa.table({"g": pa.array(each).dictionary_encode()}) for each in (["b", "a"], ["c", "a"])]
-    )
-    indexed = pa.Table.from_pandas(PANDAS.set_axis([f"row {i}" for i in range(N)]))
-    for given in (*TABLES.values(), parted, indexed):
-        frame = as_pandas(given).reset_index(drop=True)
-        own, other = (pf.tables.as_batches(each, batch_rows=70) for each in (given, frame))
-        assert (own.columns, own.sizes, own.levels) == (other.columns, other.sizes, other.levels)
-        for one, same in zip(own.select(own.columns[:1]), other.select(own.columns[:1]), strict=True):
-            pd.testing.assert_frame_equal(one, same)
-        for one, same in zip(own, other, strict=True):
-            pd.testing.assert_frame_equal(one, same)
-    assert pf.tables.as_batches(POLARS).is_same(pf.tables.as_batches(POLARS).select(["sex"]))
-    holed = POLARS.with_columns(pl.when(pl.col("hours") > 50).then(None).otherwise(pl.col("hours")).alias("hours"))
-    with pytest.raises(pf.DataError, match=r"missing value.*'hours'"):
-        pf.IPW(UNFAIR, propensity="logistic").fit(pf.tables.as_batches(holed, batch_rows=70))
-    with pytest.raises(pf.DataError, match="hold no rows"):
-        pf.tables.as_batches(TABLES["pyarrow"].slice(0, 0))
-
-
-def test_batches_never_convert_the_whole_table() -> None:
-    rows: list[int] = []
-
-    class Spy:
-        """A table of Arrow that notes how many rows each conversion has."""
-
-        def __init__(self, table: pa.Table) -> None:
-            self.table, self.num_rows, self.schema = table, table.num_rows, table.schema
-
-        def select(self, columns: list[str]) -> Spy:
-            return Spy(self.table.select(columns))
-
-        def slice(self, *ends: int) -> Spy:
-            return Spy(self.table.slice(*ends))
-
-        def to_pandas(self) -> pd.DataFrame:
-            rows.append(self.num_rows)
-            return self.table.to_pandas()
-
-        def __getitem__(self, name: str) -> Any:
-            return self.table[name]
-
-    for given in TABLES.values():
-        batches: Any = pf.tables.as_batches(given, batch_rows=70)
-        batches.table = Spy(batches.table)
-        assert sum(len(frame) for frame in batches) == N
-        assert batches.levels
-    assert max(rows) == 70
-
-
 def test_missing_values_stay_missing_and_are_refused() -> None:
     holed = POLARS.with_columns(pl.when(pl.col("hours") > 50).then(None).otherwise(pl.col("hours")).alias("hours"))
     with pytest.raises(pf.DataError, match=r"missing value\(s\) \(NaN\) in the column 'hours'"):

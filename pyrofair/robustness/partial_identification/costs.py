@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from pyrofair.effects.bounds import bounds_of_marginals
 from pyrofair.robustness.partial_identification.evaluations import Evaluation, Part
 from pyrofair.robustness.partial_identification.response_types import Cells, Factors, Plan, flat_index
 
@@ -205,10 +206,6 @@ def _ends(name: Quantity, a: Vector, b: Vector, same: NDArray[np.bool_]) -> tupl
     if name in ("y0", "ypi"):
         return low_a, high_a
     low_b, high_b = np.nan_to_num(b, nan=0.0), np.nan_to_num(b, nan=1.0)
-    if name == "effect":
-        lower, upper = low_b - high_a, high_b - low_a
-    else:
-        lower = np.maximum(np.maximum(low_b - high_a, low_a - high_b), 0.0)
-        nearest = np.minimum(np.maximum(1.0, low_a + low_b), high_a + high_b)  # of a + b to 1
-        upper = 1.0 - np.abs(1.0 - nearest)
+    effect, piu = bounds_of_marginals((low_a, high_a), (low_b, high_b))
+    lower, upper = effect if name == "effect" else piu
     return np.where(same, 0.0, lower), np.where(same, 0.0, upper)

@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import require_unmasked
-from pyrofair.effects.scoring import Adapter, Decisions, decide, no_probabilities, positive_scores
+from pyrofair.effects.scoring import Adapter, Decisions, decide, positive_scores, read_given
 from pyrofair.exceptions import DataError
 from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
 from pyrofair.robustness.partial_identification.response_types import flat_index
 from pyrofair.tables.labels import read_outcome, read_sensitive, show_labels
-from pyrofair.tables.reading import read_table, read_weight, require_aligned
+from pyrofair.tables.reading import read_table, read_weight
 
 __all__ = ["CodedTable", "is_model", "read_cells", "read_score"]
 
@@ -102,8 +101,8 @@ def is_model(score: object) -> bool:
 
 def read_score(
     score: Any, coded: CodedTable, observed: ObservedGraph, decisions: Decisions, threshold: float
-) -> tuple[Vector, bool]:
-    """Return the probability of a positive decision for each value of what a classifier reads, flat; and if none lack.
+) -> Vector:
+    """Return the probability of a positive decision for each value of what a classifier reads, flat.
 
     The order is that of the graph's inputs, the last one fastest. NaN stands for cells of which no score is given. A
     DataError if the scores are no function of these inputs.
@@ -122,9 +121,7 @@ def read_score(
         scores = _of_model(score, coded, observed, shape, own)
     else:
         scores = _of_rows(score, coded.table, prod(shape), own, graph.columns_of(inputs))
-    known = ~np.isnan(scores)
-    scores[known] = decide(scores[known], decisions, threshold)
-    return scores, bool(known.all())
+    return np.where(np.isnan(scores), np.nan, decide(scores, decisions, threshold))
 
 
 NO_FUNCTION = (
@@ -167,27 +164,7 @@ def _of_model(model: Any, coded: CodedTable, observed: ObservedGraph, shape: Seq
 
 def _of_rows(given: Any, table: pd.DataFrame, cells: int, own: Codes, columns: Sequence[str]) -> Vector:
     """Return the scores of observed rows by cell; NaN where no row is in a cell."""
-    if not isinstance(given, np.ndarray | pd.Series | list | tuple):
-        raise DataError(
-            f"{no_probabilities('score', given)} Or pass scores, one for each row, as an array or a Series."
-        )
-    if isinstance(given, pd.Series):
-        require_aligned(table, given, "score", table="df")
-    require_unmasked("score", given)
-    try:
-        if getattr(getattr(given, "dtype", None), "kind", "") == "c":
-            raise TypeError("complex numbers")
-        scores = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"score holds no numbers: {error}. Pass a number in [0, 1] for each row.") from error
-    if scores.shape != (len(table),):
-        raise DataError(f"score has the shape {scores.shape}; expected {(len(table),)}, one number for each row.")
-    wrong = ~((scores >= 0.0) & (scores <= 1.0))
-    if wrong.any():
-        raise DataError(
-            f"score holds {int(wrong.sum())} value(s) outside [0, 1], such as {scores[wrong][0]}. Scores are "
-            "probabilities of the positive outcome, or decisions 0 and 1."
-        )
+    scores = read_given("score", given, table)
     order = np.lexsort((scores, own))
     lowest, highest = np.full(cells, np.nan), np.full(cells, np.nan)
     lowest[own[order[::-1]]] = scores[order[::-1]]

@@ -30,6 +30,15 @@ def flat_index(values: Sequence[Codes | int], sizes: Sequence[int]) -> Codes:
     return found
 
 
+def _place(observed: ObservedGraph, sizes: Mapping[str, int], node: str, values: Mapping[str, Codes | int]) -> Codes:
+    """Return the index in the factor of a node of values of it and of what it is conditioned on.
+
+    What is missing from the values counts as 0, so that the index of the others adds up with that of the rest.
+    """
+    nodes = (*observed.given[node], node)
+    return flat_index([values.get(each, 0) for each in nodes], [sizes[each] for each in nodes])
+
+
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The different rows of a table as codes (c, k) of its nodes, and the number of levels of each node."""
@@ -45,10 +54,8 @@ class Cells:
     @cached_property
     def _positions(self) -> dict[str, Codes]:
         """For each node the position of each row in its factor."""
-        return {
-            node: flat_index([self.column(each) for each in (*given, node)], [self.sizes[e] for e in (*given, node)])
-            for node, given in self.graph.given.items()
-        }
+        columns = {node: self.column(node) for node in self.graph.given}
+        return {node: _place(self.graph, self.sizes, node, columns) for node in columns}
 
     def factors(self, weight: Vector) -> dict[str, Vector]:
         """Return the factors of all nodes from the weights (c,) of the rows."""
@@ -118,11 +125,6 @@ class Group:
         reads = self.reads(node)
         return flat_index([values[each] for each in reads], [self.sizes[each] for each in reads])
 
-    def response(self, index: int | Codes) -> Codes:
-        """Return for each type, shape (t,), the value of a response."""
-        stride = prod(self.radices[int(index) + 1 :])
-        return np.arange(self.size) // stride % self.radices[int(index)]
-
     def _outside(self, block: Sequence[str]) -> tuple[str, ...]:
         read = {each for node in block for each in self.reads(node)} - {*block}
         return tuple(each for each in self.observed.nodes if each in read)
@@ -137,8 +139,8 @@ class Group:
     def table(self) -> Codes:
         """The value of each response of each type, shape (t, responses), as small integers."""
         found = np.empty((self.size, len(self.radices)), dtype=np.int16)
-        for i in range(len(self.radices)):
-            found[:, i] = self.response(i)
+        for i, radix in enumerate(self.radices):
+            found[:, i] = np.arange(self.size) // prod(self.radices[i + 1 :]) % radix
         return found  # type: ignore[return-value]
 
     @cached_property
@@ -173,11 +175,10 @@ class Group:
                 used.append(at)
             if column < 0:
                 return
-            given = (*self.observed.given[node], node)
             for value in range(self.sizes[node]):
                 new = {**values, node: value}
                 fits = self.table[:, column] == value
-                position = flat_index([new.get(each, 0) for each in given], [self.sizes[each] for each in given])
+                position = _place(self.observed, self.sizes, node, new)
                 extend(block, new, fits if mask is None else mask & fits, {**at, node: int(position)}, own)
 
         for block in self.blocks:
@@ -199,10 +200,7 @@ class Group:
         matrix, complete, before, positions = self._rows
         right = np.ones(len(complete))
         for node, (rows, at) in positions.items():
-            given = (*self.observed.given[node], node)
-            sizes = [self.sizes[each] for each in given]
-            offset = int(flat_index([context.get(each, 0) for each in given], sizes))
-            right[rows] *= factors[node][at + offset]
+            right[rows] *= factors[node][at + int(_place(self.observed, self.sizes, node, context))]
         known = ~np.isnan(right)
         possible = (before < 0) | (right[before] > 0.0)  # not within an event of probability 0
         chosen = known & complete if known.all() else known
@@ -230,10 +228,8 @@ class Group:
                 own = np.logical_and.reduce([self.table[:, at[node][0]] == at[node][1] for node in first])
                 both, chance = own, 1.0
                 for (node,) in others:
-                    given = (*self.observed.given[node], node)
-                    all_values = {**context, **world, node: at[node][1]}
-                    sizes = [self.sizes[each] for each in given]
-                    chance *= float(factors[node][flat_index([all_values[each] for each in given], sizes)])
+                    values_there = {**context, **world, node: at[node][1]}
+                    chance *= float(factors[node][_place(self.observed, self.sizes, node, values_there)])
                     both = both & (self.table[:, at[node][0]] == at[node][1])
                 if not np.isnan(chance):
                     found[columns, responses] = both - chance * own
@@ -271,7 +267,7 @@ class Plan:
         return prod(group.size for group in self.groups)
 
 
-def _conditions(observed: ObservedGraph, part: Sequence[str], found: Sequence[Evaluation]) -> dict[str, Part] | None:
+def _conditions(part: Sequence[str], found: Sequence[Evaluation]) -> dict[str, Part] | None:
     """Return what stands for each node in the factors of an identified part of a district; None if none does.
 
     All nodes must be evaluated once, and read the same evaluation of each node outside.
@@ -325,7 +321,7 @@ def plan_program(
     conditions: dict[str, dict[str, Part]] = {}
     free: list[tuple[str, ...]] = []
     for part in parts:
-        fixed = _conditions(observed, part, found) if sensitive not in part else None
+        fixed = _conditions(part, found) if sensitive not in part else None
         if fixed is None or not independent:
             free.append(part)
         else:

@@ -29,6 +29,7 @@ from pyrofair.graph.paths import UnfairPaths, show_paths
 from pyrofair.robustness.partial_identification.costs import (
     QUANTITIES,
     Contexts,
+    Costs,
     Head,
     Quantity,
     find_contexts,
@@ -252,7 +253,7 @@ def sharp_bounds(
     warn_unused(df, unfair.graph)
     heads = None
     if score is not None:
-        probability, _ = read_score(score, coded, observed, decisions, threshold)
+        probability = read_score(score, coded, observed, decisions, threshold)
         heads = Head(unfair.graph.inputs, probability, drawn=decisions == "score", couples=False)
     codes, first, index = np.unique(coded.codes, axis=0, return_index=True, return_inverse=True)
     program = _Program(observed, Cells(observed, coded.sizes, codes), heads, max_types, independent)
@@ -371,12 +372,10 @@ class _Program:
         found = _Found({}, [], 0.0, 0.0)
         lost, slack = 0.0, 0.0
         for names, plan in tuple(self.plans.items()):
-            contexts = find_contexts(plan, self.cells, weight, factors)
-            costs = tabulate(plan, contexts, factors, self._head(plan, factors), names)
+            contexts, costs = self._tabulate(plan, weight, factors, names)
             if certify and not costs.pairs_fit and (typed := self._plan(names, typed=True)) is not None:
                 self.plans[names] = plan = typed  # of the replicates as well
-                contexts = find_contexts(plan, self.cells, weight, factors)
-                costs = tabulate(plan, contexts, factors, self._head(plan, factors), names)
+                contexts, costs = self._tabulate(plan, weight, factors, names)
             reasons = [*plan.inexact]
             free = contexts.lost + costs.lost
             if free > TOLD:
@@ -401,10 +400,14 @@ class _Program:
             lost, slack = max(lost, free, partly, costs.unknown), max(slack, moved)
         return _Found(found.ends, found.reasons, lost, slack)
 
-    def _head(self, plan: Plan, factors: Factors) -> Head | None:
-        if self.head is not None or plan.head is None:
-            return self.head
-        return Head(plan.head, factors[self.observed.graph.outcome].reshape(-1, 2)[:, 1])
+    def _tabulate(
+        self, plan: Plan, weight: Vector, factors: Factors, names: Sequence[Quantity]
+    ) -> tuple[Contexts, Costs]:
+        head = self.head
+        if head is None and plan.head is not None:
+            head = Head(plan.head, factors[self.observed.graph.outcome].reshape(-1, 2)[:, 1])
+        contexts = find_contexts(plan, self.cells, weight, factors)
+        return contexts, tabulate(plan, contexts, factors, head, names)
 
     def _optimise(
         self,

@@ -393,7 +393,7 @@ def test_scores_that_are_no_function_of_the_parents() -> None:
         ([2.0] * 16, "outside"),
         (["a"] * 16, "no numbers"),
         (object(), "without predict_proba"),
-        (pd.Series([0.5] * 16, index=range(1, 17)), "index of score"),
+        (pd.Series([0.5] * 16, index=range(1, 17)), "index of the scores 'score'"),
     ],
 )
 def test_scores_that_cannot_be_read(score: Any, message: str) -> None:

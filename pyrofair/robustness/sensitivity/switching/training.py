@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._validation import Constraint, check_settings, require_instance, require_real, shown
+from pyrofair.effects.bounds import table_of_bounds
 from pyrofair.effects.functionals import piu_upper
 from pyrofair.effects.potential_outcomes import Scored, Worlds
 from pyrofair.effects.scoring import Decisions, Score, ask_scores, decide, require_decisions
@@ -150,7 +151,6 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
                 rows=each.rows.iloc[kept].reset_index(drop=True),
                 weight=np.maximum(each.weight[kept], least),
                 unit=unit[kept],
-                cell=None,
             )
             for each in (one, other)
         )
@@ -185,9 +185,7 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
         lower, upper = (
             float(torch.dot(*worst_disagreement(one, other, self.gamma, upper=upper))) for upper in (False, True)
         )
-        table = {"p_y0": (y0, y0), "p_ypi": (ypi, ypi), "mean_unfair_effect": (ypi - y0,) * 2, "piu": (lower, upper)}
-        found: pd.DataFrame = pd.DataFrame.from_dict(table, orient="index", columns=["lower", "upper"])
-        return found.rename_axis("quantity")
+        return table_of_bounds((y0, y0), (ypi, ypi), (lower, upper))
 
     def flatness(self, score: Any) -> str:
         """Return nothing: the upper bound moves with the scores of all rows."""

@@ -1,0 +1,410 @@
+"""Audits of tables of any size: nuisances from random samples, rows judged part by part, all else from sums.
+
+A row is in one of K disjoint samples, or in none, and is judged by two of the K sources that were fitted on them, never
+by that of its own sample. All this follows from the seed, the number of its partition and its place there, so that
+partitions are judged in any order, on any worker, and again where one is lost. With phi the mean of a row's influence
+values by its judges, an estimate is off by the mean of phi over N rows, and by the mean of K products of errors of
+models. These are independent, so that its variance is V / N + s^2 / K, with s^2 from differences of judges of a row.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+
+from pyrofair._random import seed_from
+from pyrofair._validation import require_integer, shown
+from pyrofair.audits.context import texts_of
+from pyrofair.audits.models import AuditedModel
+from pyrofair.audits.report import main_table
+from pyrofair.audits.subgroups import QUANTITIES, Level, estimate_level, tell_subgroups
+from pyrofair.audits.thresholds import name_thresholds
+from pyrofair.audits.wald import Scores, stack_values
+from pyrofair.effects.estimates import AUDITED, CAUSAL, Estimates, Key, Samples
+from pyrofair.effects.influence import InfluenceValues
+from pyrofair.effects.potential_outcomes import kish_size
+from pyrofair.effects.scoring import DECISIONS
+from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.nuisances.rows import Rows
+from pyrofair.tables.labels import is_categorical, read_sensitive
+from pyrofair.tables.partitions import Partitions
+from pyrofair.tables.reading import feature_columns, read_table
+
+if TYPE_CHECKING:
+    from pyrofair.audits.audit import Audit
+    from pyrofair.graph import CausalGraph
+
+__all__ = ["audit_partitions"]
+
+Array = NDArray[np.float64]
+
+SAMPLE, FITS = 200_000, 5
+"""The rows of all samples together, by default, and the sources that are fitted on them."""
+MOST_ROWS, MOST_SCORES = 1 << 17, 1 << 19
+"""Rows judged at once, and scores of these rows."""
+FEWEST_OF_LEVEL, OTHER = 20, "(other)"
+"""Levels of fewer rows in a sample are joined for the nuisances; models read them as they are."""
+MOST_CROSSING = 200_000
+"""Clusters with rows in several partitions are gathered in memory up to so many."""
+MARGIN = 2.0
+"""Standard errors by which one sign for all rows must be better, as in OneStep."""
+PREDICTIONS = "and partitions are judged for predictions"
+ASK = "pf.sample_rows(data, columns, n) draws rows for an audit in memory."
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which sample a row is in, and which fits judge it: functions of the seed, its partition and its place alone."""
+
+    seed: int
+    share: float
+    cluster: str | None
+
+    def of(self, number: int, frame: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sample of each row (n,), -1 for none, and the two fits that judge it, ascending (n, 2)."""
+        u, v = np.random.default_rng([self.seed, number]).random((2, len(frame)))
+        if self.cluster is not None:  # rows of a cluster are in one sample, wherever they are
+            salts = np.random.default_rng(self.seed).integers(2**63, size=2, dtype=np.uint64)
+            u, v = (pd.util.hash_array(_clusters(frame, self.cluster) ^ salt) / 2.0**64 for salt in salts)
+        sample = np.where(u < self.share, np.floor(FITS * u / self.share), -1.0).astype(np.int64)
+        others = FITS - (sample[:, None] >= 0)
+        judges = (np.floor(v[:, None] * others).astype(np.int64) + np.arange(2)) % others
+        return sample, np.sort(judges + ((judges >= sample[:, None]) & (others < FITS)), axis=1)
+
+    def draw(self, number: int, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of a partition that are in samples, with the number of their sample."""
+        sample = self.of(number, frame)[0]
+        return frame[sample >= 0].assign(**{OTHER: sample[sample >= 0]})
+
+
+def _clusters(frame: pd.DataFrame, cluster: str) -> NDArray[np.uint64]:
+    """Return a number for each row that its cluster alone decides, (n,)."""
+    if missing := int(frame[cluster].isna().sum()):
+        raise DataError(f"The clusters {cluster!r} have {missing} missing value(s); give each row a cluster.")
+    return np.asarray(pd.util.hash_pandas_object(frame[cluster], index=False), dtype=np.uint64)
+
+
+def _crossing(parts: Partitions, cluster: str) -> NDArray[np.uint64]:
+    """Return the clusters with rows in several partitions, ascending."""
+    own = replace(parts, columns=(cluster,)).map(lambda _, frame: np.unique(_clusters(frame, cluster)))
+    keys, times = np.unique(np.concatenate([*own]), return_counts=True)
+    if (found := int((times > 1).sum())) > MOST_CROSSING:
+        raise DataError(
+            f"{found:,} clusters of {cluster!r} have rows in several partitions, more than {MOST_CROSSING:,}. Sort the "
+            f"rows by {cluster!r} first, so that nearly every cluster is in one."
+        )
+    return keys[times > 1]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of units z = (w phi, w): the sum and the cross-products, with the numbers of rows and units and the sum of w^2.
+
+    ``apart`` (K^2, F + 1) is the sum, for each pair of judges, of w times the difference of their values, and of w.
+    ``open`` are clusters whose rows may not all have been added, with their z; they are no units yet.
+    """
+
+    labels: pd.Index[Any]
+    rows: int
+    units: int
+    squares: float
+    total: Array
+    cross: Array
+    apart: Array
+    open: pd.DataFrame | None = None
+
+    def __add__(self, other: Sums) -> Sums:
+        names = ("rows", "units", "squares", "total", "cross", "apart")
+        waiting = [each.open for each in (self, other) if each.open is not None]
+        both = pd.concat(waiting).groupby(level=0).sum() if waiting else None
+        added: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(self, open=both, **added)
+
+    def closed(self, going_on: NDArray[np.uint64] | Sequence[int] = ()) -> Sums:
+        """Return the sums with the open clusters as units, but for those that go on in another partition."""
+        if self.open is None:
+            return self
+        waits = np.isin(self.open.index, going_on)
+        z = self.open[~waits].to_numpy()
+        return replace(self, units=self.units + len(z), cross=self.cross + z.T @ z, open=self.open[waits])
+
+    @property
+    def effective(self) -> float:
+        """The effective number of rows (Kish)."""
+        return float(self.total[-1] ** 2 / self.squares)
+
+    def estimates(self, *, shared: bool) -> Estimates:
+        """Return the estimates of the F means, with one sign for all rows where that is clearly tighter."""
+        mean = self.total[:-1] / self.total[-1]
+        centre = np.column_stack([np.eye(len(mean)), -mean]) / self.total[-1]
+        rows = centre @ self.cross @ centre.T * self.units / max(self.units - 1, 1)
+        pairs = self.apart[self.apart[:, -1] > 0.0]
+        gaps = pairs[:, :-1] / pairs[:, -1:]
+        spread = (gaps * pairs[:, -1:] / pairs[:, -1].sum()).T @ gaps / 2.0
+        turn, constant = np.eye(len(mean)), np.zeros(len(mean))
+        place = {label: at for at, label in enumerate(self.labels)}
+        for pair in dict.fromkeys(label[:2] for label in self.labels):
+            for name, first, plus in (("lower", 1.0, 0.0), ("rest", -1.0, 1.0)):
+                at, plain = place[(*pair, name)], np.zeros(len(mean))
+                plain[[place[(*pair, "ypi")], place[(*pair, "y0")]]] = first, -1.0
+                value = plus + plain @ mean
+                gap = np.sign(value) * plain - turn[at]
+                if abs(value) - mean[at] > MARGIN * np.sqrt(max(gap @ rows @ gap, 0.0)):
+                    turn[at], constant[at] = np.sign(value) * plain, np.sign(value) * plus
+        degrees = np.inf if self.open is None else self.total[-1] ** 2 / self.cross[-1, -1] - 1.0
+        samples = Samples(turn @ spread @ turn.T / FITS, FITS - 1.0, degrees)
+        made = turn @ mean + constant, turn @ rows @ turn.T
+        return Estimates.of_moments(self.labels, *made, samples, given_shared=shared)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Judges the rows of a partition, and returns sums: of all rows (None), and of each level of the subgroups."""
+
+    plan: Plan
+    scores: Scores
+    kept: Mapping[str, tuple[frozenset[Any], Any]]
+    weight: str | None
+    subgroups: tuple[str, ...]
+    crossing: NDArray[np.uint64]
+    outcomes: tuple[Any, ...]
+    judges: list[Callable[[Any, Rows], InfluenceValues]] = field(default_factory=list)
+
+    def __call__(self, number: int, frame: pd.DataFrame) -> dict[Any, Sums]:
+        judged, size = self.plan.of(number, frame)[1], max(1, min(MOST_ROWS, MOST_SCORES // len(self.scores.columns)))
+        parts = (slice(start, start + size) for start in range(0, len(frame), size))
+        found = add_sums(self.sums(frame[at].reset_index(drop=True), judged[at], (number, at.start)) for at in parts)
+        return {key: sums.closed(self.crossing) for key, sums in found.items()}
+
+    def read(self, frame: pd.DataFrame, what: str) -> tuple[Rows, Scores]:
+        """Return rows, which the nuisances read with rare levels joined, and the scores of the models."""
+        graph = self.scores.models[0].graph
+        table = read_table(frame, feature_columns(graph), what=what)
+        a, weight = read_sensitive(table, graph, both=False), np.ones(len(table))
+        if self.weight is not None:
+            weight = frame[self.weight].to_numpy(np.float64)
+            if (wrong := ~(np.isfinite(weight) & (weight >= 0.0))).any():
+                raise DataError(f"{what} has the weight {weight[wrong][0]} in {self.weight!r}; none may be below 0.")
+        joined = {name: _join(table[name], *known) for name, known in self.kept.items()}
+        scores = replace(self.scores, observed={model.name: model.observed(table) for model in self.scores.models})
+        return Rows(table.assign(**joined), a, weight, np.ones(len(a), bool), shown=table), scores
+
+    def outcome(self, frame: pd.DataFrame, what: str) -> NDArray[np.int8] | None:
+        """Return the outcomes (n,) in 0 and 1, None without any."""
+        if not self.outcomes:
+            return None
+        graph = self.scores.models[0].graph
+        values = frame[graph.outcome_column]
+        if unknown := [each for each in values.unique().tolist() if each not in self.outcomes]:
+            raise DataError(
+                f"{what} has {graph.outcome_column}={unknown[0]!r}; the first sample has {shown(self.outcomes)} alone."
+            )
+        return np.asarray(values == graph.positive, dtype=np.int8)
+
+    def sums(self, frame: pd.DataFrame, judged: NDArray[np.int64], stream: tuple[int, int]) -> dict[Any, Sums]:
+        """Return the sums of some rows, given the two fits that judge each, (n, 2)."""
+        what, n = f"Partition {stream[0]}", len(frame)
+        rows, scores = self.read(frame, what)
+        values = np.zeros((2, len(CAUSAL), n, len(scores.columns)))
+        for k, judge in enumerate(self.judges):
+            own, slot = np.nonzero(judged == k)
+            if len(own):
+                some = replace(scores, observed={name: each[own] for name, each in scores.observed.items()})
+                found = judge(some, rows.others(own, (*stream, k)))
+                values[slot, :, own] = np.stack([getattr(found, name) for name in CAUSAL], axis=1)
+        y0, ypi, lower, rest, disagreement = values.mean(axis=0)
+        mean = InfluenceValues(y0, ypi, lower, rest, disagreement, rows.weight, pd.DataFrame())
+        stacked = stack_values(scores, self.outcome(frame, what), rows.weight, mean, frame.index)
+        labels, z = stacked.columns, np.column_stack([stacked, np.ones(n)])
+        gaps = np.zeros_like(z)
+        gaps[:, [*labels.get_level_values(2).isin(CAUSAL), False]] = (
+            (values[0] - values[1]).transpose(1, 2, 0).reshape(n, -1)
+        )
+        gaps[:, -1] = 1.0
+        z, gaps, pair = (rows.weight[:, None] * z, rows.weight[:, None] * gaps, judged @ [FITS, 1])
+        clusters = None if self.plan.cluster is None else _clusters(frame, self.plan.cluster)
+
+        def of(at: NDArray[np.int64], kept: NDArray[np.bool_]) -> Sums:
+            columns, w = [*kept, True], rows.weight[at]
+            own, n = z[at][:, columns], len(at)
+            pairs: Any = sparse.csr_array((np.ones(n), (pair[at], np.arange(n))), shape=(FITS**2, n))
+            apart = pairs @ gaps[at][:, columns]
+            made = Sums(labels[kept], n, n, float(w @ w), own.sum(axis=0), own.T @ own, apart)
+            if clusters is None:
+                return made
+            return replace(made, units=0, cross=0.0 * made.cross, open=pd.DataFrame(own).groupby(clusters[at]).sum())
+
+        sums: dict[Any, Sums] = {None: of(np.arange(n), np.ones(len(labels), bool))}
+        for name in self.subgroups:
+            for level, at in frame.groupby(name, observed=True).indices.items():
+                sums[name, level] = of(np.asarray(at), labels.get_level_values(1) == "threshold")
+        return sums
+
+
+def add_sums(parts: Iterable[Mapping[Any, Sums]]) -> dict[Any, Sums]:
+    """Return the sums of several parts, by key."""
+    found: dict[Any, Sums] = {}
+    for part in parts:
+        for key, sums in part.items():
+            found[key] = found[key] + sums if key in found else sums
+    return found
+
+
+def _join(values: pd.Series[Any], known: frozenset[Any], other: Any) -> pd.Series[Any]:
+    """Return a column with one level in place of all those that are not known."""
+    plain = values.astype(object) if isinstance(values.dtype, pd.CategoricalDtype) else values
+    return plain.where(plain.isin(known), other)
+
+
+def keep_levels(drawn: pd.DataFrame, sample: NDArray[np.int64], graph: CausalGraph) -> dict[str, Any]:
+    """Return for each column of text the levels that all samples have often, and the level in place of all others."""
+    kept = {}
+    for name in feature_columns(graph):
+        if name != graph.sensitive_column and is_categorical(drawn[name]):
+            counts = pd.crosstab(drawn[name].astype(object), sample).reindex(columns=range(FITS), fill_value=0)
+            counts = counts.loc[counts.min(axis=1).sort_values().index]
+            rare = int((counts.min(axis=1) < FEWEST_OF_LEVEL).sum())
+            while 0 < rare < len(counts) and counts[:rare].sum().min() < FEWEST_OF_LEVEL:
+                rare += 1  # too few to be learned from even together
+            known = counts.index[rare:]
+            kept[name] = frozenset(known), OTHER if rare else known[0]
+    return kept
+
+
+def audit_partitions(
+    audit_sample: Callable[..., Audit],
+    models: Mapping[str, Any],
+    source: Any,
+    data: Any,
+    *,
+    threshold: float,
+    thresholds: tuple[float, ...],
+    subgroups: str | Sequence[str] | None,
+    weight: str | None,
+    cluster: str | None,
+    sample: int | None,
+    seed: int | None,
+) -> Audit:
+    """Return the audit of a table in partitions; ``audit_sample(source, df, sample_weight=...)`` is that of a sample.
+
+    ``sample`` rows make the samples of all sources; ``weight``, ``cluster`` and ``subgroups`` are names of columns.
+    """
+    graph, seed = source.unfair.graph, seed_from(seed)
+    groups = tuple(subgroups or ()) if isinstance(subgroups, list | tuple | None) else (subgroups,)
+    _refuse(models, source, groups, weight, cluster)
+    sample = require_integer("sample", SAMPLE if sample is None else sample, least=FITS)
+    named = [each for each in (weight, cluster, *groups) if each is not None]
+    parts = Partitions.of(data, [*feature_columns(graph), *named], [graph.outcome_column])
+    plan = Plan(seed, min(1.0, sample / sum(parts.sizes)), cluster)
+    crossing = np.empty(0, np.uint64) if cluster is None else _crossing(parts, cluster)
+    drawn = pd.concat([*parts.map(plan.draw)], ignore_index=True)
+    own = drawn.pop(OTHER).to_numpy()
+    samples = [drawn[own == k].reset_index(drop=True) for k in range(FITS)]
+    known = [name for name in parts.columns if name in graph.columns_of(graph.observed)]
+    pilot = audit_sample(source, samples[0][known], sample_weight=None if weight is None else samples[0][weight])
+    context, order = pilot.context, tuple(name for name in known if name in graph.input_columns)
+    if context.failure or context.outcomes:
+        why = context.failure or f"{context.outcomes[0]!r} is an outcome, no function of the features, {PREDICTIONS}"
+        raise DataError(f"{why}. {ASK}")
+    outcomes = tuple(samples[0][graph.outcome_column].unique().tolist()) if graph.outcome_column in known else ()
+    audited = tuple(AuditedModel(name, model, graph, order, outcomes or None) for name, model in models.items())
+    scores = Scores(audited, {}, threshold, rules=(*DECISIONS, *thresholds))
+    kept = keep_levels(drawn, own, graph) if context.form == "prefix" else {}
+    work = Work(plan, scores, kept, weight, groups, crossing, outcomes)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for k, each in enumerate(samples):
+            rows, asked = work.read(each, f"Sample {k}")
+            one = clone(source).set_params(folds=1, form=context.form, random_state=(seed + 1 + k) % 2**31)
+            one.fit(rows.table, rows.weight).nuisances_.rows.shown = rows.shown
+            work.judges.append(one.learn(asked))
+    poor = [text for text in dict.fromkeys(texts_of(caught)) if text.startswith("Poor overlap. ")][:1]
+    for text in poor:  # worse than in the first sample, which has passed
+        warnings.warn(text, PositivityWarning, stacklevel=3)
+    sums = add_sums(parts.map(work))
+    return _tell(pilot, {key: each.closed() for key, each in sums.items()}, work, parts, poor)
+
+
+def _refuse(models: Any, source: Any, groups: Any, weight: Any, cluster: Any) -> None:
+    """Refuse what does not go with partitions."""
+    kind, graph = type(source).__name__, source.unfair.graph
+    given = [name for name, model in models.items() if AuditedModel(name, model, graph, ()).is_scores]
+    columns = {"sample_weight": weight, "cluster": cluster} | {f"subgroups[{i}]": each for i, each in enumerate(groups)}
+    wrong = [f"{name}={shown(value)}" for name, value in columns.items() if not isinstance(value, str | None)]
+    if not hasattr(source, "learn"):
+        why = f"{kind} needs all rows in memory; of a table in partitions OneStep(unfair), or the paths, make an audit"
+    elif hasattr(source, "estimand_"):
+        why = f"{kind} is fitted, and sources of a table in partitions are fitted on samples: sklearn.base.clone(it)"
+    elif given:
+        why = f"{given[0]!r} is given as scores of rows, and partitions need the model itself"
+    elif wrong:
+        why = f"{wrong[0]} must be the name of a column of a table in partitions"
+    elif cluster in feature_columns(graph):
+        why = f"cluster={cluster!r} is a column of the graph, which estimates are conditioned on"
+    else:
+        return
+    raise DataError(f"{why}. {ASK}")
+
+
+def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, poor: list[str]) -> Audit:
+    """Return the audit of all rows: their numbers, and the diagnostics of the audit of the first sample."""
+    whole, context, models = sums[None], pilot.context, work.scores.models
+    made, at = whole.estimates(shared=bool(context.paths.shared)), work.scores.rules[len(DECISIONS) :]
+    larger = whole.effective / kish_size(np.asarray(context.weight))
+    ess = pilot.table[pilot.table["decisions"] == "threshold"].set_index(["model", "quantity"])["ess"] * larger
+    sizes = {model.name: ess[model.name].to_dict() for model in models}
+    alike = whole.rows if work.weight is None and work.plan.cluster is None else 0
+
+    def tabled(doubts: Mapping[Any, str], rules: Sequence[Any]) -> pd.DataFrame:
+        intervals = partial(made.interval, level=context.level)
+        found = (models, alike, *made.point(), intervals, sizes, "", context.small)
+        return main_table(*found, doubts=doubts, decisions_of=rules)
+
+    drawn = pd.DataFrame(made.draws(context.settings["random_state"])[AUDITED])
+    effect = made.of(Key(AUDITED, models[0].name, "threshold", "mean_unfair_effect"))
+    text = (
+        f"{FITS} sources were fitted on about {context.rows:,} rows each, drawn at random, and two that had not seen a "
+        "row judged it. Diagnostics of stages and the comparison of groups are those of the first sample. Of the "
+        f"standard error of the unfair effect of {models[0].name!r}, {effect.spread:.2g}, {np.sqrt(effect.more):.2g} "
+        "comes from the samples."
+    )
+    return replace(
+        pilot,
+        table=tabled(context.doubts, DECISIONS),
+        draws=drawn.loc[:, drawn.columns.get_level_values("decisions").isin(DECISIONS)],
+        influence=pilot.influence.iloc[:0],
+        thresholds=name_thresholds(tabled(context.threshold_doubts, at)) if at else pilot.thresholds,
+        subgroups=_subgroups(pilot, sums, work, parts, larger),
+        context=replace(
+            context, rows=whole.rows, weight=None, inflation=1.0, resampling=text, warnings=[*context.warnings, *poor]
+        ),
+    )
+
+
+def _subgroups(pilot: Audit, sums: Mapping[Any, Sums], work: Work, parts: Partitions, larger: float) -> pd.DataFrame:
+    """Return the table of subgroups; that a level is in doubt, or has too few rows, shows in the first sample."""
+    known, rows = pilot.subgroups.set_index(["subgroup", "level", "quantity"]).sort_index(), []
+    for name in work.subgroups:
+        values = pd.Series([key[1] for key in sums if key is not None and key[0] == name], dtype=parts.levels.get(name))
+        for value in values.sort_values():
+            of, place = sums[name, value], (name, str(value), "mean_unfair_effect")
+            ess, reason, doubt = np.nan, "no row in the first sample", ""
+            if place in known.index:
+                first = known.loc[[place]].iloc[0]
+                ess, (before, _, text) = float(first["ess"]) * larger, str(first["note"]).partition(": ")
+                reason, doubt = (text if before == each else "" for each in ("no estimate", "in doubt"))
+            level, made = (
+                Level(name, str(value), of.rows, of.effective, ess, reason, doubt),
+                of.estimates(shared=bool(pilot.context.paths.shared)),
+            )
+            rows += [estimate_level(level, made, each.name, q) for each in work.scores.models for q in QUANTITIES]
+    return tell_subgroups(rows, pilot.context.level) if rows else pilot.subgroups
