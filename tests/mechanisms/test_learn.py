@@ -328,6 +328,8 @@ def test_column_names_may_be_any(name: str, posterior: str) -> None:
 def test_unfair_paths_are_those_of_the_graph(learned: LearnedMechanisms) -> None:
     again = pf.CausalGraph("{D M A Q} -> Y; {Q A} -> M; {Q A} -> D", sensitive="A", outcome="Y")
     assert isinstance(pf.SEM.from_mechanisms(learned, again.unfair("A -> Y")), pf.SEM)
+    with pytest.raises(DataError, match="unfair='A -> Y' must be unfair paths"):
+        pf.SEM.from_mechanisms(learned, "A -> Y")  # type: ignore[arg-type]
     more = pf.CausalGraph("{A Q} -> D; {A Q D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
     with pytest.raises(GraphError, match=r"differ in edges: \[\] there, \[\('D', 'M'\)\] here"):
         pf.SEM.from_mechanisms(learned, more.unfair("A -> Y"))
