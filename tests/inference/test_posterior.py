@@ -436,22 +436,6 @@ def test_inference_data(nuts: Posterior) -> None:
         nuts.to_inference_data({"M": drawn_units["M"][:7]})
 
 
-def test_a_summary_holds_what_one_chain_and_one_draw_tell(capfd: pytest.CaptureFixture[str]) -> None:
-    rng = np.random.default_rng(0)
-    draws = {"b": rng.normal(size=(1, 50)), "v": rng.normal(size=(1, 50, 2))}
-    table_ = Posterior(draws, ("b", "v"), {"A": np.zeros(3)}, "svi, normal guide", {}).summary()
-    assert list(table_.index) == ["b", "v[0]", "v[1]"]
-    assert list(table_)[:2] == ["mean", "sd"]
-    assert "r_hat" not in table_
-    one = Posterior({k: v[:, :1] for k, v in draws.items()}, ("b", "v"), {}, "svi, normal guide", {}).summary()
-    assert list(one) == ["mean"]
-    assert one.loc["v[1]", "mean"] == pytest.approx(draws["v"][0, 0, 1], abs=1e-6)
-    two = Posterior({"b": rng.normal(size=(2, 50))}, ("b",), {}, "nuts", {}).summary()
-    assert "r_hat" in two
-    printed = capfd.readouterr()
-    assert "Shape validation" not in printed.out + printed.err
-
-
 def test_an_effect_posterior_of_one_draw_has_a_summary(capfd: pytest.CaptureFixture[str]) -> None:
     models = {"strong": STRONG, "weak": WEAK}
     found = effect_posterior(computed, UNFAIR, models, ONE, n=500, progress=False, random_state=0)
@@ -675,12 +659,8 @@ def test_one_interval_everywhere() -> None:
     assert axes.get_xlabel() == "median, quartiles and equal-tailed 90 % interval"
     ends = axes.collections[0].get_segments()[1][:, 0]
     np.testing.assert_allclose(ends, [row["lower"], row["upper"]])
-    text = str(found)
-    assert text.startswith(
-        "posterior of effects: 400 draws, 300 units each; decisions: score > 0.5; all noise explicit\n"
-    )
-    assert f"PIU: {row['estimate']:.4f}, 90 % interval [{row['lower']:.4f}, {row['upper']:.4f}]" in text
-    assert repr(found) == text
+    assert "400 draws, 300 units each" in str(found)
+    assert f"{row['estimate']:.4f}, 90 % interval [{row['lower']:.4f}, {row['upper']:.4f}]" in str(found)
 
 
 @pytest.mark.parametrize(
