@@ -201,6 +201,7 @@ def test_weights_count_rows(frame: pd.DataFrame) -> None:
     found = learn(frame, nodes=["A"], sample_weight=weight, learning_rate=0.05)
     share = weight[frame["A"] == 1].sum() / weight.sum()
     assert found.distribution("A", frame.head(1)).probs.item() == pytest.approx(share, abs=0.02)
+    assert found.families["A"].p == pytest.approx(share, abs=0.002)  # type: ignore[attr-defined]
 
 
 # -- as a program and as an SEM ---------------------------------------------------------------------------------------
