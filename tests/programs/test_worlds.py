@@ -323,7 +323,8 @@ LINEAR, KITE = graph("A -> M -> Y; A -> Y"), graph("A -> M1; M1 -> M2; {A M1 M2}
 def test_b1_linear_and_b5_kite(program: Program, of: CausalGraph, paths: list[str], effect: float) -> None:
     for unfair, sign in ((of.unfair(*paths), 1.0), (of.unfair(*paths).reversed(), -1.0)):
         first, second = evaluate(program, unfair)
-        torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), sign * effect), rtol=0, atol=1e-4)
+        allowed = 1e-5 if of is LINEAR else 1e-4  # a longer chain of single-precision sums
+        torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), sign * effect), rtol=0, atol=allowed)
 
 
 @pytest.mark.parametrize("seen", [{"A": 0.0, "D": 3.0, "M": 1.7}, {"A": 1.0, "D": 4.0, "M": 4.7}])
