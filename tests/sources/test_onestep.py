@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,12 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import pyrofair as pf
-from pyrofair.effects.influence import InfluenceBased, InfluenceValues
-from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes
+from pyrofair.effects.influence import InfluenceValues
+from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.sources.ipw import IPW
 from pyrofair.sources.onestep import OneStep
@@ -95,17 +93,6 @@ def test_one_mediator_is_the_formula_of_the_textbooks() -> None:
 
 def _at(world: CounterfactualSample, df: pd.DataFrame) -> NDArray[np.int64]:
     return df.index.get_indexer(world.rows.index)
-
-
-def test_saturated_nuisances_make_every_correction_zero() -> None:
-    df = units(800).drop(columns="L").assign(L=lambda d: d["M"], Q=lambda d: (d["Q"] > 0).astype(int))
-    source = OneStep(UNFAIR, **SATURATED).fit(df.assign(L=(np.arange(800) % 2)))
-    values = source.influence(score)
-    assert values.stages[["correction", "balance"]].abs().to_numpy().max() < 1e-12
-    assert values.stages["mean_weight"].to_numpy() == pytest.approx(1.0)
-    ipw = IPW(UNFAIR, propensity="saturated", arm="pooled").fit(df.assign(L=(np.arange(800) % 2)))
-    for world, own in zip(ipw.worlds(), (values.y0, values.ypi), strict=True):
-        assert own.mean(axis=0) == pytest.approx(world.weight @ score(world), abs=1e-12)
 
 
 def test_residuals_of_small_cells_are_those_from_a_mean_without_the_row() -> None:
@@ -227,7 +214,7 @@ def test_a_weight_is_so_many_rows() -> None:
         assert mean == pytest.approx(getattr(second, name).mean(axis=0), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_ends_keep_effects_of_either_sign_where_few_values_are_shared(seed: int) -> None:
     rng = np.random.default_rng(seed)
     s, a = rng.integers(0, 2, 800), rng.integers(0, 2, 800)
@@ -321,24 +308,6 @@ def test_weights_without_overlap_are_refused_and_warned_of_where_asked_for() -> 
     assert (source.stages()["problem"] != "").any()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"propensity": "tree"}, "propensity='tree' is not known"),
-        ({"regression": "tree"}, "regression='tree' is not known"),
-        ({"regression": LogisticRegression()}, "a classifier has no place here"),
-        ({"form": "both"}, "form"),
-        ({"folds": 0}, "folds"),
-        ({"clip": 0.5}, "clip"),
-        ({"random_state": "seed"}, "random_state"),
-        ({"unfair": GRAPH}, "unfair"),
-    ],
-)
-def test_settings_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        OneStep(**({"unfair": UNFAIR} | settings)).fit(units(100))
-
-
 def test_scores_must_be_probabilities_of_all_rows() -> None:
     source = OneStep(UNFAIR, **SATURATED, form="prefix")
     df = units(400).drop(columns="L").assign(L=0).assign(Q=lambda d: (d["Q"] > 0).astype(int))
@@ -361,29 +330,13 @@ def test_a_cell_without_rows_of_the_group_is_refused() -> None:
         OneStep(UNFAIR, random_state=0).fit(df)
 
 
-def test_a_failed_fit_is_no_fit() -> None:
+def test_a_failed_fit_is_no_fit_and_a_source_of_influence_values_trains_nothing() -> None:
+    df = units(100).assign(Y=np.arange(100) % 2)
     source = OneStep(UNFAIR, **SATURATED)
     with pytest.raises(DataError):
-        source.fit(units(100).drop(columns="M"))
+        source.fit(df.drop(columns="M"))
     with pytest.raises(ValueError, match="not fitted"):
         source.influence(score)
-
-
-# --- the object ------------------------------------------------------------------------------------------------------
-
-
-def test_it_is_a_source_of_influence_values_and_of_nothing_else() -> None:
-    source = OneStep(UNFAIR, **PLAIN, random_state=0).fit(units(400))
-    assert isinstance(source, InfluenceBased)
-    assert not isinstance(source, PotentialOutcomes)
-    assert clone(source).get_params() == source.get_params()
-    again = pickle.loads(pickle.dumps(source))
-    assert again.influence(score).y0 == pytest.approx(source.influence(score).y0, abs=0.0)
-    assert source.assumptions[-1].startswith("Each stage's features occur")
-
-
-def test_it_trains_nothing() -> None:
-    df = units(100).assign(Y=np.arange(100) % 2)
     classifier = pf.PenalizedClassifier(source=OneStep(UNFAIR), strength=1.0, progress=False)
     with pytest.raises(DataError, match="It makes no rows of either world: it judges classifiers, in audits"):
         classifier.fit(df.drop(columns="Y"), df["Y"])

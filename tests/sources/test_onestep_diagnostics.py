@@ -13,7 +13,6 @@ from scipy.special import expit
 import pyrofair as pf
 from pyrofair.exceptions import PositivityError, PyrofairWarning
 from pyrofair.sources.onestep import OneStep
-from pyrofair.sources.prefix_form import PrefixForm
 
 GRAPH = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
@@ -123,9 +122,3 @@ def test_folds_are_described_one_by_one() -> None:
     assert folds.groupby(["regime", "nodes"])["mean_weight"].mean().to_dict() == pytest.approx(
         whole.to_dict(), abs=0.01
     )
-
-
-def test_the_form_is_named_by_the_report() -> None:
-    source = OneStep(UNFAIR, random_state=0).fit(units(500))
-    assert isinstance(source._form, PrefixForm)
-    assert "Estimates in the prefix form" in str(audited(units(500), source))
