@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -228,7 +227,6 @@ PROPENSITIES: dict[str, Any] = {
     "saturated": "saturated",
     "boosted": "boosted",
     "tree": DecisionTreeClassifier(max_depth=3, random_state=0),
-    "forest": RandomForestClassifier(5, random_state=0),
     "neighbours": KNeighborsClassifier(5),
 }
 each_propensity = pytest.mark.parametrize("propensity", PROPENSITIES.values(), ids=PROPENSITIES)

@@ -197,7 +197,7 @@ def test_mass_is_counted_once() -> None:
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityWarning")
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("arm", GROUPS)
-@pytest.mark.some(8)
+@pytest.mark.some(5)
 def test_what_is_missing_from_the_mean_weight_is_the_unsupported_mass(seed: int, arm: Any) -> None:
     """Exactly so for saturated propensities, where every node is a child of A."""
     rng = np.random.default_rng(seed)

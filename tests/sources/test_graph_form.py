@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import pyrofair as pf
-from pyrofair.effects.influence import InfluenceValues
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError
 from pyrofair.graph.identify import identify
@@ -204,16 +203,13 @@ def test_drawn_rows_keep_labels_and_types() -> None:
     assert {label for each in seen for label in each["A"]} == {"no", "yes"}
 
 
-def same(one: InfluenceValues, other: InfluenceValues) -> bool:
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("y0", "ypi", "lower", "rest"))
-
-
 def test_one_seed_gives_one_result() -> None:
     df = draw(400, 2)
     (one, rows), (other, _) = form_of(df, draws=3, learned=1000), form_of(df, draws=3, learned=1000)
     first = one.influence(score, rows)
-    assert same(first, other.influence(score, rows))
-    assert same(first, one.influence(score, rows))
+    for again in (other.influence(score, rows), one.influence(score, rows)):
+        for name in ("y0", "ypi", "lower", "rest"):
+            assert np.array_equal(getattr(first, name), getattr(again, name))
 
 
 def test_rows_without_weight_change_no_estimate_but_are_valued() -> None:

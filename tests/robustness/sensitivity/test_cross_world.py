@@ -13,16 +13,10 @@ from scipy.optimize import linprog
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.robustness.sensitivity import CrossWorld, cross_world
-from tests.robustness.sensitivity.test_confounding import GRAPH, SATURATED, SCORES, Table, exact, repeated, sample
+from tests.robustness.sensitivity.models import GRAPH, SATURATED, Known, Table, exact, repeated, sample
 
 UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")
-
-
-def population(rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Weighted rows of all cells of (Q, A, D, M), and the distribution (2, 2, 3, 2) itself."""
-    p = rng.dirichlet(np.full(24, 4.0)).reshape(2, 2, 3, 2)
-    cells = list(product(range(2), range(2), range(3), range(2)))
-    return *repeated(cells, p.ravel()), p
+SCORES = np.fromfunction(lambda a, q, d, m: 0.1 + 0.15 * a + 0.05 * q + 0.15 * d + 0.3 * m, (2, 2, 3, 2))
 
 
 def by_program(p: np.ndarray, scores: np.ndarray, sign: int) -> float:
@@ -40,7 +34,8 @@ def by_program(p: np.ndarray, scores: np.ndarray, sign: int) -> float:
     return total
 
 
-def examine(df: pd.DataFrame, weight: np.ndarray, scores: np.ndarray, **settings: object) -> CrossWorld:
+def examine(p: np.ndarray, scores: np.ndarray, **settings: object) -> CrossWorld:
+    df, weight = repeated(p)
     source = pf.OneStep(UNFAIR, **SATURATED, folds=1)  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PositivityWarning)
@@ -51,9 +46,9 @@ def examine(df: pd.DataFrame, weight: np.ndarray, scores: np.ndarray, **settings
 def test_any_coupling_is_the_linear_program_over_joint_distributions(decisions: str) -> None:
     rng = np.random.default_rng(3)
     for _ in range(2):
-        df, weight, p = population(rng)
+        p = rng.dirichlet(np.full(24, 4.0)).reshape(2, 2, 3, 2)
         scores = rng.random((2, 2, 3, 2))
-        found = examine(df, weight, scores, deltas=[0.4, 1.0], decisions=decisions)
+        found = examine(p, scores, deltas=[0.4, 1.0], decisions=decisions)
         used = scores if decisions == "score" else (scores > 0.5).astype(float)
         own = found.table[found.table["quantity"] == "p_ypi"].set_index("delta")
         ends = by_program(p, used, -1), by_program(p, used, 1)
@@ -141,7 +136,6 @@ def test_independent_errors_are_the_number_of_the_audit() -> None:
     assert len(found.flips_at) == 2
     assert "share of units" in str(found)
     assert "<table" in found._repr_html_()
-    assert repr(found) == "<CrossWorld of model; print it for a reading>"
     assert found.plot("piu").axes[0].get_xlabel().startswith("delta")
     bench = found.benchmark()
     assert bench["column"].tolist() == ["Q"]
@@ -182,24 +176,14 @@ def test_three_runs_and_many_values_are_refused() -> None:
     rng = np.random.default_rng(0)
     df = pd.DataFrame({name: rng.integers(0, 2, 400) for name in ("A", "D", "M", "Z")})
 
-    class Mean:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = X.to_numpy(float).mean(axis=1)
-            return np.column_stack([1 - p, p])
-
     through_m = graph.unfair("A -> M -> Y", "A -> M -> Z -> Y")
     with pytest.raises(DataError, match="joins 3 runs of nodes"):
-        cross_world(Mean(), pf.OneStep(through_m, **SATURATED), df)  # type: ignore[arg-type]
+        cross_world(Known(lambda X: X.mean(axis=1)), pf.OneStep(through_m, **SATURATED), df)  # type: ignore[arg-type]
     df["D"] = rng.normal(size=400)
     simple = pf.CausalGraph("A -> D; {A D} -> M; {A D M} -> Y", sensitive="A", outcome="Y")
-
-    class Plain:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = 0.2 + 0.4 * X["M"].to_numpy()
-            return np.column_stack([1 - p, p])
 
     source = pf.OneStep(
         simple.unfair("A -> M -> Y"), propensity="logistic", regression="logistic", form="prefix", random_state=0
     )
     with pytest.raises(DataError, match="400 different values together"):
-        cross_world(Plain(), source, df[["A", "D", "M"]])
+        cross_world(Known(lambda X: 0.2 + 0.4 * X["M"]), source, df[["A", "D", "M"]])
