@@ -215,14 +215,14 @@ class Rule:
 def test_pickles_only_where_they_are_trusted(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     joblib.dump(Rule(), "m.pkl")
     loaded: list[str] = []
-    monkeypatch.setattr(joblib, "load", lambda file: loaded.append(file) or Rule())
-    code, out, err = call(*AUDIT, "--model", "m.pkl")
-    assert (code, out, loaded) == (2, "", [])
-    assert "'m.pkl' is a pickle, which runs whatever code its author put in it" in err
-    assert not Path("audit-court").exists()
-    assert call(*AUDIT, "--model", "m.pkl", "--trust-pickle")[0] == 0
-    assert loaded == ["m.pkl"]
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(joblib, "load", lambda file: loaded.append(file) or Rule())
+        code, out, err = call(*AUDIT, "--model", "m.pkl")
+        assert (code, out, loaded) == (2, "", [])
+        assert "'m.pkl' is a pickle, which runs whatever code its author put in it" in err
+        assert not Path("audit-court").exists()
+        assert call(*AUDIT, "--model", "m.pkl", "--trust-pickle")[0] == 0
+        assert loaded == ["m.pkl"]
     Path("broken.pkl").write_bytes(b"broken")
     code, _, err = call(*AUDIT, "--model", "broken.pkl", "--trust-pickle", "--output", "other")
     assert code == 2

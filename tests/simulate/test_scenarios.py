@@ -11,7 +11,7 @@ import pandas as pd
 import pyro
 import pytest
 import torch
-from scenario_facts import facts, of_integer_part
+from scenario_facts import facts
 from scipy import stats
 
 from pyrofair.exceptions import DataError
@@ -177,23 +177,3 @@ def test_overlap_in_the_hiring_scenario() -> None:
     switched = units["D"] - units["A"] + 1
     beyond = (switched > units["Q"].map(largest))[units["Q"].between(-10, 14)]
     assert overlap["unsupported"]["D", 1].value == pytest.approx(beyond.mean(), abs=0.005)
-
-
-def test_additive_noise_has_support_but_it_is_scarce() -> None:
-    _, _, overlap = facts(scenario("additive"), n=50_000)
-    assert overlap["unsupported"]["M", 0].value < 1e-3
-    steps = np.arange(-4, 7)
-    p = stats.norm.cdf(steps + 1, 1, 0.5) - stats.norm.cdf(steps, 1, 0.5)
-    sought = stats.norm.cdf(steps - 2, 1, 0.5) - stats.norm.cdf(steps - 3, 1, 0.5)
-    assert overlap["scarce"]["M", 0].value == pytest.approx(p[sought < 0.01 * p].sum(), abs=0.004)
-
-
-@pytest.mark.parametrize("truncation", ["floor", "truncate"])
-@pytest.mark.parametrize("scale", [1.3, -1.3, 0.0])
-def test_the_distribution_of_an_integer_part(truncation: str, scale: float) -> None:
-    part = np.floor if truncation == "floor" else np.trunc
-    draws = part(scale * np.random.default_rng(0).normal(0.4, 1.0, 200_000))
-    x = np.arange(-4.0, 5.0)
-    normal = torch.distributions.Normal(torch.tensor(0.4, dtype=torch.float64), 1.0)
-    p = of_integer_part(normal, torch.tensor(x), torch.tensor(scale), truncation=truncation).numpy()
-    np.testing.assert_allclose(p, [(draws == each).mean() for each in x], atol=0.004)

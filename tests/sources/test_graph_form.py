@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -147,6 +148,7 @@ def form_of(df: pd.DataFrame, weight: Array | None = None, **settings: int) -> t
     return GraphForm(identify(UNFAIR), nuisances, 0, **{"draws": 20, "learned": 8000, **settings}), rows
 
 
+@cache
 def truth(n: int = 400_000) -> tuple[Array, Array]:
     """The means of both worlds, by the equations: D and the outcome read A = 1 in the second, M reads 0 in both."""
     rng = np.random.default_rng(99)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ def score(world: CounterfactualSample) -> NDArray[np.float64]:
     return np.column_stack([s > 0.5, s]).astype(np.float64)
 
 
+@cache
 def exact(n: int = 400_000) -> dict[str, NDArray[np.float64]]:
     """Both potential outcomes of decisions and scores by simulation with the noise shared."""
     rng = np.random.default_rng(1)
@@ -261,7 +263,7 @@ def test_the_two_forms_agree_where_the_graph_is_right_and_differ_where_an_edge_i
     settings: dict[str, Any],
 ) -> None:
     edges = "{Q W} -> A; {A Q W} -> M; {A Q W M} -> L; {A Q L M} -> Y"
-    df = units(1500)
+    df = units(1000)
     right = pf.CausalGraph(edges, sensitive="A", outcome="Y").unfair(direct=True, through=["M"])
     found = OneStep(right, **settings, random_state=0).fit(df).compare_forms(score)
     assert found["z"].abs().max() < 3.5

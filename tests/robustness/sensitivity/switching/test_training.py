@@ -113,7 +113,7 @@ def inner(**settings: Any) -> pf.GComputation:
 
 
 def test_bounds_of_a_known_classifier_and_training_lower_them(tmp_path: Path) -> None:
-    df = table(800)
+    df = table(500)
     X = df.drop(columns="Y")
     source = pf.SwitchingBounds(inner()).fit(X)
     ends = []
@@ -136,7 +136,7 @@ def test_bounds_of_a_known_classifier_and_training_lower_them(tmp_path: Path) ->
     for strength in (0.0, 2.0):
         fits[strength] = pf.PenalizedClassifier(
             "logistic", source=pf.SwitchingBounds(inner(draws=20), gamma=0.05), penalty=pf.piu_upper,
-            strength=strength, starts=1, epochs=15, batch_size=800, random_state=0, progress=False,
+            strength=strength, starts=1, epochs=15, batch_size=500, random_state=0, progress=False,
         ).fit(X, df["Y"])  # fmt: skip
     weak, strong = (source.bounds(each).loc["piu", "upper"] for each in fits.values())
     assert strong < weak - 0.05
