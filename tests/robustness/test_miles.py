@@ -140,22 +140,6 @@ def test_an_observed_outcome_with_a_latent_cause_lies_within_the_bounds_of_its_r
         assert l1 - 1e-9 <= truth <= u1 + 1e-9
 
 
-def test_the_truth_of_a_program_lies_within_the_bounds() -> None:
-    scenario = pf.simulate.scenario("latent")
-    unfair = scenario.graph.unfair("A -> Y", "A -> R -> Y")
-    df = scenario.draw(1000, random_state=0)
-    model = pf.PenalizedClassifier("logistic", epochs=5, progress=False, random_state=0)
-    model.fit(df[["A", "R", "M"]], df["Y"])
-    for paths in (unfair, unfair.reversed()):
-        with pytest.warns(PyrofairWarning, match=r"'M' has \d+ levels m"):
-            source = pf.MilesBounds(paths).fit(df.drop(columns="Y"))
-        found = source.bounds(model, decisions="threshold", level=0.99)
-        truth = pf.SEM(scenario.program, paths).truth(model, n=1000, random_state=0)
-        assert found.loc["mean_unfair_effect", "lower"] <= truth.mean_unfair_effect.value
-        assert found.loc["mean_unfair_effect", "upper"] >= truth.mean_unfair_effect.value
-        assert found.loc["piu", "lower"] <= truth.piu.value <= found.loc["piu", "upper"]
-
-
 def test_a_continuous_witness_enters_by_the_rows_of_its_group() -> None:
     df = table()
     source = pf.MilesBounds(BOTH).fit(df[["A", "R", "M"]])

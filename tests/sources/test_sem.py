@@ -15,7 +15,6 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from pyrofair.audits.audit import audit
-from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
@@ -432,20 +431,6 @@ def observed(n: int, seed: int) -> pd.DataFrame:
         torch.manual_seed(seed)
         trace = pyro.poutine.trace(hiring).get_trace(n)
     return pd.DataFrame({name: trace.nodes[name]["value"].numpy() for name in ("A", "Q", "D", "M", "Y")})
-
-
-def test_a_classifier_trains_on_true_pairs() -> None:
-    df = observed(600, 0)
-    X, y = df[GRAPH.input_columns], df["Y"]
-    settings: dict[str, Any] = {"model": "logistic", "epochs": 60, "random_state": 0}
-    plain = PenalizedClassifier(**settings).fit(X, y)
-    fair = PenalizedClassifier(source=SEM(hiring, UNFAIR), penalty=disagreement, strength=3.0, **settings).fit(X, y)
-    first, second = SEM(hiring, UNFAIR).worlds(2000, random_state=9)
-    gap = []
-    for model in (plain, fair):
-        scored = [world.scored(model.predict_proba(world.rows)[:, 1]) for world in (first, second)]
-        gap.append(effect_gap(*scored).item())
-    assert gap[1] < gap[0] / 2
 
 
 def test_an_audit_takes_it() -> None:

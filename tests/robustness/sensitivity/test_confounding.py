@@ -242,7 +242,7 @@ SCORES = np.fromfunction(lambda a, q, d, m: 0.1 + 0.15 * a + 0.05 * q + 0.15 * d
 
 
 def run(df: pd.DataFrame, which: str = "through D", **settings: object) -> Confounding:
-    source = pf.OneStep(UNFAIR[which], **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(UNFAIR[which], **SATURATED)
     return confounding(Table(SCORES), source, df, **settings)  # type: ignore[arg-type]
 
 
@@ -296,7 +296,7 @@ def test_the_outcome_itself_may_have_a_hidden_cause() -> None:
     df = sample(3000, 3)
     p = SCORES[tuple(df[name].to_numpy() for name in ("A", "Q", "D", "M"))]
     decided = (np.random.default_rng(0).random(len(df)) < p).astype(float)
-    source = pf.OneStep(UNFAIR["direct"], **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(UNFAIR["direct"], **SATURATED)
     found = confounding(decided, source, df, gammas=[2.0], scores="outcome")
     assert list(found.assumptions) == ["A <-> D", "A <-> M", "A <-> Y", "{D M} <-> Y", "A <-> all"]
     own = found.table[found.table["quantity"] == "mean_unfair_effect"]
@@ -458,7 +458,7 @@ def test_a_group_without_weight_is_refused() -> None:
 
 def test_ends_are_not_called_sharp_where_an_edge_is_missing() -> None:
     graph = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
-    source = pf.OneStep(graph.unfair("A -> Y", "A -> D -> Y"), **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(graph.unfair("A -> Y", "A -> D -> Y"), **SATURATED)
     found = confounding(Table(SCORES), source, sample(1500, 0), gammas=[2.0])
     effect = found.table[(found.table["quantity"] == "mean_unfair_effect") & (found.table["gamma"] == 2.0)]
     assert effect.set_index("hidden_cause")["sharp"].to_dict() == {
@@ -480,7 +480,7 @@ def test_unfit_sources_are_refused() -> None:
 def test_declared_latent_causes_leave_one_hidden_cause_of_all() -> None:
     graph = pf.CausalGraph("A -> D; A -> M; {A D M} -> Y; H -> D; H -> M", sensitive="A", outcome="Y", latent=["H"])
     unfair = graph.unfair(direct=True, through=["D", "M"])
-    source = pf.OneStep(unfair, **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(unfair, **SATURATED)
     df = sample(800, 0)[["A", "D", "M"]]
 
     three = Known(lambda X: 0.1 + 0.2 * X["A"] + 0.1 * X["D"] + 0.3 * X["M"])

@@ -81,7 +81,7 @@ def population(rng: np.random.Generator) -> np.ndarray:
 
 def examine(p: np.ndarray, scores: np.ndarray, paths: str, **settings: object) -> Switching:
     df, weight = repeated(p)
-    source = pf.OneStep(GRAPH.unfair(*PATHS[paths][0]), **SATURATED, folds=1)  # type: ignore[arg-type]
+    source = pf.OneStep(GRAPH.unfair(*PATHS[paths][0]), **SATURATED, folds=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PositivityWarning)
         return switching(Table(scores), source, df, sample_weight=weight, **settings)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def test_intervals_hold_both_ends_at_the_nominal_level() -> None:
 
 def test_all_switching_is_the_interval_of_the_audit_given_what_is_shared() -> None:
     df = sample(1500, 0)
-    source = pf.OneStep(UNFAIR, **SATURATED, folds=1)  # type: ignore[arg-type]
+    source = pf.OneStep(UNFAIR, **SATURATED, folds=1)
     found = switching(Table(SCORES), source, df, above=0.05, at_most=0.9)
     report = pf.audit({"m": Table(SCORES)}, source, df, random_state=0)
     table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
@@ -249,8 +249,8 @@ def test_unfit_settings_are_refused(settings: dict[str, object], match: str) -> 
 def test_what_cannot_switch_or_is_not_known_in_both_worlds_is_refused() -> None:
     df = sample(1500, 0)
     with pytest.raises(DataError, match="No unfair path runs through a mediator"):
-        switching(Table(SCORES), pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), df)  # type: ignore[arg-type]
-    source = pf.OneStep(UNFAIR, **SATURATED)  # type: ignore[arg-type]
+        switching(Table(SCORES), pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), df)
+    source = pf.OneStep(UNFAIR, **SATURATED)
     given = SCORES[df["A"], df["Q"], df["D"], df["M"]]
     with pytest.raises(DataError, match="Pass the model itself"):
         switching(given, source, df)
