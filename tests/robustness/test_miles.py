@@ -279,6 +279,9 @@ def test_ends_are_moved_outward_by_a_sampling_error() -> None:
             assert more[0] <= some[0] <= ends[0] <= ends[1] <= some[1] <= more[1]
             assert ends[0] - some[0] < 0.1
     assert fitted.intervals(smooth, level=0.95) == wide
+    assert fitted.bounds(smooth, level=0.9).loc[["p_y0", "p_ypi"]].to_numpy() == pytest.approx(
+        np.array(wide), abs=1e-12
+    )
     assert fitted.intervals(smooth, level=0.95, random_state=1) != wide
     few = pf.MilesBounds(BOTH).fit(df[["A", "R", "M"]].iloc[:12])
     with pytest.raises(
@@ -338,7 +341,7 @@ AT_RANDOM = np.random.default_rng(0)
 @pytest.mark.parametrize(
     ("score", "message"),
     [
-        (np.ones(300), "Scores of observed rows give none for rows with 'M' set to each level"),
+        (np.ones(3000), "Scores of observed rows give none for rows with 'M' set to each level"),
         (3, "score=3 must be a fitted classifier, or a function of a table"),
         (lambda rows: np.full(len(rows), 2.0), r"outside \[0, 1\], such as 2\.0"),
         (lambda rows: np.full(len(rows), np.nan), r"outside \[0, 1\], such as nan"),
@@ -348,7 +351,7 @@ AT_RANDOM = np.random.default_rng(0)
     ],
 )
 def test_scores_that_are_unfit(score: Any, message: str) -> None:
-    df = table(300)[["A", "R", "M"]]
+    df = table(3000)[["A", "R", "M"]]
     source = pf.MilesBounds(BOTH).fit(df)
     with pytest.raises(pf.DataError, match=message):
         source.intervals(score)
