@@ -538,8 +538,8 @@ def test_replicates() -> None:
 def test_replicates_that_no_model_allows_are_counted() -> None:
     graph, df, weight = instrument(0.0)
     rows = df.loc[np.repeat(df.index, np.round(200 * weight).astype(int))]
-    found = pf.sharp_bounds(graph.unfair("A -> Y"), rows, n_boot=15, random_state=0)
-    assert any("of 15 replicates the data violate" in note for note in found.notes)
+    found = pf.sharp_bounds(graph.unfair("A -> Y"), rows, n_boot=40, random_state=0)
+    assert any("of 40 replicates the data violate" in note for note in found.notes)
 
 
 @pytest.mark.slow
