@@ -7,6 +7,7 @@ classifier, a source and strengths give a :class:`PenaltyPath` over strengths an
 
 from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.contrasts import ContrastAudit, audit_contrasts
+from pyrofair.audits.family import FamilyAudit
 from pyrofair.audits.individuals import flips
 from pyrofair.audits.penalty_path import PenaltyPath, penalty_path
 from pyrofair.audits.plots import plot_feasible_region
@@ -16,6 +17,7 @@ __all__ = [
     "Audit",
     "AuditScorer",
     "ContrastAudit",
+    "FamilyAudit",
     "PenaltyPath",
     "audit",
     "audit_contrasts",

@@ -30,9 +30,9 @@ from pyrofair._validation import (
     require_seed,
     shown,
 )
+from pyrofair.audits.audit_view import view_of
 from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
 from pyrofair.audits.context import Context, collected, texts_of
-from pyrofair.audits.display import audit_fragment, audit_to_html, audit_to_json
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.models import (
     AuditedModel,
@@ -45,7 +45,6 @@ from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
-    describe_audit,
     effective_sizes,
     group_table,
     main_table,
@@ -252,7 +251,7 @@ class Audit:
         >>> "Would this model decide otherwise" in report.to_html()
         True
         """
-        return audit_to_html(self, path, title=title, decisions=decisions, individuals=individuals)
+        return view_of(self, decisions, individuals).html(path, title)
 
     def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
         """Return the audit as JSON: tables, readings, settings, versions, assumptions and warnings; NaN is null.
@@ -270,16 +269,13 @@ class Audit:
             An object with the keys schema ("pyrofair-audit"), schema_version, versions, settings, source, question,
             readings, tables, assumptions, outcome_assumptions, warnings and context, of one order always.
         """
-        require_flag("rows", rows)
-        if indent is not None:
-            require_integer("indent", indent, least=0)
-        return audit_to_json(self, rows=rows, indent=indent)
+        return view_of(self).json(rows=rows, indent=indent)
 
     def _repr_html_(self) -> str:
-        return audit_fragment(self)
+        return view_of(self).fragment()
 
     def __str__(self) -> str:
-        return describe_audit(self.table, self.groups, self.context, self.thresholds, self.subgroups)
+        return view_of(self).text()
 
     def __repr__(self) -> str:
         models = ", ".join(map(str, self.table["model"].unique()))

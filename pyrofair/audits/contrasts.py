@@ -5,36 +5,46 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._random import seed_from
-from pyrofair._validation import require_integer, require_real, require_seed, shown
-from pyrofair.audits.audit import Audit, audit
+from pyrofair._validation import require_integer, require_real, require_seed
+from pyrofair.audits.audit import audit
+from pyrofair.audits.audit_view import graph_block
+from pyrofair.audits.display.words import percent
+from pyrofair.audits.family import (
+    KEY,
+    REFUSALS,
+    SCHEMA,
+    FamilyAudit,
+    Members,
+    of_decisions,
+    require_unfitted,
+    with_paths,
+)
 from pyrofair.audits.models import ScoresAre
-from pyrofair.audits.wald import is_influence_based, require_estimates
+from pyrofair.audits.view import Block, View
+from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.bounds import test_set_bound
-from pyrofair.effects.estimates import AUDITED, Estimates, Key, absolute_interval, reach_of_all
+from pyrofair.effects.estimates import AUDITED, Key, absolute_interval, reach_of_all
 from pyrofair.effects.influence import InfluenceBased
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, SeveralContrasts
-from pyrofair.effects.scoring import DECISIONS
-from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes
+from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
 
-__all__ = ["ContrastAudit", "audit_contrasts", "require_unfitted"]
+__all__ = ["ContrastAudit", "audit_contrasts"]
 
 WORST_OF = ("mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
-COLUMNS = ["contrast", "model", "decisions", "quantity", "estimate", "lower", "upper", "n", "ess", "note"]
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 TEST_SET = 0.05
@@ -43,7 +53,7 @@ MAX_T, BONFERRONI = "max |t|", "Bonferroni"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ContrastAudit:
+class ContrastAudit(FamilyAudit):
     """The result of :func:`audit_contrasts`; print it for a reading in plain text.
 
     Attributes
@@ -61,24 +71,63 @@ class ContrastAudit:
     intervals : str
         ``"max |t|"``, of the joint normal distribution of the estimates, or ``"Bonferroni"``.
     failures : dict
-        Why a contrast could not be audited.
+        Why a contrast could not be audited, an error.
     context : dict
         Rows, level, graph, the rows of each level, warnings.
     """
 
-    table: pd.DataFrame
-    worst: pd.DataFrame
-    audits: Mapping[Any, Audit]
     intervals: str
-    failures: Mapping[Any, str] = field(default_factory=dict)
-    context: Mapping[str, Any] = field(default_factory=dict)
+    key = "contrast"
 
-    def __str__(self) -> str:
-        return _describe(self)
+    @property
+    def worst(self) -> pd.DataFrame:
+        """The contrast of the largest effect or bound of each model and decisions."""
+        return self.summary
 
-    def __repr__(self) -> str:
-        listed = ", ".join(map(repr, (*self.audits, *self.failures)))
-        return f"<Audit of the contrasts {listed} on {self.context['rows']:,} rows; print it for a reading>"
+    def _label(self, name: Any) -> str:
+        return repr(name)
+
+    def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
+        return {"rows": f"{self.context['sizes'][name]:,}"}
+
+    def _told(self) -> View:
+        context, table = self.context, self.table
+        graph, unfair, sizes = context["graph"], context["unfair"], context["sizes"]
+        column, baseline = graph.sensitive_column, graph.baseline
+        joint = "the largest |t| of their joint normal distribution"
+        how = joint if self.intervals == MAX_T else "Bonferroni's inequality"
+        every = "all audited contrasts" if self.failures else "all contrasts"
+        lines = []
+        for row in self.worst[self.worst["quantity"].isin(("mean_unfair_effect", "piu_upper"))].to_dict("records"):
+            what = "mean unfair effect" if row["quantity"] == "mean_unfair_effect" else "upper end of PIU"
+            ends = f"; the largest of {every} is in [{percent(row['lower'])}, {percent(row['upper'])}]"
+            lines.append(
+                f"{row['model']}, {of_decisions(row['decisions'])}: worst {what}: {row['contrast']!r}, "
+                f"{percent(row['size'])} in size{ends if np.isfinite(row['lower']) else ''}"
+            )
+        return View(
+            title=f"Audit of the contrasts of {column}",
+            question=[
+                f"Would these models decide otherwise on an individual if {column} were another level instead of "
+                f"{baseline!r} along the paths called unfair, and {baseline!r} along all others?",
+                f"Judged were {context['rows']:,} individuals. Called unfair: {show_paths(unfair.paths)}.",
+            ],
+            lead=[
+                f"Audit of {table['model'].nunique()} model(s) on {context['rows']:,} rows: "
+                f"{table['contrast'].nunique()} contrast(s) of {column!r} with the baseline {baseline!r} "
+                f"({sizes[baseline]:,} rows).",
+                f"{context['level']:.0%} intervals that hold at once for all contrasts of a model and quantity, by "
+                f"{how}.",
+                "A contrast refers to the population of its two levels together; rows of other levels are left out of "
+                "it.",
+                f"Yes is {graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
+                f"{context['threshold']:g}.",
+                *str(unfair).splitlines(),
+            ],
+            blocks=[Block("worst", "The worst contrasts", lines), graph_block(unfair)],
+            schema=SCHEMA,
+            data=self._data,
+        )
 
 
 def audit_contrasts(
@@ -191,44 +240,36 @@ def audit_contrasts(
     known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
     if few_replicates:
         warnings.warn(few_replicates, PyrofairWarning, stacklevel=2)
-    found: dict[Any, Audit] = {}
-    failures: dict[Any, str] = {}
-    errors: list[Exception] = []
-    said: dict[str, tuple[type[Warning], list[Any]]] = {}
     rows = {each: np.flatnonzero(np.asarray((values == each) | (values == graph.baseline))) for each in levels}
-    sizes = {each: int(np.asarray(values == each).sum()) for each in (graph.baseline, *levels)}
-    for each in levels:
-        if few := _few_rows(weight, values, (each, graph.baseline), graph):
-            failures[each] = few
+    paths = {each: unfair.with_contrast(each) for each in levels}
+    few = {each: text for each in levels if (text := _few_rows(weight, values, (each, graph.baseline), graph))}
+    members = Members("contrast", _named)
+    for each, at in rows.items():
+        if each in few:
+            members.failures[each] = DataError(few[each])
             continue
-        at = rows[each]
-        own = _on_rows(models, at, len(table))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                one = _with_contrast(source, each)
-                found[each] = audit(own, one, df[known].iloc[at], sample_weight=weight[at], **settings)
-            except (DataError, PositivityError) as error:
-                failures[each] = str(error)
-                errors.append(error)
-        for warning in caught:
-            said.setdefault(str(warning.message), (warning.category, []))[1].append(each)
-    if not found:
-        if errors:
-            raise errors[0]
-        raise DataError(f"No level can be compared with the baseline. {'; '.join(failures.values())}.")
-    warned = [*filter(None, [few_replicates]), *_rewarn(said, found, failures, graph)]
+        own, one = _on_rows(models, at, len(table)), with_paths(source, paths[each])
+        members.run(each, partial(audit, own, one, df[known].iloc[at], sample_weight=weight[at], **settings), REFUSALS)
+    if not members.audits:
+        first = next((error for each, error in members.failures.items() if each not in few), None)
+        raise first or DataError(f"No level can be compared with the baseline. {'; '.join(few.values())}.")
     context = {
         "rows": len(table),
         "level": level,
         "threshold": threshold,
         "graph": graph,
         "unfair": unfair,
-        "sizes": sizes,
-        "warnings": warned,
+        "sizes": {each: int(np.asarray(values == each).sum()) for each in (graph.baseline, *levels)},
+        "warnings": [*filter(None, [few_replicates]), *members.rewarn()],
     }
-    joined = _join(found, failures, rows, level, joint=joint)
-    return ContrastAudit(joined, _worst(joined), found, MAX_T if joint else BONFERRONI, failures, context)
+    found = _simultaneous(members, rows, level, joint=joint)
+    return ContrastAudit(
+        found, _worst(found), members.audits, members.failures, context, paths, MAX_T if joint else BONFERRONI
+    )
+
+
+def _named(contrasts: Sequence[Any]) -> str:
+    return f"The contrast{'s' if len(contrasts) > 1 else ''} {', '.join(map(repr, contrasts))}"
 
 
 def _on_rows(models: Any, at: NDArray[np.int64], n: int) -> Any:
@@ -237,32 +278,6 @@ def _on_rows(models: Any, at: NDArray[np.int64], n: int) -> Any:
         {name: _scores_of(name, each, at, n) for name, each in models.items()}
         if isinstance(models, Mapping)
         else models
-    )
-
-
-def require_unfitted(source: Any, each: str) -> None:
-    """Refuse what cannot be cloned for each contrast, or graph: no paths, and no unfitted source of estimates."""
-    if isinstance(source, UnfairPaths):
-        return
-    if isinstance(source, SeveralContrasts):
-        raise DataError(
-            f"source={shown(source)} is for training. Audit with its paths, audit_{each}s(models, unfair, df), or "
-            "with an unfitted source, IPW(unfair)."
-        )
-    require_estimates("source", source)
-    known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
-    if not known or not isinstance(source, BaseEstimator) or not isinstance(source.unfair, UnfairPaths):
-        raise DataError(
-            f"source={shown(source)} must be unfair paths, made by graph.unfair(...), or an unfitted source of these, "
-            "such as OneStep(unfair)."
-        )
-    try:
-        check_is_fitted(source)
-    except NotFittedError:
-        return
-    raise DataError(
-        f"source={shown(source)} is fitted or needs no fit, so that it belongs to one {each}. Pass an unfitted one, "
-        f"which is cloned for each {each}, or the unfair paths."
     )
 
 
@@ -283,12 +298,6 @@ def _few_replicates(n_boot: int, level: float, k: int) -> str:
     if n_boot * tail < 1.0 - 1e-9:
         raise DataError(f"{text}: no replicate is as far out as the ends should be. {remedy}")
     return f"{text}: the ends are unstable, and tend to be too near. {remedy}"
-
-
-def _with_contrast(source: Any, contrast: Any) -> Any:
-    if isinstance(source, UnfairPaths):
-        return source.with_contrast(contrast)
-    return clone(source).set_params(unfair=source.unfair.with_contrast(contrast))
 
 
 def _few_rows(
@@ -318,71 +327,28 @@ def _scores_of(name: str, model: Any, at: NDArray[np.int64], n: int) -> Any:
     return scores.iloc[at] if isinstance(scores, pd.Series) else scores[at]
 
 
-def _rewarn(
-    said: Mapping[str, tuple[type[Warning], list[Any]]],
-    found: Mapping[Any, Audit],
-    failures: Mapping[Any, str],
-    graph: CausalGraph,
-) -> list[str]:
-    """Warn of what the audits warned of, and name the contrasts unless it was all of them; return the texts."""
-    texts = []
-    for text, (category, contrasts) in said.items():
-        whose = list(dict.fromkeys(contrasts))
-        every = len(whose) == len(found) and not failures
-        shown_text = text if every else f"{', '.join(map(repr, whose))} against {graph.baseline!r}: {text}"
-        warnings.warn(shown_text, category, stacklevel=3)
-        if issubclass(category, PyrofairWarning):
-            texts.append(shown_text)
-    for contrast, reason in failures.items():
-        text = f"The contrast {contrast!r} could not be audited: {reason}"
-        warnings.warn(text, PyrofairWarning, stacklevel=3)
-        texts.append(text)
-    return texts
-
-
-def _join(
-    found: Mapping[Any, Audit],
-    failures: Mapping[Any, str],
-    rows: Mapping[Any, NDArray[np.int64]],
-    level: float,
-    *,
-    joint: bool,
+def _simultaneous(
+    members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float, *, joint: bool
 ) -> pd.DataFrame:
-    """Return the tables of all contrasts, with intervals that hold at once."""
-    estimates: dict[Any, Estimates] = {}
-    for contrast, each in found.items():
-        if own := each.context.estimates(each.influence, rows[contrast]):
-            estimates[contrast] = own
-    parts = []
-    for contrast, at in rows.items():
-        if contrast in failures:
-            first = next(iter(found.values())).table
-            part = first[["model", "decisions", "quantity"]].assign(
-                estimate=np.nan, lower=np.nan, upper=np.nan, ess=np.nan, note=f"cannot be made: {failures[contrast]}"
-            )
-        else:
-            part = found[contrast].table.copy()
-        parts.append(part.assign(contrast=contrast, n=len(at)))
-    table = pd.concat(parts, ignore_index=True)[COLUMNS]
-    # The contrasts of a model and quantity side by side, whatever the order of the audits.
-    reach: dict[Key, float] = {}
-    for i, row in enumerate(table.to_dict("records")):
-        contrast = row["contrast"]
-        if contrast in failures:
-            continue
-        if "test-set" in row["note"]:
-            k = len(rows)
-            size = len(rows[contrast])
-            wrong = test_set_bound(round((1.0 - row["estimate"]) * size), size, TEST_SET / k)
-            low, high = 1.0 - wrong[1], 1.0 - wrong[0]
-            table.loc[i, ["lower", "upper"]] = low, high
-            if k > 1:
-                table.loc[i, "note"] = row["note"].replace("5 % on each side", f"5 % / {k} on each side")
-        elif joint and np.isfinite(row["lower"]):
-            key = Key(AUDITED, row["model"], row["decisions"], row["quantity"])
-            if key not in reach:
-                reach[key] = reach_of_all([each.of(key) for each in estimates.values() if key in each.keys], level)
-            table.loc[i, ["lower", "upper"]] = estimates[contrast].of(key).interval(level, reach[key])
+    """Return the quantities of all contrasts, with intervals that hold at once for each model and quantity."""
+    table, k = members.table(list(rows)), len(rows)
+    sizes = table["contrast"].map({each: len(at) for each, at in rows.items()})
+    table.insert([*table].index("ess"), "n", sizes)
+    estimates = {name: each.context.estimates(each.influence, rows[name]) for name, each in members.audits.items()}
+    keys: Any = table.groupby(KEY, sort=False)
+    for of, own in keys:
+        key = Key(AUDITED, *of)
+        found = {name: each.of(key) for name, each in estimates.items() if each is not None and key in each.keys}
+        reach = np.nan
+        for i, row in zip(own.index, own.to_dict("records"), strict=True):
+            if "test-set" in row["note"]:
+                wrong = test_set_bound(round((1.0 - row["estimate"]) * row["n"]), row["n"], TEST_SET / k)
+                table.loc[i, ["lower", "upper"]] = 1.0 - wrong[1], 1.0 - wrong[0]
+                if k > 1:
+                    table.loc[i, "note"] = row["note"].replace("5 % on each side", f"5 % / {k} on each side")
+            elif joint and np.isfinite(row["lower"]):
+                reach = reach_of_all([*found.values()], level) if np.isnan(reach) else reach
+                table.loc[i, ["lower", "upper"]] = found[row["contrast"]].interval(level, reach)
     return table
 
 
@@ -403,65 +369,3 @@ def _worst(table: pd.DataFrame) -> pd.DataFrame:
         at = int(np.nanargmax(size))
         rows.append((model, decisions, quantity, own["contrast"].iloc[at], float(size[at]), low, high))
     return pd.DataFrame(rows, columns=["model", "decisions", "quantity", "contrast", "size", "lower", "upper"])
-
-
-def _describe(report: ContrastAudit) -> str:
-    """Return an audit of contrasts as text."""
-    context, table = report.context, report.table
-    graph, sizes = context["graph"], context["sizes"]
-    column, baseline = graph.sensitive_column, graph.baseline
-    how = (
-        "the largest |t| of their joint normal distribution" if report.intervals == MAX_T else "Bonferroni's inequality"
-    )
-    lines = [
-        f"Audit of {table['model'].nunique()} model(s) on {context['rows']:,} rows: {table['contrast'].nunique()} "
-        f"contrast(s) of {column!r} with the baseline {baseline!r} ({sizes[baseline]:,} rows).",
-        f"{context['level']:.0%} intervals that hold at once for all contrasts of a model and quantity, by {how}.",
-        "A contrast refers to the population of its two levels together; rows of other levels are left out of it.",
-        f"Yes is {graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
-        f"{context['threshold']:g}.",
-        *str(context["unfair"]).splitlines(),
-    ]
-    for model, of_model in table.groupby("model", sort=False):
-        lines += ["", str(model)]
-        for decisions in DECISIONS:
-            own = of_model[of_model["decisions"] == decisions]
-            if own.empty:
-                continue
-            lines.append(f"  {'decisions' if decisions == 'threshold' else 'scores'}:")
-            for contrast, each in own.groupby("contrast", sort=False):
-                lines.append(f"    {contrast!r} ({sizes[contrast]:,} rows): {_row(each.set_index('quantity'))}")
-            worst = report.worst
-            named = worst[(worst["model"] == model) & (worst["decisions"] == decisions)]
-            for row in named[named["quantity"].isin(("mean_unfair_effect", "piu_upper"))].itertuples():
-                what = "mean unfair effect" if row.quantity == "mean_unfair_effect" else "upper end of PIU"
-                every = "all audited contrasts" if report.failures else "all contrasts"
-                ends = f"; the largest of {every} is in [{row.lower:.3f}, {row.upper:.3f}]"
-                named_ends = ends if np.isfinite(float(str(row.lower))) else ""
-                lines.append(f"    worst {what}: {row.contrast!r}, {row.size:.3f} in size{named_ends}")
-    assumptions = dict.fromkeys(text for each in report.audits.values() for text in each.context.assumptions)
-    lines += ["", "These numbers rest on, for the two levels of each contrast:"]
-    lines += [f"  {i}. {text}" for i, text in enumerate(assumptions, 1)] or ["  (the source states none)"]
-    for contrast, single in report.audits.items():
-        doubts = single.context.doubts
-        lines += [f"In doubt, {contrast!r}, {model}: {text}." for model, text in doubts.items()]
-    return "\n".join([*lines, *(f"Warning: {text}" for text in context["warnings"])])
-
-
-def _digits(value: float) -> str:
-    """Return a number to three digits, never as -0.000."""
-    return f"{round(value, 3) + 0.0:.3f}"
-
-
-def _row(rows: pd.DataFrame) -> str:
-    """Return the effect and the interval of PIU of one contrast, or why they are not available."""
-    effect, low, high = (rows.loc[[each]].iloc[0] for each in ("mean_unfair_effect", "piu_lower", "piu_upper"))
-    if np.isnan(effect["estimate"]):
-        return str(effect["note"] or "cannot be made")
-
-    def span(row: pd.Series[Any]) -> str:
-        ends = "" if np.isnan(row["lower"]) else f" [{_digits(row['lower'])}, {_digits(row['upper'])}]"
-        return f"{_digits(row['estimate'])}{ends}"
-
-    note = f" ({effect['note']})" if effect["note"] else ""
-    return f"mean unfair effect {span(effect)}, PIU at least {span(low)}, at most {span(high)}{note}"

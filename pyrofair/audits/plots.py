@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
 from pyrofair._figures import ShownAxes, ShownFigure
 from pyrofair._validation import listed, require_instance, require_real, shown
@@ -23,8 +24,8 @@ __all__ = [
     "gain_text",
     "mean_by_strength",
     "plot_audit",
-    "plot_edge_costs",
     "plot_feasible_region",
+    "plot_members",
     "plot_stages",
     "plot_trade_off",
 ]
@@ -158,47 +159,66 @@ def _column(table: pd.DataFrame, decisions: str, quantity: str, models: Sequence
     return chosen.set_index("model").reindex(pd.Index(models))
 
 
-def plot_edge_costs(rows: pd.DataFrame, model: str, decisions: str, level: float) -> Figure:
-    """Draw the interval of PIU of a model in each graph: as it is, and without what is absent, in the order given."""
-    height = np.arange(len(rows))[::-1]
-    figure = ShownFigure(figsize=(9.0, 1.5 + 0.42 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    full, known = rows.iloc[0], np.isfinite(rows["high"].to_numpy(np.float64))
-    if known[0]:
-        axes.axvspan(full["low"], full["high"], color=GREY, alpha=0.12, linewidth=0)
-    colours = np.array([GREY, *[BLUE] * (len(rows) - 1)])[known].tolist()
-    width = (rows["high"] - rows["low"]).to_numpy(np.float64)
-    axes.barh(height[known], width[known], left=rows["low"][known], height=0.4, color=colours, alpha=0.5)
-    axes.hlines(height[known], rows["lower"][known], rows["upper"][known], color=colours, linewidth=1.2)
-    most = float(np.nanmax(rows[["high", "upper"]].to_numpy(np.float64), initial=0.0)) or 1.0
-    point = known & (width < 0.01 * most)
-    axes.plot(rows["low"].to_numpy(np.float64)[point], height[point], "o", color=BLUE, markersize=4)
-    least = float(np.nanmin(rows[["low", "lower"]].to_numpy(np.float64), initial=0.0))
-    axes.set_xlim(least - 0.01 * most, 1.04 * most)
-    for at, row in zip(height, rows.to_dict("records"), strict=True):
-        axes.annotate(_beside(row), (1.0, at), xycoords=("axes fraction", "data"), xytext=(6, 0), fontsize=8,
-                      textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
-    axes.set_yticks(height, ["the graph as it is", *(f"without {name}" for name in rows["absent"].iloc[1:])])
-    axes.set_ylim(-0.6, len(rows) - 0.4)
-    what = "decisions" if decisions == "threshold" else "scores"
-    axes.set_xlabel(f"probability of individual unfairness, {what} of {model}")
+def plot_members(rows: pd.DataFrame, members: Mapping[Any, tuple[str, str]], what: str, level: float) -> Figure:
+    """Draw the mean unfair effect and the interval of PIU of a model for each member of a family.
+
+    Parameters
+    ----------
+    rows
+        The quantities, by member and quantity in the index; ``low`` and ``high`` bound what is not identified.
+    members
+        For the members in their order, from the top: a label, and what stands beside the bar.
+    what
+        What is judged, for the axes.
+    """
+    height = np.arange(len(members))[::-1].astype(np.float64)
+    figure = ShownFigure(figsize=(11.0, 1.6 + 0.42 * len(members)), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(2, 3), sharey=True)
+    names = list(members)
+
+    def column(quantity: str, *named: str) -> NDArray[np.float64]:
+        own = rows.xs(quantity, level="quantity").reindex(pd.Index(names))
+        present = next(each for each in named if each in own)
+        return own[present].to_numpy(np.float64)
+
+    effect = [column("mean_unfair_effect", end, "estimate") for end in ("low", "high")]
+    piu = [column(quantity, "estimate") for quantity in ("piu_lower", "piu_upper")]
+    far = column("piu_lower", "lower"), column("piu_upper", "upper")
+    _bars(left, height, effect, (column("mean_unfair_effect", "lower"), column("mean_unfair_effect", "upper")), BLUE)
+    _bars(right, height, piu, far, RED)
+    left.axvline(0.0, color=GREY, linewidth=0.8)
+    left.set_xlabel(f"mean unfair effect, {what}")
+    most = max(float(np.nanmax([*piu, *far], initial=0.0)), 0.01)
+    least = min(float(np.nanmin([*piu, *far], initial=0.0)), 0.0)
+    right.set_xlim(least - 0.01 * most, 1.04 * most)
+    right.set_xlabel(f"probability of individual unfairness, {what}")
+    for at, (_, text) in zip(height, members.values(), strict=True):
+        right.annotate(text, (1.0, at), xycoords=("axes fraction", "data"), xytext=(6, 0), fontsize=8,
+                       textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
+    left.set_yticks(height, [label for label, _ in members.values()])
+    left.set_ylim(-0.6, len(members) - 0.4)
     handles = [
-        Patch(color=BLUE, alpha=0.5, label="PIU lies here"),
-        Line2D([], [], color=BLUE, linewidth=1.2, label=f"with the {level:.0%} intervals of its ends"),
-        Patch(color=GREY, alpha=0.12, label="in the graph as it is"),
+        Patch(color=RED, alpha=0.4, label="PIU lies here"),
+        Line2D([], [], color=BLUE, marker="o", markersize=5, label="mean unfair effect"),
+        Line2D([], [], color=GREY, linewidth=1.2, label=f"thin lines: {level:.0%} intervals"),
     ]
     figure.legend(handles=handles, ncols=3, **LEGEND)
-    _finish(axes, "x")
+    for axes in (left, right):
+        _finish(axes, "x")
     return figure
 
 
-def _beside(row: Mapping[Any, Any]) -> str:
-    """Return what stands beside the interval of a graph: the gain, or why there is none."""
-    if np.isnan(row["high"]):
-        return str(row["status"])
-    if row["status"] != "identified":
-        return "no unfair path left: 0 by assumption"
-    return "; ".join(filter(None, [gain_text(row), row["becomes_shared"] and f"{row['becomes_shared']} shared"]))
+def _bars(
+    axes: Axes, height: NDArray[np.float64], ends: Sequence[NDArray[np.float64]], far: Sequence[Any], colour: str
+) -> None:
+    """Draw a bar from one end to the other, or a point where these are near, and a thin line to the limits of both."""
+    low, high = ends
+    known = np.isfinite(low) & np.isfinite(high)
+    axes.barh(height[known], (high - low)[known], left=low[known], height=0.4, color=colour, alpha=0.4)
+    axes.hlines(height[known], far[0][known], far[1][known], color=colour, linewidth=1.2)
+    size = max(float(np.nanmax(np.abs([*ends, *far]), initial=0.0)), 1e-9)
+    point = known & (np.abs(high - low) < 0.01 * size)
+    axes.plot(low[point], height[point], "o", color=colour, markersize=5)
 
 
 def gain_text(row: Mapping[Any, Any]) -> str:

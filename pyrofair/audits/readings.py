@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from pyrofair.audits.context import Context
 from pyrofair.effects.group_agreement import disagreeing
 
 __all__ = [
+    "VERDICTS",
     "Reading",
     "Status",
     "accuracy_remark",
@@ -45,24 +46,130 @@ Status = Literal[
 """The judgements: the first three rest on intervals, "untouched" on the graph alone, and the others are none."""
 
 
+class Verdict(NamedTuple):
+    """A judgement in words: a headline, what it means, its tone, and what would change it.
+
+    ``word`` opens the sentence of the printed report, and ``body`` goes on; braces are filled with what was found.
+    """
+
+    head: str
+    word: str
+    body: str
+    tone: Literal["unfair", "calm", "open"]
+    change: str
+
+
+VERDICTS: dict[Status, Verdict] = {
+    "unfair": Verdict(
+        "Yes, for at least {least}", "", "unfair to at least {least} of units, and to at most {most}.", "unfair",
+        "A model trained with a penalty on this effect, or without the columns on the unfair paths; audit it again, "
+        "and compare accuracy and rates.",
+    ),
+    "small": Verdict(
+        "Little, at most {most}", "", "unfair to at most {most} of units.", "calm",
+        "Other rows: the share holds for the population that these rows stand for, and for decisions made in this way. "
+        "It is no proof of fairness.",
+    ),
+    "inconclusive": Verdict(
+        "Undecided", "inconclusive",
+        "the data allow anything from 0 % to {most} of units; a wide interval is no evidence of unfairness, nor of its "
+        "absence.", "open",
+        "More rows narrow what chance adds; where the ends stay apart with many rows, a model of how features arise "
+        "(learned mechanisms or a program) narrows them.",
+    ),
+    "untouched": Verdict(
+        "No, if the graph is right", "no unfair effect, by the graph",
+        "it reads {cause} only, which no unfair path touches, so its two answers are the same. A mean unfair effect "
+        "other than 0 is the error of the estimate.", "calm",
+        "An arrow that the graph lacks, from the sensitive attribute to a column that the model reads.",
+    ),
+    "constant": Verdict(
+        "No answer: it decides alike for all", "none",
+        "all but about {cause} of the rows get the same answer, too few for intervals to be trusted, and a bound that "
+        "is small for that reason is no merit.", "open",
+        "Another threshold, or a model that decides differently on more rows.",
+    ),
+    "few_rows": Verdict(
+        "No answer: too few rows", "none",
+        "{cause}, and what a few rows lack, no interval made of them shows.", "open",
+        "More rows of the smaller group, or coarser features.",
+    ),
+    "doubtful": Verdict(
+        "Withheld: a check failed", "withheld", "{cause}.", "open",
+        "Models for the weights and regressions that pass the check; the diagnostics name the stage.",
+    ),
+    "groups_disagree": Verdict(
+        "Withheld: two estimates disagree", "withheld",
+        "the two observed groups, weighted alone, disagree on {cause} beyond chance (see below), so the numbers above "
+        "may be those of a wrong propensity.", "open",
+        "Another model of the propensities, or coarser features where groups overlap too little.",
+    ),
+    "no_probability": Verdict(
+        "No answer: no valid estimate", "",
+        "none, for the estimate is no probability; normalise the weights (normalize=True) or look at overlap.", "open",
+        "Normalised weights, or more overlap between the groups.",
+    ),
+    "no_interval": Verdict(
+        "No answer: no intervals", "",
+        "none, for there are no intervals; the point estimates allow {low} to {high} of units.", "open",
+        "Intervals: audit with replicates (n_boot=200).",
+    ),
+    "failed": Verdict(
+        "No answer: it cannot be estimated", "no unfair effect could be estimated", "{cause}.", "open",
+        "Rows, or a source, without the reason given; until then no number here bears on the question.",
+    ),
+}  # fmt: skip
+"""Every judgement in words, for each form of the report."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """What the quantities of a model show, or why no verdict is given.
 
-    ``text`` is the sentence of the report. ``least`` and ``most`` bound the share of units decided on unfairly, NaN
-    where no verdict rests on them; ``cause`` is the reason of a verdict that is not given.
+    ``least`` and ``most`` bound the share of units decided on unfairly, NaN where no verdict rests on them; ``cause``
+    is the reason of a verdict that is not given; ``low`` and ``high`` are the ends of PIU as they are estimated.
     """
 
     status: Status
-    text: str
     least: float = np.nan
     most: float = np.nan
     cause: str = ""
+    low: float = np.nan
+    high: float = np.nan
 
     @property
     def is_verdict(self) -> bool:
         """Whether the numbers, or the graph, support a statement on the share of units."""
         return self.status in ("unfair", "small", "inconclusive", "untouched")
+
+    @property
+    def text(self) -> str:
+        """The sentence of the printed report."""
+        word = VERDICTS[self.status].word
+        return f"{word}: {self.body}" if word else self.body
+
+    @property
+    def head(self) -> str:
+        """A headline of a few words."""
+        return self._filled(VERDICTS[self.status].head)
+
+    @property
+    def body(self) -> str:
+        """What the headline means, in a sentence."""
+        return self._filled(VERDICTS[self.status].body)
+
+    @property
+    def tone(self) -> str:
+        """``"unfair"``, ``"calm"`` or ``"open"``."""
+        return VERDICTS[self.status].tone
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what JSON holds of it."""
+        return {name: getattr(self, name) for name in ("status", "text", "least", "most", "cause")}
+
+    def _filled(self, words: str) -> str:
+        shares = {name: f"{getattr(self, name):.1%}" for name in ("least", "most", "low", "high")}
+        return words.format(cause=self.cause, **shares)
 
 
 def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Context) -> dict[tuple[str, Any], Reading]:
@@ -72,8 +179,7 @@ def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Context) -> d
     keys: Any = table.groupby(["model", "decisions"], sort=False)
     for (model, decisions), own in keys:
         if context.failure:
-            cause = context.failure.rstrip(".")
-            found[str(model), decisions] = Reading("failed", "no unfair effect could be estimated", cause=cause)
+            found[str(model), decisions] = Reading("failed", cause=context.failure.rstrip("."))
             continue
         doubts = context.doubts
         found[str(model), decisions] = judge(
@@ -126,50 +232,23 @@ def judge(
     ``doubt`` what the diagnostics of a stage show.
     """
     lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
-    rate = of["positive_rate"]
-    rarer = max(min(rate.estimate, 1.0 - rate.estimate), 0.0) * rate.ess
     if untouched:
-        columns = ", ".join(untouched)
-        return Reading(
-            "untouched",
-            f"no unfair effect, by the graph: it reads {columns} only, which no unfair path touches, so "
-            "its two answers are the same. A mean unfair effect other than 0 is the error of the estimate.",
-            0.0,
-            0.0,
-            columns,
-        )
-    if decided and rarer < FEW:  # a bootstrap of so few rows shows no spread
-        return Reading(
-            "constant",
-            f"none: all but about {rarer:.0f} of the rows get the same answer, too few for intervals to be trusted, "
-            "and a bound that is small for that reason is no merit.",
-            cause=f"{rarer:.0f}",
-        )
+        return Reading("untouched", 0.0, 0.0, ", ".join(untouched))
+    if decided:
+        rate = of["positive_rate"]
+        rarer = max(min(rate.estimate, 1.0 - rate.estimate), 0.0) * rate.ess
+        if rarer < FEW:  # a bootstrap of so few rows shows no spread
+            return Reading("constant", cause=f"{rarer:.0f}")
     if reason := next(filter(None, few), ""):
-        return Reading(
-            "few_rows", f"none: {reason}, and what a few rows lack, no interval made of them shows.", cause=reason
-        )
+        return Reading("few_rows", cause=reason)
     if doubt:
-        return Reading("doubtful", f"withheld: {doubt}.", cause=doubt)
+        return Reading("doubtful", cause=doubt)
     if len(apart):
-        quantities = ", ".join(apart["quantity"])
-        return Reading(
-            "groups_disagree",
-            f"withheld: the two observed groups, weighted alone, disagree on {quantities} beyond "
-            "chance (see below), so the numbers above may be those of a wrong propensity.",
-            cause=quantities,
-        )
+        return Reading("groups_disagree", cause=", ".join(apart["quantity"]))
     if np.isnan(lower.estimate):
-        return Reading(
-            "no_probability",
-            "none, for the estimate is no probability; normalise the weights (normalize=True) or look at overlap.",
-        )
+        return Reading("no_probability")
     if np.isnan(effect.lower) or np.isnan(upper.upper):
-        return Reading(
-            "no_interval",
-            "none, for there are no intervals; the point estimates allow "
-            f"{lower.estimate:.1%} to {upper.estimate:.1%} of units.",
-        )
+        return Reading("no_interval", low=lower.estimate, high=upper.estimate)
     # The lower end is an absolute value, whose replicates are never 0: without units, the sign of the mean effect
     # decides instead; with units, which make the end larger than that, it must be clear of 0.
     least, most = max(effect.lower, -effect.upper, 0.0), min(max(upper.upper, 0.0), 1.0)
@@ -180,18 +259,10 @@ def judge(
             f"the interval of PIU's upper end ends at {most:.1%}, below that of the lower end, which begins at "
             f"{least:.1%}; no population has such ends, so a model behind them is wrong"
         )
-        return Reading("doubtful", f"withheld: {cause}.", cause=cause)
+        return Reading("doubtful", cause=cause)
     if least > 0.0:
-        return Reading("unfair", f"unfair to at least {least:.1%} of units, and to at most {most:.1%}.", least, most)
-    if most <= SMALL:
-        return Reading("small", f"unfair to at most {most:.1%} of units.", 0.0, most)
-    return Reading(
-        "inconclusive",
-        f"inconclusive: the data allow anything from 0 % to {most:.1%} of units; a wide interval is no "
-        "evidence of unfairness, nor of its absence.",
-        0.0,
-        most,
-    )
+        return Reading("unfair", least, most)
+    return Reading("small" if most <= SMALL else "inconclusive", 0.0, most)
 
 
 def accuracy_remark(accuracy: Any, majority: Any) -> str:

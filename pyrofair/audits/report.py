@@ -1,4 +1,4 @@
-"""The tables of an audit, and their reading as text with the assumptions and warnings that the numbers rest on."""
+"""The tables of an audit, and its report in sentences."""
 
 from __future__ import annotations
 
@@ -15,15 +15,7 @@ from numpy.typing import NDArray
 from pyrofair.audits.bootstrap import FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.readings import (
-    ROUNDING,
-    Reading,
-    accuracy_remark,
-    rate_remark,
-    read_audit,
-    read_levels,
-    read_thresholds,
-)
+from pyrofair.audits.readings import ROUNDING, Reading, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, REST, SIZE, Estimate, Key
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
@@ -34,12 +26,17 @@ from pyrofair.graph import CausalGraph
 __all__ = [
     "QUANTITIES",
     "Intervals",
-    "describe_audit",
     "effective_sizes",
+    "group_lines",
     "group_table",
     "main_table",
+    "model_lines",
     "percentile_intervals",
+    "setting_lines",
     "stage_lines",
+    "subgroup_lines",
+    "threshold_lines",
+    "world_lines",
 ]
 
 
@@ -219,49 +216,36 @@ Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
 
 
-def describe_audit(
-    table: pd.DataFrame,
-    groups: pd.DataFrame,
-    context: Context,
-    thresholds: pd.DataFrame | None = None,
-    subgroups: pd.DataFrame | None = None,
-) -> str:
-    """Return an audit as text, from its tables and its context (rows, replicates, level, assumptions and so on)."""
-    lines = [*_setting(context, table["model"].nunique()), *_overlap(context.overlap)]
-    if context.form:
-        lines.append(f"Estimates in the {context.form} form, by the stages of each world (assumptions below):")
-    lines += context.stage_lines
-    readings = read_audit(table, groups, context)
+def model_lines(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], context: Context) -> list[str]:
+    """Return for each model its rates and, by decisions, its effect, PIU and reading, with an empty line between."""
+    lines: list[str] = []
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
-        lines += ["", *_model(found, str(model), readings, context)]
-    if thresholds is not None and len(thresholds):
-        lines += ["", "Decisions at other thresholds, the interval of each by itself:"]
-        for (model, threshold), reading in read_thresholds(thresholds, context).items():
-            own = thresholds[(thresholds["model"] == model) & (thresholds["threshold"] == threshold)]
-            lines.append(f"  {model}, {threshold:g}: {_effect(own, reading)}")
-    if subgroups is not None and len(subgroups):
-        lines += ["", f"Decisions within subgroups, all intervals together {context.level:.0%}:"]
-        levels: Any = subgroups.groupby(["subgroup", "level", "model"], sort=False)
-        judged = read_levels(subgroups, context)
-        for key, own in levels:
-            subgroup, level, model = key
-            lines.append(f"  {model}, {subgroup} {level}, {own['rows'].iloc[0]:,} rows: {_effect(own, judged[key])}")
-    lines += ["", *_groups(groups, context.level, by_influence=context.wald), "These numbers rest on:"]
-    lines += _numbered(context.assumptions) or ["  (the source states none)"]
-    if context.outcome_assumptions:
-        lines.append(f"Those of {', '.join(context.outcomes)}, an outcome, rest on:")
-        lines += _numbered(context.outcome_assumptions)
-    if context.failure:
-        lines.append(f"No unfair effect could be estimated: {context.failure.rstrip('.')}.")
-    return "\n".join([*lines, *(f"Warning: {text}" for text in context.warnings)])
+        lines += [*([""] if lines else []), *_model(found, str(model), readings, context)]
+    return lines
 
 
-def _numbered(texts: Sequence[str]) -> list[str]:
-    return [f"  {i}. {text}" for i, text in enumerate(texts, 1)]
+def threshold_lines(thresholds: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading]) -> list[str]:
+    """Return a line for each model and threshold."""
+    lines = ["Decisions at other thresholds, the interval of each by itself:"]
+    for (model, threshold), reading in readings.items():
+        own = thresholds[(thresholds["model"] == model) & (thresholds["threshold"] == threshold)]
+        lines.append(f"  {model}, {threshold:g}: {_effect(own, reading)}")
+    return lines
 
 
-def _setting(context: Context, models: int) -> list[str]:
+def subgroup_lines(subgroups: pd.DataFrame, readings: Mapping[tuple[str, str, str], Reading], sure: float) -> list[str]:
+    """Return a line for each level of each subgroup and model."""
+    lines = [f"Decisions within subgroups, all intervals together {sure:.0%}:"]
+    levels: Any = subgroups.groupby(["subgroup", "level", "model"], sort=False)
+    for key, own in levels:
+        subgroup, level, model = key
+        lines.append(f"  {model}, {subgroup} {level}, {own['rows'].iloc[0]:,} rows: {_effect(own, readings[key])}")
+    return lines
+
+
+def setting_lines(context: Context, models: int) -> list[str]:
+    """Return what was judged, and how the numbers are read."""
     graph, tried, failed = context.graph, context.replicates, context.failed
     if context.wald:
         intervals = f"{context.level:.0%} Wald intervals from influence values"
@@ -296,9 +280,10 @@ def _setting(context: Context, models: int) -> list[str]:
     return lines
 
 
-def _overlap(overlap: pd.DataFrame) -> list[str]:
+def world_lines(context: Context) -> list[str]:
+    """Return which rows each world is made of, how far they overlap, and the diagnostics of its stages."""
     lines = []
-    for row in overlap.to_dict("records"):
+    for row in context.overlap.to_dict("records"):
         if "outside" in row:
             arm = "" if pd.isna(row["arm"]) else f"the sensitive attribute at {int(row['arm'])}"
             given = ", ".join(each for each in (row["reads"], arm) if each)
@@ -314,7 +299,9 @@ def _overlap(overlap: pd.DataFrame) -> list[str]:
                 f"{row['regime']} world: weights on {weighted} ({row['n']:,} fitted rows, effective size "
                 f"{row['ess']:,.0f}; mean weight {row['mean_weight']:.3f}, should be near 1){lost}"
             )
-    return lines
+    if context.form:
+        lines.append(f"Estimates in the {context.form} form, by the stages of each world (assumptions below):")
+    return [*lines, *context.stage_lines]
 
 
 def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph) -> list[str]:
@@ -402,7 +389,8 @@ def _digits(value: float) -> str:
     return f"{round(value, 3) + 0.0:.3f}"
 
 
-def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -> list[str]:
+def group_lines(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -> list[str]:
+    """Return whether the two observed groups, weighted alone, give the same."""
     if groups.empty:
         return []
     lines = [
@@ -414,12 +402,12 @@ def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -
     judged = groups[groups["agree"].notna()]
     apart = disagreeing(judged)
     if groups.empty:
-        return [*lines, ""]
+        return lines
     if judged.empty:
         widest = groups["difference"].abs().max()
-        return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals).", ""]
+        return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals)."]
     if apart.empty:
-        return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can show.", ""]
+        return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can show."]
     advice = "compare propensity='boosted', and look at source.overlap()"
     if by_influence:
         advice = (
@@ -441,4 +429,4 @@ def _groups(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -
     ]
     if len(apart) > MOST_LISTED:
         lines.append(f"  and {len(apart) - MOST_LISTED} more with smaller differences, see the table of groups")
-    return [*lines, ""]
+    return lines

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
 
 from pyrofair._random import seed_from
-from pyrofair._validation import did_you_mean, require_choice, require_seed, shown
+from pyrofair._validation import did_you_mean, require_seed, shown
 from pyrofair.audits.audit import Audit, audit, require_audit_settings
-from pyrofair.audits.contrasts import require_unfitted
-from pyrofair.audits.display import table_fragment
-from pyrofair.audits.plots import gain_text, plot_edge_costs
+from pyrofair.audits.audit_view import graph_block
+from pyrofair.audits.display.page import make_table
+from pyrofair.audits.display.words import span
+from pyrofair.audits.family import OF_GRAPHS, SCHEMA, FamilyAudit, Members, of_decisions, require_unfitted, with_paths
+from pyrofair.audits.plots import gain_text
+from pyrofair.audits.view import Block, View
 from pyrofair.effects.estimates import AUDITED, Estimate, Key
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
-from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError, PyrofairWarning
+from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.changes import into_from_below, split_column, without_edges
 from pyrofair.graph.parse import read_path
 from pyrofair.graph.paths import show_paths
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["EdgeCosts", "edge_costs"]
 
@@ -47,7 +47,7 @@ NO_EFFECT = "the effect is 0 by assumption, whatever the data"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EdgeCosts:
+class EdgeCosts(FamilyAudit):
     """The result of :func:`edge_costs`; print it for a reading in plain text.
 
     Attributes
@@ -70,50 +70,95 @@ class EdgeCosts:
         rows, level, and the unfair paths.
     """
 
-    table: pd.DataFrame
-    unfair: Mapping[str, UnfairPaths | None]
-    audits: Mapping[str, Audit]
-    failures: Mapping[str, Exception]
-    context: dict[str, Any]
+    key = "absent"
 
-    def plot(self, model: str | None = None, decisions: str = "threshold") -> Figure:
-        """Draw the interval of PIU of a model, by default the first, in each graph, the largest gain on top."""
-        own = self._of(model, decisions)
-        return plot_edge_costs(own, str(own["model"].iloc[0]), decisions, self.context["level"])
+    @property
+    def table(self) -> pd.DataFrame:
+        """What each absence gains."""
+        return self.summary
 
-    def _of(self, model: str | None, decisions: str) -> pd.DataFrame:
-        known = list(dict.fromkeys(self.table["model"]))
-        model = known[0] if model is None else model
-        require_choice("model", model, known)
-        own = self.table[self.table["model"] == model]
-        require_choice("decisions", decisions, list(dict.fromkeys(own["decisions"])))
-        return own[own["decisions"] == decisions]
+    def _label(self, name: Any) -> str:
+        return "the graph as it is" if name == NOTHING else f"without {name}"
 
-    def __str__(self) -> str:
-        first = self.context
+    def _beside(self, model: str, decisions: str) -> dict[Any, str]:
+        own = self.table[(self.table["model"] == model) & (self.table["decisions"] == decisions)]
+        return {row["absent"]: _beside(row) for row in own.to_dict("records")}
+
+    def _notes(self, rows: pd.DataFrame) -> str:
+        return ""  # those of the gains hold them all
+
+    def _told(self) -> View:
+        paths = self.context["unfair"]
         lines = [
-            f"What each disputed edge costs, on {first['rows']:,} rows; unfair: {show_paths(first['unfair'].paths)}.",
-            "A line is the interval of PIU if what it names were absent, and by how much its upper end falls; in "
-            f"brackets after it {first['level']:.0%} intervals.",
+            line
+            for name, error in self.failures.items()
+            if isinstance(error, NotIdentifiedError) and error.way_out is not None
+            for line in f"Without {name}:\n{error}".replace("\n", "\n  ").splitlines()
         ]
-        for (model, decisions), own in self.table.groupby(["model", "decisions"], sort=False):
-            lines += ["", f"{model}, {'decisions' if decisions == 'threshold' else 'scores'}:"]
-            lines += [f"  {_describe(row)}" for row in own.to_dict("records")]
-        for name, error in self.failures.items():
-            if isinstance(error, NotIdentifiedError) and error.way_out is not None:
-                lines += ["", f"Without {name}:", f"  {error}".replace("\n", "\n  ")]
-        lines += [
-            "",
-            "That an edge is absent is an assumption. It implies independences that a table can contradict: "
-            "costs.unfair[name].graph.check(df).",
+        gains = self.table.groupby(["model", "decisions"], sort=False)
+        tables = [
+            make_table(f"gains-{i}", f"{name}, {of_decisions(each)}: gains", _shown(own), own, note=_notes(own))
+            for i, ((name, each), own) in enumerate(gains)
         ]
-        return "\n".join(lines)
+        return View(
+            title="What each disputed edge costs",
+            question=[
+                "Which of the disputed edges makes the interval of PIU wide?",
+                f"Judged were {self.context['rows']:,} individuals. Unfair: {show_paths(paths.paths)}.",
+            ],
+            lead=[
+                f"What each disputed edge costs, on {self.context['rows']:,} rows; unfair: {show_paths(paths.paths)}.",
+                "A line is the interval of PIU if what it names were absent, and by how much its upper end falls; in "
+                f"brackets {self.context['level']:.0%} intervals.",
+            ],
+            blocks=[
+                Block("gains", "What each absence gains", lines, tables),
+                graph_block(paths),
+            ],
+            closing=[
+                "That an edge is absent is an assumption. It implies independences that a table can contradict: "
+                "costs.unfair[name].graph.check(df)."
+            ],
+            schema=SCHEMA,
+            data=self._data,
+        )
 
-    def __repr__(self) -> str:
-        return f"<EdgeCosts of {len(self.unfair) - 1} absences on {self.context['rows']:,} rows; print for a reading>"
 
-    def _repr_html_(self) -> str:
-        return table_fragment("What each disputed edge costs", self.table)
+def _beside(row: Mapping[Any, Any]) -> str:
+    """Return what stands beside the interval of a graph: the gain, or why there is none."""
+    if np.isnan(row["high"]):
+        return str(row["status"])
+    if row["status"] == NO_PATH:
+        return "no unfair path left: 0 by assumption"
+    if np.isnan(row["gain"]):
+        return ""
+    shared = f"{row['becomes_shared']} shared" if row["becomes_shared"] else ""
+    return "; ".join(filter(None, [gain_text(row), shared]))
+
+
+def _notes(costs: pd.DataFrame) -> str:
+    noted = costs[costs["note"] != ""]
+    return " ".join(f"{name}: {note.rstrip('.')}." for name, note in zip(noted["absent"], noted["note"], strict=True))
+
+
+def _shown(costs: pd.DataFrame) -> pd.DataFrame:
+    """Return the gains of a model as texts."""
+
+    def change(name: str) -> list[str]:
+        ends = zip(costs[name], costs[f"{name}_lower"], costs[f"{name}_upper"], strict=True)
+        made = (SimpleNamespace(estimate=each, lower=low, upper=high) for each, low, high in ends)
+        return ["" if np.isnan(each.estimate) else span(each) for each in made]
+
+    return pd.DataFrame(
+        {
+            "absent": costs["absent"],
+            "status": costs["status"],
+            "gain": change("gain"),
+            "narrower": change("narrower"),
+            "unfair paths left": costs["unfair_paths"],
+            "shared then": costs["becomes_shared"],
+        }
+    )
 
 
 def edge_costs(
@@ -207,29 +252,44 @@ def edge_costs(
     if twice := next((name for name in given if given.count(name) > 1), None):
         raise DataError(f"disputed names {twice!r} more than once.")
     settings = {"level": level, "random_state": seed, **settings}
-    runs = _Runs(models, source, df, settings)
-    full = runs.audit(NOTHING, unfair, may_fail=False)
+
+    def one(altered: UnfairPaths) -> Audit:
+        return audit(models, with_paths(source, altered), df, **settings)
+
+    members = Members("absent", _named)
+    full = members.run(NOTHING, partial(one, unfair), (NotIdentifiedError,))
     outcome = full is not None and bool(models) and {*full.context.outcomes} == {*models}
     if outcome:
         settings["scores"] = "outcome"
     absences = _default(unfair, into_outcome=outcome) if named is None else named
-    names = [each.name for each in absences]
+    paths: dict[str, UnfairPaths | None] = {NOTHING: unfair}
     for each in absences:
-        if each.into_outcome and not outcome and not _are_outcomes(settings):
-            runs.failures[each.name] = DataError(
+        if each.into_outcome and not outcome and settings.get("scores") != "outcome":
+            members.failures[each.name] = DataError(
                 f"what a classifier reads is known, not disputed: {each.name} is an edge into the outcome. Pass human "
                 "decisions with scores='outcome', or audit a model that does not read the column."
             )
             continue
-        altered = runs.unfair[each.name] = each.absent_from
-        if altered is not None:
-            runs.audit(each.name, altered)
-    runs.rewarn()
-    if not runs.audits:
-        raise next(iter(runs.failures.values()))
-    context = {"rows": len(df), "level": level, "unfair": unfair}
-    order = {name: runs.unfair.get(name) for name in (NOTHING, *names)}
-    return EdgeCosts(_tabulate(runs, [NOTHING, *names], level), order, runs.audits, runs.failures, context)
+        paths[each.name] = each.absent_from
+        if each.absent_from is not None:
+            members.run(each.name, partial(one, each.absent_from))
+    if not members.audits:
+        raise next(iter(members.failures.values()))
+    context = {"rows": len(df), "level": level, "unfair": unfair, "warnings": members.rewarn()}
+    names = [NOTHING, *(each.name for each in absences)]
+    first = next(iter(members.audits.values())).table
+    zero = first[first["quantity"].isin((*ENDS, "mean_unfair_effect"))]
+    zero = zero.assign(estimate=0.0, lower=0.0, upper=0.0, note=NO_EFFECT)
+    parts = {name: each.table[each.table["quantity"].isin(OF_GRAPHS)] for name, each in members.audits.items()}
+    table = members.table(names, parts | {name: zero for name, each in paths.items() if each is None})
+    costs = _costs(members, paths, names, len(df), level)
+    order = {name: paths.get(name) for name in names}
+    return EdgeCosts(table, costs, members.audits, members.failures, context, order)
+
+
+def _named(names: Sequence[str]) -> str:
+    listed = ", ".join("the graph as it is" if name == NOTHING else f"the graph without {name}" for name in names)
+    return f"{listed[:1].upper()}{listed[1:]}"
 
 
 # -- what is absent ---------------------------------------------------------------------------------------------------
@@ -317,54 +377,7 @@ def _unknown(graph: CausalGraph, name: str) -> DataError:
     )
 
 
-# -- audits -----------------------------------------------------------------------------------------------------------
-
-
-def _are_outcomes(settings: Mapping[str, Any]) -> bool:
-    return bool(settings.get("scores") == "outcome")
-
-
-@dataclass(eq=False)
-class _Runs:
-    """The audits of all graphs, and what they warned of."""
-
-    models: Mapping[str, Any]
-    source: Any
-    df: pd.DataFrame
-    settings: dict[str, Any]
-    unfair: dict[str, UnfairPaths | None] = field(default_factory=dict)
-    audits: dict[str, Audit] = field(default_factory=dict)
-    failures: dict[str, Exception] = field(default_factory=dict)
-    said: dict[str, tuple[type[Warning], list[str]]] = field(default_factory=dict)
-
-    def audit(self, name: str, unfair: UnfairPaths, *, may_fail: bool = True) -> Audit | None:
-        """Audit in a graph; without ``may_fail`` what is wrong with more than its identification is raised."""
-        self.unfair[name] = unfair
-        one = unfair if isinstance(self.source, UnfairPaths) else clone(self.source).set_params(unfair=unfair)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                self.audits[name] = audit(self.models, one, self.df, **self.settings)
-            except NotIdentifiedError as error:
-                self.failures[name] = error
-            except (DataError, PositivityError) as error:
-                if not may_fail:
-                    raise
-                self.failures[name] = error
-        for each in caught:
-            self.said.setdefault(str(each.message), (each.category, []))[1].append(name)
-        return self.audits.get(name)
-
-    def rewarn(self) -> None:
-        """Warn of what the audits warned of, with what was absent unless all did."""
-        for text, (category, names) in self.said.items():
-            whose = list(dict.fromkeys(names))
-            listed = ", ".join("the graph as it is" if name == NOTHING else f"without {name}" for name in whose)
-            prefix = "" if len(whose) == len(self.audits) else f"In {listed}: "
-            warnings.warn(f"{prefix}{text}", category, stacklevel=3)
-        for name, error in self.failures.items():
-            if not isinstance(error, NotIdentifiedError):
-                warnings.warn(f"Without {name}: not audited, {error}", PyrofairWarning, stacklevel=3)
+# -- the table --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,16 +394,16 @@ class _Ends:
     note: str = ""
 
 
-def _ends(runs: _Runs, name: str, model: str, decisions: str, level: float) -> _Ends:
+def _ends(members: Members, name: str, n: int, model: str, decisions: str, level: float) -> _Ends:
     """Return the ends of PIU of a model in a graph."""
-    if name in runs.failures:
-        error = runs.failures[name]
+    if name in members.failures:
+        error = members.failures[name]
         status = NOT_IDENTIFIED if isinstance(error, NotIdentifiedError) else REFUSED
         return _Ends(status, note=str(getattr(error, "cause", error)))
-    if name not in runs.audits:
-        nothing = Estimate(0.0, np.zeros(len(runs.df)))
+    if name not in members.audits:
+        nothing = Estimate(0.0, np.zeros(n))
         return _Ends(NO_PATH, 0.0, 0.0, 0.0, 0.0, 0.0, (nothing, nothing), NO_EFFECT)
-    found = runs.audits[name]
+    found = members.audits[name]
     table = found.table[(found.table["model"] == model) & (found.table["decisions"] == decisions)]
     rows: Any = table.set_index("quantity")
     low, high = (rows.loc[each] for each in ENDS)
@@ -420,30 +433,30 @@ def _estimates(
     return (None if low.near_kink(level) else low, None if high.near_kink(level) else high), "; ".join(kinks)
 
 
-# -- the table --------------------------------------------------------------------------------------------------------
-
-
-def _tabulate(runs: _Runs, names: Sequence[str], level: float) -> pd.DataFrame:
-    first = next(iter(runs.audits.values())).table
+def _costs(
+    members: Members, paths: Mapping[str, UnfairPaths | None], names: Sequence[str], n: int, level: float
+) -> pd.DataFrame:
+    """Return what each absence gains, for each model and decisions the largest gain first."""
+    first = next(iter(members.audits.values())).table
     pairs = dict.fromkeys(zip(first["model"], first["decisions"], strict=True))
-    before = runs.unfair[NOTHING]
+    before = paths[NOTHING]
     assert before is not None, "it has unfair paths"
     parts = []
     for model, decisions in pairs:
         own = first[(first["model"] == model) & (first["decisions"] == decisions)]
         if not own["quantity"].isin(ENDS).any():
             continue
-        full = _ends(runs, NOTHING, model, decisions, level)
+        full = _ends(members, NOTHING, n, model, decisions, level)
         rows = []
         for name in names:
-            ends = full if name == NOTHING else _ends(runs, name, model, decisions, level)
+            ends = full if name == NOTHING else _ends(members, name, n, model, decisions, level)
             row = {"absent": name, "model": model, "decisions": decisions} | vars(ends)
             row |= dict.fromkeys(("gain", "gain_lower", "gain_upper"), np.nan)
             row |= dict.fromkeys(("narrower", "narrower_lower", "narrower_upper"), np.nan)
             if name != NOTHING:
                 row |= _gains(full, ends, level)
-            after = runs.unfair.get(name)
-            gone = after is None and name in runs.unfair
+            after = paths.get(name)
+            gone = after is None and name in paths
             row["unfair_paths"] = show_paths(after.paths) if after is not None else "none" if gone else ""
             row["becomes_shared"] = _new(before, after) if after is not None else "all" if gone else ""
             rows.append(row)
@@ -472,17 +485,3 @@ def _new(before: UnfairPaths, after: UnfairPaths) -> str:
     """Return the columns that both worlds share in a graph, and before did not, by nodes where these are whole."""
     known = {*before.graph.columns_of(before.shared)}
     return ", ".join(node for node in after.shared if not {*after.graph.columns_of([node])} <= known)
-
-
-def _describe(row: Mapping[Any, Any]) -> str:
-    """Return a row of the table as text."""
-    name = f"{row['absent']}: "
-    if row["status"] in (NOT_IDENTIFIED, REFUSED):
-        return f"{name}{row['status']}. {row['note']}"
-    ends = "" if np.isnan(row["lower"]) else f" [{row['lower']:.3f}, {row['upper']:.3f}]"
-    parts = [f"[{row['low']:.3f}, {row['high']:.3f}]{ends}", *filter(None, [gain_text(row)])]
-    if row["status"] == NO_PATH:
-        parts.append("no unfair path is left")
-    elif row["becomes_shared"]:
-        parts.append(f"both worlds then share {row['becomes_shared']}")
-    return f"{name}{'; '.join([*parts, *filter(None, [row['note']])])}"

@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_integer, require_seed, shown
-from pyrofair.audits.audit import Audit, audit, require_audit_settings
-from pyrofair.audits.display import table_fragment
+from pyrofair.audits.audit import audit, require_audit_settings
+from pyrofair.audits.display.page import make_table
+from pyrofair.audits.display.words import span
+from pyrofair.audits.family import KEY, OF_GRAPHS, REFUSALS, SCHEMA, FamilyAudit, Members, of_decisions
 from pyrofair.audits.models import AuditedModel
+from pyrofair.audits.view import Block, View
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph import UnfairPaths
+from pyrofair.graph.paths import show_paths
+from pyrofair.robustness.miles import MilesBounds
 from pyrofair.robustness.partial_identification import SharpBounds, sharp_bounds
 from pyrofair.tables.reading import as_pandas
 
 __all__ = ["GraphsAudit", "audit_graphs"]
 
-OF_GRAPHS = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
-"""The quantities that depend on the graph."""
-KEY = ["model", "decisions", "quantity"]
 COLUMNS = ["graph", *KEY, "estimate", "low", "high", "lower", "upper", "by", "ess", "note"]
 ESTIMATE, SHARP, VALID, CLOSED = "estimate", "sharp bounds", "valid bounds", "closed-form bounds"
 """What a number is: an estimate of what is identified, or which bounds."""
 BOUNDED = {"p_y0": "y0", "p_ypi": "ypi", "mean_unfair_effect": "effect"}
 """Quantities that bounds have, by their name there; the ends of PIU are those of its bounds."""
+LABELS = {
+    "p_y0": "P(Y0 = 1)",
+    "p_ypi": "P(Ypi = 1)",
+    "mean_unfair_effect": "mean unfair effect",
+    "piu_lower": "PIU at least",
+    "piu_upper": "PIU at most",
+    "piu_paper_bound": "the paper's bound",
+}
 POINT = 1e-6
 """Ends that are nearer to each other are one value."""
 N_BOOT = 200
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GraphsAudit:
+class GraphsAudit(FamilyAudit):
     """The result of :func:`audit_graphs`; print it for a reading in plain text.
 
     Attributes
@@ -60,31 +70,63 @@ class GraphsAudit:
         Why a graph could not be audited, an error; ``.way_out`` of one that is not identified is what can be done.
     """
 
-    table: pd.DataFrame
-    union: pd.DataFrame
-    audits: Mapping[str, Audit]
-    failures: Mapping[str, Exception]
-    bounds: Mapping[str, Mapping[tuple[str, str], Any]] = field(default_factory=dict)
+    bounds: Mapping[str, Mapping[tuple[str, str], Any]]
+    key = "graph"
 
-    def __str__(self) -> str:
+    @property
+    def union(self) -> pd.DataFrame:
+        """The range of each quantity over all graphs."""
+        return self.summary
+
+    def _beside(self, model: str, decisions: str) -> dict[Any, str]:
+        own = self.table[(self.table["model"] == model) & (self.table["quantity"] == "piu_upper")]
+        how = {name: by for name, by in zip(own["graph"], own["by"], strict=True) if by}
+        return super()._beside(model, decisions) | how
+
+    def _told(self) -> View:
         without = [name for name in self.failures if name not in self.bounds]
-        lines = [f"{len(self.audits) + len(self.failures)} candidate graphs, {len(without)} without an answer."]
+        lead = [f"{len(self.unfair)} candidate graphs, {len(without)} without an answer."]
         for name, error in self.failures.items():
             bounded = " Bounds are given." if name in self.bounds else ""
-            lines.append(f"  {name}: {getattr(error, 'cause', error)}{bounded}")
-        shown_table = self.table.drop(columns=["ess", "note"])
-        lines += [shown_table.round(4).to_string(index=False), "Over all graphs:"]
-        lines += [self.union.round(4).to_string(index=False)]
-        lines.append(
-            "If the right graph is among the candidates, the union of the intervals covers as each interval does."
+            lead.append(f"  {name}: {getattr(error, 'cause', error)}{bounded}")
+        tables = [
+            make_table(f"union-{decisions}", f"The range over all graphs, {of_decisions(decisions)}", _shown(own), own)
+            for decisions, own in self.union.groupby("decisions", sort=False)
+        ]
+        right = "If the right graph is among the candidates, the union of the intervals covers as each interval does."
+        return View(
+            title="Audits in candidate graphs",
+            question=[
+                "How much of the decisions depends on the unfair paths, whichever of these graphs is right?",
+                f"Judged were {self.context['rows']:,} individuals.",
+                *(f"{name}: unfair {show_paths(each.paths)}." for name, each in self.unfair.items() if each),
+            ],
+            lead=lead,
+            blocks=[Block("union", "Over all graphs", [right], tables)],
+            schema=SCHEMA,
+            data=self._data,
         )
-        return "\n".join(lines)
 
-    def __repr__(self) -> str:
-        return f"<Audit in {len(self.audits) + len(self.failures)} graphs; print it for a reading>"
 
-    def _repr_html_(self) -> str:
-        return table_fragment("Over all candidate graphs", self.union)
+def _shown(union: pd.DataFrame) -> pd.DataFrame:
+    """Return the union as texts."""
+    ends = zip(union["smallest"], union["largest"], union["lower"], union["upper"], strict=True)
+    spans = [span(_Range(*each)) for each in ends]
+    names = {"smallest_in": "smallest in", "largest_in": "largest in", "without": "graphs without"}
+    shown = union[["model", "quantity", *names]].rename(columns=names)
+    shown["quantity"] = shown["quantity"].map(LABELS)
+    shown.insert(2, "smallest to largest", spans)
+    return shown
+
+
+class _Range(NamedTuple):
+    """The least and the largest value over several graphs, and the limits of both."""
+
+    low: float
+    high: float
+    lower: float
+    upper: float
+    estimate: float = np.nan
 
 
 def audit_graphs(
@@ -163,28 +205,28 @@ def audit_graphs(
         if not isinstance(unfair, UnfairPaths):
             raise DataError(f"candidates[{name!r}]={shown(unfair)} must be unfair paths, made by graph.unfair(...).")
     _refuse_other_questions(candidates)
-    audits: dict[str, Audit] = {}
-    failures: dict[str, Exception] = {}
+    members = Members("graph", lambda names: f"The graph{'s' if len(names) > 1 else ''} {', '.join(names)}")
     found: dict[str, dict[tuple[str, str], Any]] = {}
     reasons: dict[str, str] = {}
     for name, unfair in candidates.items():
-        try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
+        members.run(name, partial(audit, models, unfair, df, random_state=seed, **settings))
+        if bounds and isinstance(members.failures.get(name), NotIdentifiedError):
+            with members.listening(name):
                 try:
-                    audits[name] = audit(models, unfair, df, random_state=seed, **settings)
-                except NotIdentifiedError as error:
-                    failures[name] = error
-                    if bounds:
-                        found[name], reasons[name] = _bound(models, unfair, df, seed, settings)
-        except (PositivityError, DataError) as error:
-            failures[name] = error
-        for each in caught:
-            warnings.warn(f"{name}: {each.message}", each.category, stacklevel=2)
+                    found[name], reasons[name] = _bound(models, unfair, df, seed, settings)
+                except REFUSALS as error:
+                    members.failures[name] = error
     found = {name: each for name, each in found.items() if each}
-    if not audits and not found:
-        raise next(iter(failures.values()))
-    return _joined(list(candidates), audits, failures, found, reasons)
+    if not members.audits and not found:
+        raise next(iter(members.failures.values()))
+    context = {"rows": len(df), "level": settings.get("level", 0.95), "warnings": members.rewarn()}
+    parts = {name: _rows_of_bounds(each) for name, each in found.items()}
+    for name, each in members.audits.items():
+        part = each.table[each.table["quantity"].isin(OF_GRAPHS)]
+        parts[name] = part.assign(low=part["estimate"], high=part["estimate"], by=ESTIMATE)
+    table = members.table(list(candidates), parts, reasons)
+    table = table.assign(by=table["by"].fillna(""))[COLUMNS]
+    return GraphsAudit(table, _union(table), members.audits, members.failures, context, dict(candidates), found)
 
 
 def _refuse_other_questions(candidates: Mapping[str, UnfairPaths]) -> None:
@@ -248,8 +290,6 @@ def _sharp(
 def _closed_form(
     model: Any, unfair: UnfairPaths, df: pd.DataFrame, decisions: Decisions, seed: int | None, settings: Any
 ) -> pd.DataFrame:
-    from pyrofair.robustness.miles import MilesBounds  # audits know no source but where none is given
-
     source = MilesBounds(unfair).fit(df, sample_weight=settings.get("sample_weight"))
     own = {"decisions": decisions, "threshold": settings.get("threshold", 0.5)}
     ends = source.bounds(model, **own)
@@ -303,43 +343,17 @@ def _ends(bounds: SharpBounds | pd.DataFrame, name: str) -> tuple[float, float, 
     return low, high, lower, upper, np.nan, np.nan
 
 
-# -- tables -----------------------------------------------------------------------------------------------------------
+# -- the range --------------------------------------------------------------------------------------------------------
 
 
-def _joined(
-    names: list[str],
-    audits: dict[str, Audit],
-    failures: dict[str, Exception],
-    bounds: dict[str, dict[tuple[str, str], Any]],
-    reasons: Mapping[str, str],
-) -> GraphsAudit:
-    parts: dict[str, pd.DataFrame] = {}
-    for name, each in audits.items():
-        part = each.table[each.table["quantity"].isin(OF_GRAPHS)]
-        parts[name] = part.assign(low=part["estimate"], high=part["estimate"], by=ESTIMATE)
-    parts |= {name: _rows_of_bounds(each) for name, each in bounds.items()}
-    asked = pd.concat([each[KEY] for each in parts.values()]).drop_duplicates()
-    absent = dict.fromkeys(("estimate", "low", "high", "lower", "upper", "ess"), np.nan)
-    whole = []
-    for name in names:
-        if name in parts:
-            part = asked.merge(parts[name], on=KEY, how="left")
-            rest = reasons.get(name) or "not reported"
-            part = part.assign(note=part["note"].fillna(rest), by=part["by"].fillna(""))
-        else:
-            reason = str(getattr(failures[name], "cause", failures[name]))
-            note = "; ".join(filter(None, [reason, reasons.get(name, "")]))
-            part = asked.assign(**absent, by="", note=note)
-        whole.append(part.assign(graph=name))
-    table = pd.concat(whole, ignore_index=True)[COLUMNS]
+def _union(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the range of each model, decisions and quantity over all graphs."""
     rows = []
     for key, own in table.groupby(KEY, sort=False):
         row: dict[str, Any] = dict(zip(KEY, key, strict=True))
         without = int(own["low"].isna().sum())
-        if without:
-            row |= dict.fromkeys(("smallest", "largest", "lower", "upper"), np.nan)
-            row |= {"smallest_in": "", "largest_in": ""}
-        else:
+        row |= dict.fromkeys(("smallest", "largest", "lower", "upper"), np.nan) | {"smallest_in": "", "largest_in": ""}
+        if not without:
             low, high = (own[end].to_numpy(dtype=np.float64) for end in ("low", "high"))
             row |= {
                 "smallest": float(low.min()),
@@ -350,4 +364,4 @@ def _joined(
                 "largest_in": own["graph"].iloc[int(high.argmax())],
             }
         rows.append(row | {"without": without})
-    return GraphsAudit(table, pd.DataFrame(rows), audits, failures, bounds)
+    return pd.DataFrame(rows)

@@ -23,7 +23,7 @@ import pyrofair as pf
 from pyrofair.audits.display import SCHEMA_VERSION, table_fragment
 from pyrofair.audits.display.page import _without_formulas
 from pyrofair.audits.display.words import advice, answer, percent
-from pyrofair.audits.readings import Reading, read_audit
+from pyrofair.audits.readings import VERDICTS, Reading, read_audit
 
 GRAPH = pf.CausalGraph(
     "Q -> A; {A Q} -> M; {A M} -> D; {A Q M D} -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man"
@@ -139,17 +139,6 @@ class Reader(HTMLParser):
 
     def of(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
-
-
-def test_the_page_states_the_readings_of_the_text(report: pf.audits.Audit) -> None:
-    page, text = report.to_html(), str(report)
-    texts = " ".join("".join(Reader(page).texts).split())
-    for row in report.readings.itertuples():
-        assert f"reading: {row.reading}" in text
-        assert row.reading in texts
-    assert "unfair to at least" in texts
-    for sentence in report.context["assumptions"]:
-        assert sentence in texts
 
 
 def test_the_page_is_alone_and_has_no_script(report: pf.audits.Audit) -> None:
@@ -279,33 +268,18 @@ def test_a_page_is_written_and_bad_settings_are_refused(tmp_path: Path) -> None:
         report.to_html(individuals=report.table)
 
 
-@pytest.mark.parametrize(
-    ("status", "head"),
-    [
-        ("unfair", "Yes, for at least 8.0%"),
-        ("small", "Little, at most 3.0%"),
-        ("inconclusive", "Undecided"),
-        ("untouched", "No, if the graph is right"),
-        ("constant", "No answer: it decides alike for all"),
-        ("few_rows", "No answer: too few rows"),
-        ("doubtful", "Withheld: a check failed"),
-        ("groups_disagree", "Withheld: two estimates disagree"),
-        ("no_probability", "No answer: no valid estimate"),
-        ("no_interval", "No answer: no intervals"),
-        ("failed", "No answer: it cannot be estimated"),
-    ],
-)
-def test_every_judgement_has_a_plain_answer(status: Any, head: str) -> None:
-    most = 0.03 if status == "small" else 0.6
-    own = audited(models={"plain": Model(0.1, 0.3, 0.3)}).table.query("decisions == 'threshold'")
-    of = {row.quantity: row for row in own.itertuples()}
+@pytest.mark.parametrize("status", VERDICTS)
+def test_every_judgement_has_a_plain_answer(status: Any) -> None:
+    row = pd.Series({"estimate": 0.25})
     for paths in (UNFAIR, UNFAIR.reversed()):
-        given = answer(Reading(status, "", 0.08, most, "Q"), of, paths, 0.95)
-        assert given.head == head
+        given = answer(Reading(status, 0.08, 0.6, "Q", 0.1, 0.7), {"mean_unfair_effect": row}, paths, 0.95)
+        assert given.head
         assert (given.tone == "unfair") == (status == "unfair")
         assert "nan" not in given.body
         if status == "unfair":
-            assert f"With “{'woman' if paths.swapped else 'man'}” along them" in given.body
+            assert "8.0%" in given.head
+            words = ("8.0%", "60.0%", "95%", "woman" if paths.swapped else "man", "rises by 25.0")
+            assert all(word in given.body for word in words)
 
 
 def test_percentages() -> None:

@@ -4,6 +4,7 @@ import itertools
 import pickle
 import sys
 import warnings
+from functools import cache
 from typing import Any
 
 import joblib
@@ -53,20 +54,28 @@ def trace(**settings: Any) -> PenaltyPath:
     return penalty_path(model, X, Y, **given | settings)
 
 
-WHOLE = trace()
+@cache
+def whole() -> PenaltyPath:
+    return trace()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _traced() -> None:
+    """Before any test changes how a path is traced."""
+    whole()
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
 def test_columns_and_order() -> None:
-    table = WHOLE.table
+    table = whole().table
     assert list(table.columns) == ["strength", "seed", "decisions", "objective", *MEASURED]
     assert list(table["strength"]) == [2.0, 2.0, 0.5, 0.5, 0.0, 0.0] * 2  # strongest first
     assert list(table["seed"]) == [0] * 6 + [1] * 6
     assert list(table["decisions"]) == ["threshold", "score"] * 6
     assert table.notna().all(axis=None)
-    assert WHOLE.unfinished == {}
+    assert whole().unfinished == {}
 
 
 def test_each_row_is_what_an_audit_measures() -> None:
@@ -89,7 +98,7 @@ def test_each_row_is_what_an_audit_measures() -> None:
 
 def test_the_strongest_is_an_ordinary_fit() -> None:
     model = classifier(strength=2.0, random_state=1).fit(X, Y)
-    own = WHOLE.table.query("strength == 2.0 and seed == 1 and decisions == 'score'").iloc[0]
+    own = whole().table.query("strength == 2.0 and seed == 1 and decisions == 'score'").iloc[0]
     assert own["positive_rate"] == pytest.approx(model.predict_proba(X)[:, 1].mean(), rel=1e-12)
 
 
@@ -118,9 +127,9 @@ def test_strengths_start_from_the_one_above(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_seeds() -> None:
     pd.testing.assert_frame_equal(trace(seeds=[1, 0]).table.query("seed == 1").reset_index(drop=True),
-                                  WHOLE.table.query("seed == 1").reset_index(drop=True))  # fmt: skip
-    pd.testing.assert_frame_equal(trace(seeds=np.int64(2)).table, WHOLE.table)
-    one, other = (WHOLE.table[WHOLE.table["seed"] == seed]["p_ypi"].to_numpy() for seed in (0, 1))
+                                  whole().table.query("seed == 1").reset_index(drop=True))  # fmt: skip
+    pd.testing.assert_frame_equal(trace(seeds=np.int64(2)).table, whole().table)
+    one, other = (whole().table[whole().table["seed"] == seed]["p_ypi"].to_numpy() for seed in (0, 1))
     assert not np.allclose(one, other, atol=1e-6)
 
 
@@ -172,14 +181,14 @@ def test_an_interrupted_path_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatc
     assert len(part.table) == 2 * after
     assert list(part.unfinished) == ([after // 3] if after % 3 else [])
     if after:
-        pd.testing.assert_frame_equal(part.table, WHOLE.table.iloc[: 2 * after])
+        pd.testing.assert_frame_equal(part.table, whole().table.iloc[: 2 * after])
     part = pickle.loads(pickle.dumps(part))
     calls = []
     honest = MODULE.train_many
     monkeypatch.setattr(MODULE, "train_many", lambda *args: calls.append(args) or honest(*args))
     rest = trace(resume=part, max_stack=1)
     assert len(calls) == 6 - after  # nothing is fitted twice
-    pd.testing.assert_frame_equal(rest.table, WHOLE.table)
+    pd.testing.assert_frame_equal(rest.table, whole().table)
     assert rest.unfinished == {}
 
 
@@ -237,9 +246,9 @@ def test_a_fit_that_diverges_is_an_error() -> None:
 
 def test_a_finished_path_can_be_given_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     first = trace(seeds=1)
-    pd.testing.assert_frame_equal(trace(resume=first).table, WHOLE.table)
+    pd.testing.assert_frame_equal(trace(resume=first).table, whole().table)
     interrupt(monkeypatch, 0)
-    pd.testing.assert_frame_equal(trace(resume=WHOLE).table, WHOLE.table)  # nothing to do
+    pd.testing.assert_frame_equal(trace(resume=whole()).table, whole().table)  # nothing to do
 
 
 @pytest.mark.parametrize("strengths", [(0.0, 0.5, 1.0, 2.0), (0.0, 0.5), (0.0, 0.5, 3.0)])
@@ -247,7 +256,7 @@ def test_other_strengths_are_no_resumption(strengths: tuple[float, ...]) -> None
     with pytest.raises(
         DataError, match=r"resume holds the strengths \[2\.0, 0\.5, 0\.0\] for seed 0, which are no beg"
     ):
-        trace(resume=WHOLE, strengths=strengths)
+        trace(resume=whole(), strengths=strengths)
 
 
 @pytest.mark.parametrize(
@@ -281,19 +290,19 @@ def test_another_call_is_no_resumption(changed: dict[str, Any], what: str) -> No
     } | changed
     given = {"judge": given["classifier"].source} | given
     with pytest.raises(DataError, match=f"resume was made with another {what}; go on with that of the call"):
-        penalty_path(**given, resume=WHOLE)
+        penalty_path(**given, resume=whole())
 
 
 def test_what_a_path_sets_itself_may_differ() -> None:
     again = classifier(strength=0.3, random_state=1, progress=False)
     data = {"X": X[["D", "A", "Q"]].copy(), "y": list(Y), "test": (X, pd.Series(Y)), "judge": again.source}
-    found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, n_boot=0, progress=False, resume=WHOLE)
-    pd.testing.assert_frame_equal(found.table, WHOLE.table)
+    found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, n_boot=0, progress=False, resume=whole())
+    pd.testing.assert_frame_equal(found.table, whole().table)
 
 
 def test_rows_without_their_module_are_no_resumption() -> None:
     with pytest.raises(DataError, match=r"resume holds the strengths \[2\.0\] for seed 0"):
-        trace(resume=PenaltyPath(WHOLE.table.iloc[:2]))
+        trace(resume=PenaltyPath(whole().table.iloc[:2]))
 
 
 # --- summary and choice ----------------------------------------------------------------------------------------------
@@ -334,10 +343,10 @@ def test_summary() -> None:
 
 
 def test_it_prints_a_summary() -> None:
-    assert repr(WHOLE) == "<PenaltyPath of 3 strength(s) and 2 seed(s); print it for a summary>"
-    text = str(WHOLE)
+    assert repr(whole()) == "<PenaltyPath of 3 strength(s) and 2 seed(s); print it for a summary>"
+    text = str(whole())
     assert text.startswith("Penalty path: means over 2 seed(s) by strength, thresholded decisions.\n")
-    assert f"{WHOLE.summary().loc[2.0, 'accuracy']:.3f}" in text
+    assert f"{whole().summary().loc[2.0, 'accuracy']:.3f}" in text
     assert max(map(len, text.splitlines())) <= 100
     assert "bimodal: the seeds fall into two groups of solutions there" in str(PATH)
     assert "Unfinished: pass it as resume" in str(PenaltyPath(PATH.table, unfinished={0: nn.Linear(1, 1)}))
@@ -447,7 +456,7 @@ def test_select_reports_what_is_not_available() -> None:
     with pytest.raises(DataError, match="has an interval of piu_upper"):
         made((1.0, 0, 0.8, 0.5, np.nan)).select(at_most=0.5)
     with pytest.raises(DataError, match="has no intervals to judge by"):
-        WHOLE.select(at_most=0.5)
+        whole().select(at_most=0.5)
     with pytest.raises(DataError, match="at_most='much'"):
         PATH.select(at_most="much")  # type: ignore[arg-type]
 
@@ -500,7 +509,7 @@ def test_weights_are_aligned_and_count() -> None:
     with pytest.raises(DataError, match="The index of sample_weight is not that of X"):
         trace(sample_weight=weight.iloc[::-1])
     with pytest.raises(DataError, match="resume was made with another training data"):
-        trace(sample_weight=weight.to_numpy(), test=(X, Y), resume=WHOLE)
+        trace(sample_weight=weight.to_numpy(), test=(X, Y), resume=whole())
 
 
 # --- the two observed groups -----------------------------------------------------------------------------------------
@@ -577,9 +586,9 @@ def test_all_seeds_of_a_path_come_near_the_best_objective() -> None:
 
 
 def test_plot() -> None:
-    assert len(WHOLE.plot().axes) == 4
-    line = WHOLE.plot("score").axes[0].lines[0]
-    np.testing.assert_allclose(line.get_ydata(), WHOLE.summary()["accuracy"])
+    assert len(whole().plot().axes) == 4
+    line = whole().plot("score").axes[0].lines[0]
+    np.testing.assert_allclose(line.get_ydata(), whole().summary()["accuracy"])
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

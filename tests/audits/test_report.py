@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pyrofair.audits.audit import Audit
 from pyrofair.audits.context import Context
-from pyrofair.audits.report import QUANTITIES, describe_audit, stage_lines
+from pyrofair.audits.readings import read_audit
+from pyrofair.audits.report import QUANTITIES, stage_lines
 from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph(
@@ -73,9 +75,8 @@ def groups(*agree: bool | Any) -> pd.DataFrame:
 
 
 def read(table: pd.DataFrame | None = None, compared: pd.DataFrame | None = None, **setting: Any) -> str:
-    return describe_audit(
-        rows() if table is None else table, groups() if compared is None else compared, SETTING | setting
-    )
+    table, compared = rows() if table is None else table, groups() if compared is None else compared
+    return str(Audit(table, compared, pd.DataFrame(), SETTING | setting))
 
 
 def verdicts(**changed: Span) -> list[str]:
@@ -146,75 +147,55 @@ def test_replicates() -> None:
     assert "intervals from 200 bootstrap replicates, 7 of which failed" in read(failed=7)
 
 
+BLIND: dict[str, Span] = {"mean_unfair_effect": (0.0, -0.01, 0.01)}
+NO_ENDS = {"piu_lower": NOTHING, "piu_upper": NOTHING, "piu_paper_bound": NOTHING}
+
+
 @pytest.mark.parametrize(
-    ("effect", "share"), [((0.1, 0.08, 0.12), "8.0%"), ((-0.1, -0.12, -0.08), "8.0%"), ((0.5, 0.03, 0.9), "3.0%")]
+    ("changed", "status", "shares"),
+    [
+        ({}, "unfair", (0.08, 0.74)),
+        ({"mean_unfair_effect": (-0.1, -0.12, -0.08)}, "unfair", (0.08, 0.74)),
+        ({"mean_unfair_effect": (0.5, 0.03, 0.9)}, "unfair", (0.03, 0.74)),
+        ({"mean_unfair_effect": (0.02, -0.01, 0.05), "piu_lower": (0.02, 0.001, 0.05)}, "inconclusive", (0.0, 0.74)),
+        (BLIND | {"piu_lower": (0.0, 0.0, 0.01), "piu_upper": (0.02, 0.01, 0.03)}, "small", (0.0, 0.03)),
+        # the upper end of its interval counts
+        (BLIND | {"piu_lower": (0.0, 0.0, 0.01), "piu_upper": (0.02, 0.01, 0.06)}, "inconclusive", (0.0, 0.06)),
+        # with units the lower end exceeds the mean effect, and speaks where it is clear of 0
+        (BLIND | {"piu_lower": (0.3, 0.27, 0.33)}, "unfair", (0.27, 0.74)),
+        (BLIND | {"piu_lower": (0.05, 0.04, 0.06)}, "inconclusive", (0.0, 0.74)),
+        # an unbiased end may leave [0, 1]; a share of units cannot
+        (
+            {"mean_unfair_effect": (0.0, -0.1, 0.1), "piu_lower": (-0.04, -0.1, 0.06), "piu_upper": (1.1, 1.05, 1.2)},
+            "inconclusive",
+            (0.0, 1.0),
+        ),
+        # ends apart beyond chance
+        (
+            {"mean_unfair_effect": (0.3, 0.25, 0.35), "piu_lower": (0.3, 0.25, 0.35), "piu_upper": (0.2, 0.18, 0.22)},
+            "doubtful",
+            (np.nan, np.nan),
+        ),
+        ({"piu_upper": (0.7, np.nan, np.nan)}, "no_interval", (np.nan, np.nan)),
+        ({name: (value[0], np.nan, np.nan) for name, value in PLAIN.items()}, "no_interval", (np.nan, np.nan)),
+        (NO_ENDS, "no_probability", (np.nan, np.nan)),
+    ],
 )
-def test_an_effect_clear_of_0_shows_unfairness(effect: Span, share: str) -> None:
-    assert (
-        verdicts(mean_unfair_effect=effect)
-        == [f"reading: unfair to at least {share} of units, and to at most 74.0%."] * 2
-    )
+def test_what_the_numbers_show(changed: dict[str, Span], status: str, shares: tuple[float, float]) -> None:
+    table = rows(**changed)
+    found = read_audit(table, groups(), SETTING)
+    for each in found.values():
+        assert each.status == status
+        assert (each.least, each.most) == pytest.approx(shares, nan_ok=True)
+    assert verdicts(**changed) == [f"reading: {each.text}" for each in found.values()]
+    words = {"doubtful": ("22.0%", "25.0%"), "no_interval": ("10.0%", "70.0%"), "unfair": (f"{shares[0]:.1%}",)}
+    assert all(word in each for each in verdicts(**changed) for word in words.get(status, ()))
+    assert "nan" not in read(table).lower()
 
 
-def test_an_effect_that_may_be_0_shows_nothing() -> None:
-    found = verdicts(mean_unfair_effect=(0.02, -0.01, 0.05), piu_lower=(0.02, 0.001, 0.05))
-    assert (
-        found
-        == [
-            "reading: inconclusive: the data allow anything from 0 % to 74.0% of units; a wide interval is no "
-            "evidence of unfairness, nor of its absence."
-        ]
-        * 2
-    )
-
-
-def test_a_small_upper_end_is_reported() -> None:
-    found = verdicts(mean_unfair_effect=(0.0, -0.01, 0.01), piu_lower=(0.0, 0.0, 0.01), piu_upper=(0.02, 0.01, 0.03))
-    assert found == ["reading: unfair to at most 3.0% of units."] * 2
-
-
-def test_the_upper_end_of_the_interval_counts() -> None:
-    found = verdicts(mean_unfair_effect=(0.0, -0.01, 0.01), piu_lower=(0.0, 0.0, 0.01), piu_upper=(0.02, 0.01, 0.06))
-    assert all("inconclusive: the data allow anything from 0 % to 6.0% of units" in each for each in found)
-
-
-def test_ends_apart_beyond_chance_withhold_the_verdict() -> None:
-    found = verdicts(mean_unfair_effect=(0.3, 0.25, 0.35), piu_lower=(0.3, 0.25, 0.35), piu_upper=(0.2, 0.18, 0.22))
-    assert all("withheld: the interval of PIU's upper end ends at 22.0%, below that of the lower" in e for e in found)
-
-
-def test_no_share_of_units_exceeds_all_of_them() -> None:
-    """An unbiased end may leave [0, 1]; a share of units cannot."""
-    found = verdicts(mean_unfair_effect=(0.0, -0.1, 0.1), piu_lower=(-0.04, -0.1, 0.06), piu_upper=(1.1, 1.05, 1.2))
-    assert all("inconclusive: the data allow anything from 0 % to 100.0% of units" in each for each in found)
-
-
-def test_what_units_show() -> None:
-    """With units the lower end exceeds the mean effect, and speaks where it is clear of 0."""
-    blind = {"mean_unfair_effect": (0.0, -0.01, 0.01)}
-    assert "unfair to at least 27.0%" in verdicts(piu_lower=(0.3, 0.27, 0.33), **blind)[0]
-    assert "inconclusive" in verdicts(piu_lower=(0.05, 0.04, 0.06), **blind)[0]
-
-
-def test_no_intervals_no_verdict() -> None:
-    bare = {name: (value[0], np.nan, np.nan) for name, value in PLAIN.items()}
-    assert (
-        verdicts(**bare)
-        == ["reading: none, for there are no intervals; the point estimates allow 10.0% to 70.0% of units."] * 2
-    )
-    assert "unfair to" not in read(rows(**bare))
-
-
-def test_an_upper_end_without_interval_is_no_bound() -> None:
-    assert "no intervals" in verdicts(piu_upper=(0.7, np.nan, np.nan))[0]
-
-
-def test_no_probability_no_verdict() -> None:
-    gone = rows(note="cannot be made: left", piu_lower=NOTHING, piu_upper=NOTHING, piu_paper_bound=NOTHING)
-    text = read(gone)
-    assert "reading: none, for the estimate is no probability; normalise the weights" in text
+def test_ends_that_are_missing_have_the_reason() -> None:
+    text = read(rows(note="cannot be made: left", **NO_ENDS))
     assert "PIU at least (cannot be made: left), at most (cannot be made: left)" in text
-    assert "nan" not in text.lower()
 
 
 def test_a_failure_is_line_once() -> None:

@@ -140,9 +140,15 @@ def test_by_default_each_edge_out_of_the_sensitive_attribute_but_to_the_outcome(
     assert gone["note"] == "the effect is 0 by assumption, whatever the data"
     half = full["upper"] - full["high"]
     assert (gone["gain_lower"], gone["gain_upper"]) == pytest.approx((full["high"] - half, full["high"] + half))
-    assert "no unfair path is left" in str(costs)
-    assert repr(costs) == "<EdgeCosts of 2 absences on 600 rows; print for a reading>"
-    assert "What each disputed edge costs" in costs._repr_html_()
+    assert "no unfair path left" in str(costs)
+    assert repr(costs) == "<EdgeCosts of '(nothing)', 'A -> M', 'A -> L' on 600 rows; print it for a reading>"
+    zero = costs.quantities.query("absent == 'A -> M' and quantity in ('piu_upper', 'mean_unfair_effect')")
+    assert (zero[["estimate", "lower", "upper"]] == 0.0).all(axis=None)
+    read = costs.readings.query("decisions == 'score'").set_index("absent")
+    assert read.loc["A -> M", ["status", "most"]].tolist() == ["small", 0.0]
+    assert (
+        read.loc[NOTHING, "reading"] == costs.audits[NOTHING].readings.query("decisions == 'score'")["reading"].item()
+    )
 
 
 def columns_graph() -> pf.UnfairPaths:
@@ -234,7 +240,7 @@ def test_an_edge_whose_absence_identifies_the_effect_and_the_other_way_round() -
 def test_edges_into_the_outcome_are_disputed_for_human_decisions_only() -> None:
     df = drawn(600, 3)
     source = pf.OneStep(UNFAIR, **SATURATED)
-    with pytest.warns(pf.PyrofairWarning, match="Without A -> Y: not audited, what a classifier reads is known"):
+    with pytest.warns(pf.PyrofairWarning, match="without A -> Y could not be audited: what a classifier"):
         costs = pf.edge_costs({"m": Model()}, source, df, ["A -> Y"], random_state=0)
     assert costs.table["status"].tolist() == ["identified", "refused"] * 2
     humans = (np.random.default_rng(0).random(600) < Model().predict_proba(df)[:, 1]).astype(float)

@@ -63,8 +63,7 @@ def test_each_graph_is_audited_as_by_itself_and_the_union_is_over_all() -> None:
     assert (union["lower"], union["upper"]) == (rows["lower"].min(), rows["upper"].max())
     assert union["largest_in"] == rows["graph"].iloc[int(rows["estimate"].to_numpy().argmax())]
     assert "2 candidate graphs, 0 without an answer." in str(found)
-    assert repr(found) == "<Audit in 2 graphs; print it for a reading>"
-    assert "Over all candidate graphs" in found._repr_html_()
+    assert repr(found) == "<GraphsAudit of 'M -> L', 'all' on 400 rows; print it for a reading>"
 
 
 def test_a_graph_without_an_answer_leaves_no_range() -> None:
@@ -112,6 +111,15 @@ def test_a_graph_that_is_not_identified_has_sharp_bounds() -> None:
         assert union.loc["piu_upper", "without"] == 0
         assert union.loc["piu_paper_bound", "without"] == 1
         assert np.isnan(union.loc["piu_paper_bound", "largest"])
+    read = found.readings.set_index(["graph", "decisions"])
+    for decisions in ("threshold", "score"):  # the bounds speak as an audit's ends do
+        own = found.table.query("graph == 'L -> M' and decisions == @decisions").set_index("quantity")
+        effect = own.loc["mean_unfair_effect"]
+        least = max(effect["lower"], -effect["upper"], own.loc["piu_lower", "lower"], 0.0)
+        given = read.loc[("L -> M", decisions)]
+        assert given["most"] == pytest.approx(min(own.loc["piu_upper", "upper"], 1.0))
+        assert given["least"] == pytest.approx(least if least > 0.05 else given["least"])
+        assert (given["least"] > 0.0) == (given["status"] == "unfair")
     again = sharp_bounds(paths["L -> M"], df, Model(), n_boot=3, random_state=0)
     pd.testing.assert_frame_equal(again.table, found.bounds["L -> M"]["m", "threshold"].table)
 

@@ -1,12 +1,10 @@
-"""An audit as JSON: every table, reading and setting, NaN as null."""
+"""Audits as data for JSON: every table, reading and setting, NaN as null."""
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ from pyrofair.audits.readings import read_audit, read_levels, read_thresholds
 if TYPE_CHECKING:
     from pyrofair.audits.audit import Audit
 
-__all__ = ["SCHEMA_VERSION", "audit_to_json", "known_versions"]
+__all__ = ["SCHEMA_VERSION", "audit_data", "known_versions", "plain"]
 
 SCHEMA_VERSION = 1
 """The version of the layout: a key that changes its meaning, or goes, raises it; a new key does not."""
@@ -45,26 +43,24 @@ def known_versions() -> dict[str, str]:
     return found
 
 
-def audit_to_json(audit: Audit, *, rows: bool = False, indent: int | None = None) -> str:
-    """Return an audit as JSON; with ``rows`` also its draws and influence values, a list for each column."""
+def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
+    """Return what JSON holds of an audit; with ``rows`` also its draws and influence values, a list for each column."""
     context = audit.context
     paths = context.paths
     graph = context.graph
     readings = [
-        {"model": model, "decisions": decisions, **asdict(each)}
+        {"model": model, "decisions": decisions, **each.as_json()}
         for (model, decisions), each in read_audit(audit.table, audit.groups, context).items()
     ]
     at = [
-        {"model": model, "threshold": threshold, **asdict(each)}
+        {"model": model, "threshold": threshold, **each.as_json()}
         for (model, threshold), each in read_thresholds(audit.thresholds, context).items()
     ]
     within = [
-        {"subgroup": subgroup, "level": level, "model": model, **asdict(each)}
+        {"subgroup": subgroup, "level": level, "model": model, **each.as_json()}
         for (subgroup, level, model), each in read_levels(audit.subgroups, context).items()
     ]
     found: dict[str, Any] = {
-        "schema": "pyrofair-audit",
-        "schema_version": SCHEMA_VERSION,
         "versions": context.versions,
         "settings": context.settings,
         "source": context.source,
@@ -102,7 +98,7 @@ def audit_to_json(audit: Audit, *, rows: bool = False, indent: int | None = None
     if rows:
         found["draws"] = _by_column(audit.draws)
         found["influence"] = _by_column(audit.influence)
-    return json.dumps(plain(found), indent=indent, ensure_ascii=False, allow_nan=False)
+    return found
 
 
 def plain(value: Any) -> Any:

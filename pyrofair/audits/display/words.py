@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyrofair.audits.context import Context
-from pyrofair.audits.readings import Reading
+from pyrofair.audits.readings import VERDICTS, Reading
 from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
@@ -41,14 +40,19 @@ def percent(value: float, digits: int = 1) -> str:
     return "" if np.isnan(value) else f"{round(100.0 * value, digits) + 0.0:.{digits}f}%"
 
 
-def span(row: Any, digits: int = 1) -> str:
-    """Return an estimate with its interval, in percent."""
-    if row is None or np.isnan(row.estimate):
+def span(row: Any) -> str:
+    """Return an estimate, or the bounds of what is not identified, with an interval, in percent."""
+    if row is None:
+        return ""
+    low, high = (getattr(row, end, row.estimate) for end in ("low", "high"))
+    if np.isnan(low):
         return "not available"
-    text = percent(row.estimate, digits)
-    if np.isnan(row.lower):
-        return text
-    return f"{text} [{percent(row.lower, digits)[:-1]}, {percent(row.upper, digits)[:-1]}]"
+    point = np.isfinite(row.estimate) or percent(low) == percent(high)
+    text = percent(low) if point else f"{percent(low)} to {percent(high)}"
+    ends = [percent(each)[:-1] for each in (row.lower, row.upper)]
+    if all(ends):
+        return f"{text} [{', '.join(ends)}]"
+    return f"{text} [at {'least' if ends[0] else 'most'} {''.join(ends)}]" if any(ends) else text
 
 
 def describe_question(
@@ -113,97 +117,32 @@ def _arrows(path: Sequence[str]) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}") if len(text) <= UNBROKEN else text
 
 
-def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths, level: float) -> Answer:
-    """Return the answer for one model, from its reading and its quantities."""
-    graph = paths.graph
-    other = graph.baseline if paths.swapped else graph.contrast
-    sure = f"{level:.0%} confidence"
-    if reading.status == "unfair":
+def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths | None, level: float) -> Answer:
+    """Return the answer for one model, from its reading, its quantities, and the unfair paths if any are left."""
+    body = f"{reading.body[:1].upper()}{reading.body[1:]}"
+    if reading.status in ("unfair", "small", "inconclusive"):
+        body = f"{body[:-1]} ({level:.0%} confidence)."
+    if reading.status == "unfair" and paths is not None and not np.isnan(of["mean_unfair_effect"].estimate):
         effect = of["mean_unfair_effect"].estimate
+        other = paths.graph.baseline if paths.swapped else paths.graph.contrast
         moves = "rises" if effect > 0.0 else "falls"
-        return Answer(
-            f"Yes, for at least {percent(reading.least)}",
-            f"The decision on {percent(reading.least)} to {percent(reading.most)} of individuals depends on the unfair "
-            f"paths ({sure}). With {_quoted(other)} along them, the share of yes {moves} by "
-            f"{percent(abs(effect))[:-1]} percentage points.",
-            "unfair",
+        body += (
+            f" With {_quoted(other)} along the unfair paths, the share of yes {moves} by {percent(abs(effect))[:-1]} "
+            "percentage points."
         )
-    if reading.status == "small":
-        return Answer(
-            f"Little, at most {percent(reading.most)}",
-            f"At most {percent(reading.most)} of decisions depend on the unfair paths ({sure}), if what it rests on "
-            "holds. That is no proof of fairness.",
-            "calm",
-        )
-    if reading.status == "inconclusive":
-        return Answer(
-            "Undecided",
-            f"The data allow anything from none to {percent(reading.most)} of decisions to depend on the unfair paths "
-            f"({sure}): no evidence of unfairness, nor of its absence.",
-            "open",
-        )
-    if reading.status == "untouched":
-        return Answer(
-            "No, if the graph is right",
-            f"It reads {shorten(reading.cause)} only, which no unfair path touches: its decisions stay the same.",
-            "calm",
-        )
-    texts = {
-        "constant": (
-            "No answer: it decides alike for all",
-            f"{'All' if reading.cause == '0' else f'All but about {reading.cause} of the'} rows get the same decision. "
-            "Too few differ for an estimate, and deciding alike for all is no merit.",
-        ),
-        "few_rows": (
-            "No answer: too few rows",
-            f"The reason: {reading.cause}. No interval made of these can be trusted.",
-        ),
-        "doubtful": (
-            "Withheld: a check failed",
-            f"The reason: {reading.cause}. The numbers may be those of a wrong model.",
-        ),
-        "groups_disagree": (
-            "Withheld: two estimates disagree",
-            "The two observed groups, weighted alone, should give the same and do not. At least one weighting is "
-            "wrong.",
-        ),
-        "no_probability": ("No answer: no valid estimate", "An estimate lies outside 0 to 100%."),
-        "no_interval": (
-            "No answer: no intervals",
-            "The point estimates alone say nothing of chance: "
-            f"{percent(of['piu_lower'].estimate)} to {percent(of['piu_upper'].estimate)}.",
-        ),
-        "failed": ("No answer: it cannot be estimated", f"The reason: {reading.cause}."),
-    }
-    return Answer(*texts[reading.status], "open")
+    return Answer(reading.head, body, reading.tone)
 
 
-def changes(readings: Sequence[Reading], context: Context, decisions: Decisions = "threshold") -> list[str]:
+def changes(readings: Sequence[Reading], warned: int) -> list[str]:
     """Return what would change the answers, most general first, a sentence each."""
-    limit = "at this threshold" if decisions == "threshold" else "for decisions made in this way"
+    statuses = {each.status for each in readings}
     found = [
         "Another graph, or another choice of unfair paths: the answer is about the paths named here, and no table can "
-        "confirm a graph."
+        "confirm a graph.",
+        *(each.change for status, each in VERDICTS.items() if status in statuses),
     ]
-    by_status = {
-        "unfair": "A model trained with a penalty on this effect, or without the columns on the unfair paths; audit it "
-        "again, and compare accuracy and rates.",
-        "small": f"Other rows: the share holds for the population these rows stand for, {limit}.",
-        "inconclusive": "More rows narrow what chance adds; where the ends stay apart with many rows, a model of how "
-        "features arise (learned mechanisms or a program) narrows them.",
-        "untouched": "An arrow that the graph lacks, from the sensitive attribute to a column that the model reads.",
-        "constant": "Another threshold, or a model that decides differently on more rows.",
-        "few_rows": "More rows of the smaller group, or coarser features.",
-        "doubtful": "Models for the weights and regressions that pass the check; the diagnostics below name the stage.",
-        "groups_disagree": "Another model of the propensities, or coarser features where groups overlap too little.",
-        "no_probability": "Normalised weights, or more overlap between the groups.",
-        "no_interval": "Intervals: audit with replicates (n_boot=200).",
-        "failed": "Rows, or a source, without the reason given; until then no number here bears on the question.",
-    }
-    found += [text for status, text in by_status.items() if status in {each.status for each in readings}]
-    if context.warnings:
-        count = len(context.warnings)
-        found.append(f"{count} warning{'s' if count > 1 else ''} below, each with what to do.")
+    if warned:
+        found.append(f"{warned} warning{'s' if warned > 1 else ''} below, each with what to do.")
     return found
 
 

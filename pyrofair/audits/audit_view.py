@@ -1,0 +1,416 @@
+"""The report of one audit as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from pyrofair._validation import require_choice, shown
+from pyrofair.audits.context import Context
+from pyrofair.audits.display.export import audit_data
+from pyrofair.audits.display.page import Table, cell, make_table, spans_table
+from pyrofair.audits.display.words import answer, changes, describe_question, percent, shorten, span
+from pyrofair.audits.readings import (
+    Reading,
+    accuracy_remark,
+    rate_remark,
+    read_audit,
+    read_levels,
+    read_thresholds,
+)
+from pyrofair.audits.report import (
+    group_lines,
+    model_lines,
+    setting_lines,
+    subgroup_lines,
+    threshold_lines,
+    world_lines,
+)
+from pyrofair.audits.view import MOST_CARDS, Block, View, drawn
+from pyrofair.effects.scoring import Decisions
+from pyrofair.exceptions import DataError
+from pyrofair.graph import UnfairPaths
+from pyrofair.graph.svg import graph_svg
+
+if TYPE_CHECKING:
+    from pyrofair.audits.audit import Audit
+
+__all__ = ["RIGHT_GRAPH", "basis_of", "graph_block", "quantities_of", "settings_of", "view_of"]
+
+THINNEST = 0.004
+"""A range that is narrower is drawn as a point."""
+MOST_INDIVIDUALS = 50
+"""The most individual rows that the page shows; its CSV holds all."""
+INDIVIDUAL_COLUMNS = ("row", "model", "path", "baseline", "switched", "effect", "effect_sd", "flips")
+RIGHT_GRAPH = "The causal graph, and which of its paths are unfair. No table can confirm a graph."
+SCALE = (
+    "On one scale from 0 to 100%. The thick bar is the range of PIU that the estimates leave open, thin lines are "
+    "intervals for chance, and the upright mark beside accuracy is the majority class: what always giving the commoner "
+    "answer gets right. A bound near 0 is no merit of a model that decides alike for all."
+)
+WORLDS = (
+    "Each world is made of the rows of a group that resemble it. The effective size is the number of equally weighted "
+    "rows that would be as informative."
+)
+CUT_ELSEWHERE = (
+    "An effect may be small where few scores lie and large elsewhere: the same scores, cut at other thresholds."
+)
+WITHIN = (
+    "Within subgroups that the sensitive attribute does not cause. The effect in all is an average over them and may "
+    "hide opposite ones."
+)
+Quantities = Mapping[tuple[str, Any], Mapping[str, Any]]
+"""The rows of each model and decisions, by quantity."""
+
+
+def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.DataFrame | None = None) -> View:
+    """Return the report of an audit about thresholded decisions, or about those drawn with their scores."""
+    require_choice("decisions", decisions, ("threshold", "score"))
+    context, of = audit.context, quantities_of(audit.table)
+    readings = read_audit(audit.table, audit.groups, context)
+    models = list(dict.fromkeys(audit.table["model"]))
+    basis: dict[str, Decisions] = {name: decisions if (name, decisions) in of else "threshold" for name in models}
+    chosen = {name: readings[name, basis[name]] for name in models}
+    without = [name for name in models if basis[name] != decisions]
+    more = _at_thresholds(audit, {name: each for name, each in chosen.items() if basis[name] == "threshold"})
+    failed = [f"No unfair effect could be estimated: {context.failure.rstrip('.')}."] if context.failure else []
+    rates = [_facts(of, name, basis[name], context.threshold) for name in models]
+    assumptions = [("These numbers rest on:", context.assumptions)]
+    if context.outcome_assumptions:
+        of_outcomes = f"Those of {', '.join(context.outcomes)}, an outcome, rest on:"
+        assumptions.append((of_outcomes, context.outcome_assumptions))
+    return View(
+        title="Audit of unfair effects",
+        question=describe_question(context.paths, len(models), context.rows, context.threshold, decisions, without),
+        lead=setting_lines(context, len(models)),
+        blocks=_blocks(audit, decisions, basis, of, readings, _individuals(individuals)),
+        schema="pyrofair-audit",
+        data=partial(audit_data, audit),
+        answers=[(name, answer(chosen[name], of[name, basis[name]], context.paths, context.level)) for name in models],
+        basis=basis_of(rates, context),
+        changes=[*changes([*chosen.values()], len(context.warnings))[:4], *([more] if more else [])],
+        assumptions=assumptions,
+        closing=failed,
+        warnings=context.warnings,
+        settings=settings_of(context),
+    )
+
+
+def _blocks(
+    audit: Audit,
+    decisions: Decisions,
+    basis: Mapping[str, Decisions],
+    of: Quantities,
+    readings: Mapping[tuple[str, Any], Reading],
+    individuals: Table | None,
+) -> list[Block]:
+    context = audit.context
+    both: tuple[Decisions, ...] = ("threshold", "score") if decisions == "threshold" else ("score", "threshold")
+    found = [
+        graph_block(context.paths),
+        Block("worlds", "The two worlds", world_lines(context), aside=[WORLDS]),
+        Block(
+            "models",
+            "Models side by side",
+            model_lines(audit.table, readings, context),
+            pictures=[_models(audit.table, readings, each) for each in both if any(key[1] == each for key in of)],
+        ),
+        Block(
+            "intervals",
+            "Intervals",
+            aside=[SCALE],
+            markup=lambda: drawn(
+                "tracks.html",
+                tracks=[(name, _tracks(of, name, each, context.threshold)) for name, each in basis.items()],
+            ),
+        ),
+    ]
+    if len(audit.thresholds):
+        at = read_thresholds(audit.thresholds, context)
+        lines, tables = threshold_lines(audit.thresholds, at), _threshold_tables(audit, at)
+        found.append(Block("thresholds", "Thresholds", lines, aside=[CUT_ELSEWHERE], pictures=tables))
+    if len(audit.subgroups):
+        within = read_levels(audit.subgroups, context)
+        lines, tables = (
+            subgroup_lines(audit.subgroups, within, context.level),
+            _subgroup_tables(audit, within, decisions),
+        )
+        found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables))
+    if individuals is not None:
+        found.append(Block("individuals", "Individuals", pictures=[individuals]))
+    lines = group_lines(audit.groups, context.level, by_influence=context.wald)
+    found.append(Block("support", "Overlap and diagnostics", lines, pictures=_support_tables(audit, basis)))
+    return found
+
+
+def graph_block(paths: UnfairPaths) -> Block:
+    """Return the drawing of a graph with its unfair paths, and both in words."""
+
+    def markup() -> Markup:
+        svg = graph_svg(paths.graph, paths)  # its texts are escaped where it is made
+        return drawn("drawing.html", drawing=None if svg is None else Markup(svg), words=f"{paths.graph}\n\n{paths}")
+
+    return Block("graph", "The graph", markup=markup)
+
+
+def basis_of(rates: Sequence[str], context: Context) -> list[str]:
+    """Return what the answers rest on, in sentences, among them the rates of each model unless there are many."""
+    level, tried, failed = context.level, context.replicates, context.failed
+    found = [RIGHT_GRAPH]
+    if len(rates) > MOST_CARDS:
+        rates = ["Accuracy and rates of each model, below: a bound is no merit of a model that decides alike for all."]
+    if context.wald:
+        interval = f"{level:.0%} Wald intervals from influence values"
+    elif tried > 1:
+        lost = f", {failed} of which failed" if failed else ""
+        interval = f"{level:.0%} intervals from {tried} bootstrap replicates{lost}"
+    else:
+        return [*found, *rates, "Points only, without intervals, and the assumptions below."]
+    return [*found, *rates, f"{interval}, which cover chance, not a wrong graph; and the assumptions below."]
+
+
+def quantities_of(table: pd.DataFrame) -> dict[tuple[str, Any], dict[str, Any]]:
+    """Return the rows of each model and decisions of a tidy table, by quantity."""
+    found: dict[tuple[str, Any], dict[str, Any]] = {}
+    rows: Any = table.itertuples()
+    for row in rows:
+        found.setdefault((row.model, row.decisions), {})[row.quantity] = row
+    return found
+
+
+def _facts(of: Quantities, model: str, decisions: Decisions, threshold: float) -> str:
+    """Return how often a model says yes and is right, and what is to be said of these, as a sentence.
+
+    Accuracy is that of thresholded decisions, whatever the decisions that the rate is about.
+    """
+    own = of[model, "threshold"]
+    accuracy, majority, rate = own["accuracy"], own["majority_rate"], of[model, decisions]["positive_rate"]
+    drawn_with = decisions == "score"
+    said = f"{shorten(model)} says yes to {percent(rate.estimate)}{' if drawn with its scores' if drawn_with else ''}"
+    remarks = [rate_remark(rate)]
+    if not np.isnan(accuracy.estimate):
+        where = f", with yes where they exceed {threshold:g}," if drawn_with else ""
+        said += (
+            f" and{where} is right in {percent(accuracy.estimate)} (always giving the majority class: "
+            f"{percent(majority.estimate)})"
+        )
+        remarks.insert(0, accuracy_remark(accuracy, majority))
+    remarks = [each for each in remarks if each]
+    return f"{said}{': ' if remarks else ''}{', '.join(remarks)}."
+
+
+def _at_thresholds(audit: Audit, own: Mapping[str, Reading]) -> str:
+    """Return how far the lower end of a model runs over thresholds, its own reading among them.
+
+    Of several models it is the one whose lower end changes most.
+    """
+    ends: dict[str, dict[float, float]] = {}
+    for (model, threshold), each in read_thresholds(audit.thresholds, audit.context).items():
+        if model in own and each.is_verdict:
+            ends.setdefault(model, {})[threshold] = each.least
+    if not ends:
+        return ""
+    for model, of in ends.items():
+        if own[model].is_verdict:
+            of[audit.context.threshold] = own[model].least
+    model = max(ends, key=lambda name: max(ends[name].values()) - min(ends[name].values()))
+    low, high = (end(ends[model], key=ends[model].__getitem__) for end in (min, max))
+    if ends[model][low] == ends[model][high]:
+        most = max(max(of.values()) for of in ends.values())
+        return f"Another threshold: of those tried, none has a lower end above {percent(most)}."
+    return (
+        f"Another threshold: the lower end of {shorten(model)} runs from {percent(ends[model][low])} (at {low:g}) to "
+        f"{percent(ends[model][high])} (at {high:g}) over those tried. Each interval holds by itself, so the largest "
+        "of several lower ends is too large more often."
+    )
+
+
+# -- tables and pictures -----------------------------------------------------------------------------------------------
+
+
+def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], decisions: Decisions) -> Table:
+    own = table[table["decisions"] == decisions]
+    rates = table[table["model"].isin(own["model"]) & table["quantity"].isin(("accuracy", "majority_rate"))]
+    what = "Decisions" if decisions == "threshold" else "Scores, as if each decision were drawn with its score"
+    return spans_table(
+        f"models-{decisions}",
+        f"{what}: the models side by side",
+        own if decisions == "score" else pd.concat([rates, own]).drop_duplicates(),
+        "model",
+        last=("reading", {model: each.text for (model, of), each in readings.items() if of == decisions}),
+        note="Estimates with intervals in brackets.",
+    )
+
+
+def _threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading]) -> list[Table]:
+    return [
+        spans_table(
+            f"thresholds-{i}",
+            f"{model}: decisions at several thresholds",
+            own,
+            "threshold",
+            last=("answer", {at: each.head for (name, at), each in readings.items() if name == model}),
+            note="The interval of each threshold holds by itself, not together with those of others.",
+        )
+        for i, (model, own) in enumerate(audit.thresholds.groupby("model", sort=False))
+    ]
+
+
+def _subgroup_tables(
+    audit: Audit, readings: Mapping[tuple[str, str, str], Reading], decisions: Decisions
+) -> list[Table]:
+    """Return the tables of subgroups, which are about thresholded decisions whatever the page is about."""
+    note = f"All intervals of subgroups hold together with {audit.context.level:.0%}, asymptotically."
+    if decisions == "score":
+        note += f" Decisions are yes where the score exceeds {audit.context.threshold:g}, not drawn."
+
+    def sizes(_: Any, of: Mapping[str, Any]) -> dict[str, str]:
+        effect = of["mean_unfair_effect"]
+        return {"rows": f"{effect.rows:,}", "effective size": cell(effect.ess)}
+
+    keys: Any = audit.subgroups.groupby(["subgroup", "model"], sort=False)
+    return [
+        spans_table(
+            f"subgroups-{i}",
+            f"{key[1]}, by {key[0]}",
+            own,
+            "level",
+            label=str(key[0]),
+            before=sizes,
+            last=("answer", {level: each.head for (name, level, of), each in readings.items() if (name, of) == key}),
+            note=note,
+        )
+        for i, (key, own) in enumerate(keys)
+    ]
+
+
+def _support_tables(audit: Audit, basis: Mapping[str, Decisions]) -> list[Table]:
+    """Return the tables of overlap, of the comparison of groups (for the decisions of each model), and of stages."""
+    found = []
+    overlap = audit.context.overlap
+    if len(overlap):
+        found.append(make_table("overlap", "Overlap of the observed groups, by world", overlap))
+    if len(audit.groups):
+        own = audit.groups[audit.groups["decisions"] == audit.groups["model"].map(basis)].drop(columns="decisions")
+        found.append(make_table("groups", "The same from either observed group alone", own, audit.groups))
+    if len(audit.stages):
+        worst = _worst_stages(audit.stages)
+        found.append(make_table("stages", "Diagnostics of each stage", worst, audit.stages))
+    return found
+
+
+def _worst_stages(stages: pd.DataFrame) -> pd.DataFrame:
+    """Return for each model and stage the row of the decisions with the largest z."""
+    largest = stages[["balance_z", "correction_z"]].abs().max(axis="columns")
+    keys = ["model", "regime", "nodes"]
+    kept = stages.loc[largest.groupby([stages[key] for key in keys], sort=False).idxmax()]
+    names = ["model", "regime", "nodes", "given", "mean_weight", "ess", "max_weight", "balance_z", "correction_z"]
+    return kept[[name for name in names if name in kept]]
+
+
+def _individuals(given: pd.DataFrame | None) -> Table | None:
+    if given is None:
+        return None
+    if not isinstance(given, pd.DataFrame) or not set(INDIVIDUAL_COLUMNS) <= set(given.columns):
+        raise DataError(
+            f"individuals={shown(given)} must be a table made by pyrofair.audits.flips, with the columns "
+            f"{', '.join(INDIVIDUAL_COLUMNS)}."
+        )
+    head = given.head(MOST_INDIVIDUALS)
+    rows = pd.DataFrame(
+        {
+            "row": head["row"].astype(str),
+            "model": head["model"],
+            "path": head["path"],
+            "score, baseline": [percent(each) for each in head["baseline"]],
+            "score, switched": [percent(each) for each in head["switched"]],
+            "decision flips": ["" if np.isnan(each) else percent(each, 0) for each in head["flips"]],
+        }
+    )
+    more = f" The first {len(head)} of {len(given):,} lines; the CSV holds all." if len(given) > len(head) else ""
+    return make_table(
+        "individuals",
+        "Which decisions flip, and along which path",
+        rows,
+        given,
+        note=f"The probability that the decision flips when these paths are switched, under the source's model.{more}",
+    )
+
+
+def settings_of(context: Context) -> list[tuple[str, str]]:
+    """Return the source, the settings and the versions of an audit by name."""
+    graph = context.graph
+    found = [("source", context.source)]
+    for name, value in context.settings.items():
+        if name == "subgroups":
+            value = "; ".join(f"{key} ({', '.join(columns)})" for key, columns in value.items()) or "none"
+        elif name == "thresholds":
+            value = ", ".join(f"{each:g}" for each in value) or "none"
+        found.append(("seed (random_state)" if name == "random_state" else name, str(value)))
+    roles = f"column {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}"
+    found.append((graph.sensitive, roles))
+    if context.resampling:
+        found.append(("resampling", context.resampling))
+    if context.unnamed:
+        order = f"{', '.join(context.unnamed)}, given {', '.join(context.order)} in this order"
+        found.append(("without column names", order))
+    return found + [(f"version of {name}", number) for name, number in context.versions.items()]
+
+
+def _tracks(of: Quantities, model: str, decisions: Decisions, threshold: float) -> list[dict[str, Any]]:
+    """Return what the picture of intervals shows of a model: positions in percent of the track."""
+    own, rates = of[model, decisions], of[model, "threshold"]
+    accuracy, majority = rates["accuracy"], rates["majority_rate"].estimate
+    lower, upper, rate, effect = (
+        own[each] for each in ("piu_lower", "piu_upper", "positive_rate", "mean_unfair_effect")
+    )
+    is_point = upper.estimate - lower.estimate < THINNEST
+    places = [_inside(each) for each in (lower.estimate, upper.estimate)]
+    piu: dict[str, Any] = {
+        "kind": "piu",
+        "label": "PIU",
+        "text": "not available" if np.isnan(lower.estimate) else " to ".join(map(percent, places)),
+        "ends": [_at(_inside(lower.lower)), _at(_inside(upper.upper))],
+        "span": None if is_point else [_at(each) for each in places],
+        "mark": _at(places[0]) if is_point else None,
+        "tick": None,
+    }
+    size = [max(effect.lower, -effect.upper, 0.0), max(effect.upper, -effect.lower)]
+    rows: list[tuple[Any, ...]] = [
+        ("effect", "size of the mean effect", effect, abs(effect.estimate), size, None),
+        ("rate", "positive rate", rate, rate.estimate, [rate.lower, rate.upper], None),
+        (
+            "accuracy",
+            f"accuracy, cut at {threshold:g}" if decisions == "score" else "accuracy",
+            accuracy,
+            accuracy.estimate,
+            [accuracy.lower, accuracy.upper],
+            majority,
+        ),
+    ]
+    return [piu] + [
+        {
+            "kind": kind,
+            "label": label,
+            "text": span(row) + ("" if tick is None or np.isnan(tick) else f"; majority class {percent(tick)}"),
+            "ends": [_at(_inside(each)) if np.isfinite(row.lower) else None for each in ends],
+            "span": None,
+            "mark": _at(_inside(value)),
+            "tick": None if tick is None else _at(tick),
+        }
+        for kind, label, row, value, ends, tick in rows
+    ]
+
+
+def _inside(value: float) -> float:
+    """Return a value in [0, 1], to place it on a track; NaN stays."""
+    return float(np.clip(value, 0.0, 1.0))
+
+
+def _at(value: float) -> str | None:
+    return None if np.isnan(value) else f"{100.0 * value:.2f}%"

@@ -1,0 +1,373 @@
+"""Families of audits, one for each contrast, graph or absent edge: one runner, one tidy table, one result."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from pyrofair._validation import require_choice, shown
+from pyrofair.audits.audit import Audit
+from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, quantities_of, settings_of
+from pyrofair.audits.display.export import audit_data, known_versions
+from pyrofair.audits.display.page import spans_table
+from pyrofair.audits.display.words import answer, changes
+from pyrofair.audits.plots import plot_members
+from pyrofair.audits.readings import Reading, judge, read_audit
+from pyrofair.audits.view import MOST_CARDS, Block, View
+from pyrofair.audits.wald import is_influence_based, require_estimates
+from pyrofair.effects.potential_outcomes import PotentialOutcomes, SeveralContrasts
+from pyrofair.effects.scoring import DECISIONS
+from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PyrofairWarning
+from pyrofair.graph import UnfairPaths
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "FAILURES",
+    "KEY",
+    "OF_GRAPHS",
+    "REFUSALS",
+    "SCHEMA",
+    "FamilyAudit",
+    "Members",
+    "of_decisions",
+    "require_unfitted",
+    "with_paths",
+]
+
+SCHEMA = "pyrofair-family"
+KEY = ["model", "decisions", "quantity"]
+REFUSALS = (DataError, PositivityError)
+OF_GRAPHS = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
+"""The quantities that depend on the graph."""
+FAILURES = (NotIdentifiedError, *REFUSALS)
+"""Errors that leave one member without an audit, while the others go on."""
+NUMBERS = ("estimate", "low", "high", "lower", "upper", "ess")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FamilyAudit(ABC):
+    """The audits of a family; print it for a reading in plain text.
+
+    Attributes
+    ----------
+    quantities : DataFrame
+        For each member (the first column), model, decisions and quantity: estimate, lower, upper, ess and note, and
+        what else belongs to a kind of family. A member without an answer has NaN, and the reason in note.
+    summary : DataFrame
+        What is read over all members.
+    audits : dict
+        The audit of each member by itself.
+    failures : dict
+        Why a member has none, an error; ``.way_out`` of one that is not identified is what can be done.
+    context : dict
+        rows, level, warnings, and what else belongs to a kind of family.
+    unfair : dict
+        The unfair paths of each member; None where none is left.
+    """
+
+    quantities: pd.DataFrame
+    summary: pd.DataFrame
+    audits: Mapping[Any, Audit]
+    failures: Mapping[Any, Exception]
+    context: Mapping[str, Any]
+    unfair: Mapping[Any, UnfairPaths | None]
+    key: ClassVar[str]
+    """The first column of the quantities, which names the members."""
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The quantities of each member."""
+        return self.quantities
+
+    @property
+    def readings(self) -> pd.DataFrame:
+        """What the numbers show of each member, model and decisions, as in :attr:`pyrofair.Audit.readings`."""
+        rows = [(*of, each.status, each.least, each.most, each.text) for of, each in self._read().items()]
+        return pd.DataFrame(rows, columns=[self.key, "model", "decisions", "status", "least", "most", "reading"])
+
+    def _read(self) -> dict[tuple[Any, str, Any], Reading]:
+        """Return the reading of each member, model and decisions."""
+        rates = {
+            of: quantities["positive_rate"]
+            for each in self.audits.values()
+            for of, quantities in quantities_of(each.table).items()
+        }  # of the rows as they are, whatever the graph
+        found: dict[tuple[Any, str, Any], Reading] = {}
+        for name, own in self.quantities.groupby(self.key, sort=False):
+            one = self.audits.get(name)
+            if one is not None:
+                table = own if own["quantity"].eq("positive_rate").any() else one.table
+                found |= {(name, *of): each for of, each in read_audit(table, one.groups, one.context).items()}
+                continue
+            for (model, decisions), of in quantities_of(own).items():
+                if np.isnan(of["piu_upper"].estimate):
+                    cause = str(of["piu_upper"].note).rstrip(".")
+                    found[name, model, decisions] = Reading("failed", cause=cause)
+                    continue
+                rate = rates.get((model, decisions))
+                decided = rate is not None and decisions != "score"
+                ends = of | {"positive_rate": rate}
+                effect = of["mean_unfair_effect"]
+                if np.isnan(effect.estimate):  # it is bounded: PIU's lower end speaks for itself
+                    ends["mean_unfair_effect"] = effect._replace(estimate=0.0)
+                found[name, model, decisions] = judge(ends, (), (), pd.DataFrame(), "", decided=decided)
+        return found
+
+    def plot(self, model: str | None = None, decisions: str = "threshold") -> Figure:
+        """Draw the mean unfair effect of a model, by default the first, and where its PIU lies, by member."""
+        known = list(dict.fromkeys(self.quantities["model"]))
+        model = known[0] if model is None else model
+        require_choice("model", model, known)
+        own = self.quantities[self.quantities["model"] == model]
+        require_choice("decisions", decisions, list(dict.fromkeys(own["decisions"])))
+        names = self._beside(model, decisions)
+        return plot_members(
+            own[own["decisions"] == decisions].set_index([self.key, "quantity"]),
+            {name: (self._label(name), text) for name, text in names.items()},
+            f"{of_decisions(decisions)} of {model}",
+            self.context["level"],
+        )
+
+    def _label(self, name: Any) -> str:
+        return str(name)
+
+    def _beside(self, model: str, decisions: str) -> dict[Any, str]:
+        """Return the members in the order of the picture, and what stands beside each."""
+        why = {
+            name: "not identified" if isinstance(each, NotIdentifiedError) else "not audited"
+            for name, each in self.failures.items()
+        }
+        return {name: why.get(name, "") for name in dict.fromkeys(self.quantities[self.key])}
+
+    @property
+    def view(self) -> View:
+        """The report as data."""
+        made, readings = self._told(), self._read()
+        of = {name: quantities_of(own) for name, own in self.quantities.groupby(self.key)}
+        chosen = {key: each for key, each in readings.items() if key[2] == "threshold"} or readings
+        level, warned = self.context["level"], self.context.get("warnings", ())
+        paths = self.unfair if len(chosen) <= MOST_CARDS else {}  # in a long list the direction is left out
+        answers = [
+            (f"{model}, {self._label(name)}", answer(each, of[name][model, decisions], paths.get(name), level))
+            for (name, model, decisions), each in chosen.items()
+        ]
+        contexts = {name: each.context for name, each in self.audits.items()}
+        doubts = [
+            f"In doubt, {self._label(name)}, {model}: {text}."
+            for name, each in contexts.items()
+            for model, text in each.doubts.items()
+        ]
+        assumptions = [("These numbers rest on:", self._each("assumptions"))]
+        if outcomes := self._each("outcome_assumptions"):
+            assumptions.append(("Those of an outcome rest on:", outcomes))
+        first = next(iter(contexts.values()), None)
+        return replace(
+            made,
+            blocks=[*self._blocks(readings), *made.blocks],
+            answers=answers,
+            basis=[RIGHT_GRAPH] if first is None else basis_of([], replace(first, level=level)),
+            changes=changes([*chosen.values()], len(warned))[:4],
+            assumptions=assumptions,
+            closing=[*doubts, *made.closing],
+            warnings=warned,
+            settings=[] if first is None else settings_of(first),
+        )
+
+    @abstractmethod
+    def _told(self) -> View:
+        """Return what this kind of family says beside its quantities."""
+
+    def _each(self, name: str) -> list[str]:
+        """Return the texts that the contexts of all audits have under a name, each once."""
+        return list(dict.fromkeys(text for each in self.audits.values() for text in each.context[name]))
+
+    def _blocks(self, readings: Mapping[tuple[Any, str, Any], Reading]) -> list[Block]:
+        """Return for each model the members side by side: a table for decisions and one for scores."""
+        blocks = []
+        for i, (model, of_model) in enumerate(self.quantities.groupby("model", sort=False)):
+            tables = [
+                spans_table(
+                    f"{self.key}-{i}-{decisions}",
+                    f"{model}, {of_decisions(decisions)}",
+                    rows,
+                    self.key,
+                    named=self._label,
+                    before=self._before,
+                    last=(
+                        "answer",
+                        {name: each.head for (name, *of), each in readings.items() if of == [model, decisions]},
+                    ),
+                    note=self._notes(rows),
+                )
+                for decisions, rows in of_model.groupby("decisions", sort=False)
+            ]
+            blocks.append(Block(f"model-{i}", str(model), tables=tables))
+        return blocks
+
+    def _notes(self, rows: pd.DataFrame) -> str:
+        """Return the notes on the effects of a model."""
+        own = rows[(rows["quantity"] == "mean_unfair_effect") & (rows["note"] != "")]
+        notes = zip(own[self.key], own["note"], strict=True)
+        return " ".join(f"{self._label(name)}: {str(note).rstrip('.')}." for name, note in notes)
+
+    def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
+        """Return what else the tables show of a member."""
+        return {}
+
+    def _data(self, rows: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "versions": known_versions(),
+            "members": self.key,
+            "context": {name: each for name, each in self.context.items() if isinstance(each, int | float | str)},
+            "quantities": self.quantities,
+            "summary": self.summary,
+            "readings": self.readings,
+            "unfair": {name: None if each is None else str(each) for name, each in self.unfair.items()},
+            "failures": {name: str(getattr(each, "cause", each)) for name, each in self.failures.items()},
+            "assumptions": self._each("assumptions"),
+            "warnings": self.context.get("warnings", ()),
+        }
+        if rows:
+            found["audits"] = {name: audit_data(each, rows) for name, each in self.audits.items()}
+        return found
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """Return the family as one self-contained page, and write it to ``path`` if given."""
+        return self.view.html(path, title)
+
+    def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
+        """Return the family as JSON: quantities, summary, readings and failures; with ``rows`` the audits as well."""
+        return self.view.json(rows=rows, indent=indent)
+
+    def __str__(self) -> str:
+        return self.view.text()
+
+    def _repr_html_(self) -> str:
+        return self.view.fragment()
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(each) for each in dict.fromkeys(self.quantities[self.key]))
+        return f"<{type(self).__name__} of {names} on {self.context['rows']:,} rows; print it for a reading>"
+
+
+@dataclass(eq=False)
+class Members:
+    """The audits of the members of a family, why some have none, and what was warned of.
+
+    ``named`` makes a noun phrase of some names, the beginning of a sentence.
+    """
+
+    key: str
+    named: Callable[[Sequence[Any]], str]
+    audits: dict[Any, Audit] = field(default_factory=dict)
+    failures: dict[Any, Exception] = field(default_factory=dict)
+    said: dict[str, tuple[type[Warning], list[Any]]] = field(default_factory=dict)
+
+    def run(self, name: Any, make: Callable[[], Audit], caught: tuple[type[Exception], ...] = FAILURES) -> Audit | None:
+        """Make the audit of a member, or keep the error that it has in its place."""
+        with self.listening(name):
+            try:
+                self.audits[name] = make()
+            except caught as error:
+                self.failures[name] = error
+        return self.audits.get(name)
+
+    @contextmanager
+    def listening(self, name: Any) -> Iterator[None]:
+        """Keep what is warned of as that of a member."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for each in caught:
+            self.said.setdefault(str(each.message), (each.category, []))[1].append(name)
+
+    def rewarn(self) -> list[str]:
+        """Warn of what the audits warned of, and name the members unless it was all of them; return the texts."""
+        texts = []
+        for text, (category, names) in self.said.items():
+            whose = list(dict.fromkeys(names))
+            every = len(whose) == len(self.audits) and not self.failures
+            told = text if every else f"{self.named(whose)}: {text}"
+            warnings.warn(told, category, stacklevel=3)
+            texts += [told] if issubclass(category, PyrofairWarning) else []
+        for name, error in self.failures.items():
+            if not isinstance(error, NotIdentifiedError):
+                texts.append(f"{self.named([name])} could not be audited: {error}")
+                warnings.warn(texts[-1], PyrofairWarning, stacklevel=3)
+        return texts
+
+    def table(
+        self,
+        names: Sequence[Any],
+        parts: Mapping[Any, pd.DataFrame] | None = None,
+        reasons: Mapping[Any, str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the quantities of all members under each other, with the member in the first column.
+
+        ``parts`` are tables in place of, or beside, those of the audits; ``reasons`` why a member lacks some rows.
+        """
+        tables = {name: each.table for name, each in self.audits.items()} | dict(parts or {})
+        asked = pd.concat([each[KEY] for each in tables.values()]).drop_duplicates()
+        held = [name for name in NUMBERS if any(name in each for each in tables.values())]
+        whole = []
+        for name in names:
+            reason = (reasons or {}).get(name, "")
+            if name in tables:
+                part = asked.merge(tables[name], on=KEY, how="left")
+                part["note"] = part["note"].fillna(reason or "not reported")
+            else:
+                error = self.failures[name]
+                note = "; ".join(filter(None, [str(getattr(error, "cause", error)), reason]))
+                part = asked.assign(**dict.fromkeys(held, np.nan), note=note)
+            part.insert(0, self.key, [name] * len(part))
+            whole.append(part)
+        return pd.concat(whole, ignore_index=True)
+
+
+def of_decisions(decisions: object) -> str:
+    """Return what is judged, in a word."""
+    return "decisions" if decisions == DECISIONS[0] else "scores"
+
+
+def with_paths(source: Any, unfair: UnfairPaths) -> Any:
+    """Return the source of other unfair paths."""
+    return unfair if isinstance(source, UnfairPaths) else clone(source).set_params(unfair=unfair)
+
+
+def require_unfitted(source: Any, each: str) -> None:
+    """Refuse what cannot be cloned for each contrast, or graph: no paths, and no unfitted source of estimates."""
+    if isinstance(source, UnfairPaths):
+        return
+    if isinstance(source, SeveralContrasts):
+        raise DataError(
+            f"source={shown(source)} is for training. Audit with its paths, audit_{each}s(models, unfair, df), or "
+            "with an unfitted source, IPW(unfair)."
+        )
+    require_estimates("source", source)
+    known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
+    if not known or not isinstance(source, BaseEstimator) or not isinstance(source.unfair, UnfairPaths):
+        raise DataError(
+            f"source={shown(source)} must be unfair paths, made by graph.unfair(...), or an unfitted source of these, "
+            "such as OneStep(unfair)."
+        )
+    try:
+        check_is_fitted(source)
+    except NotFittedError:
+        return
+    raise DataError(
+        f"source={shown(source)} is fitted or needs no fit, so that it belongs to one {each}. Pass an unfitted one, "
+        f"which is cloned for each {each}, or the unfair paths."
+    )

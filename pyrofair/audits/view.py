@@ -1,0 +1,135 @@
+"""A report as data, and its renderings: plain text, a page, an element for notebooks, and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from pyrofair._validation import require_flag, require_integer, shown
+from pyrofair._version import __version__
+from pyrofair.audits.display.export import SCHEMA_VERSION, plain
+from pyrofair.audits.display.page import CITATIONS, Table, environment, next_name
+from pyrofair.audits.display.words import Answer, advice
+from pyrofair.exceptions import DataError
+
+__all__ = ["Block", "View", "drawn"]
+
+MOST_CARDS = 3
+"""More answers are listed on the first page, not shown side by side."""
+MOST_LISTED = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A part of a report under a title.
+
+    ``lines`` and ``tables`` are in each form of it; ``aside`` (sentences), ``pictures`` (tables of what the lines say)
+    and ``markup`` are for pages alone.
+    """
+
+    name: str
+    title: str
+    lines: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    aside: Sequence[str] = ()
+    pictures: Sequence[Table] = ()
+    markup: Callable[[], Markup] | None = None
+
+    def text(self) -> list[str]:
+        """Return the lines of the block in plain text, after an empty one; none if it is for pages alone."""
+        tables = [line for each in self.tables for line in ("", *each.lines())]
+        return ["", *self.lines, *(tables if self.lines else tables[1:])] if self.lines or tables else []
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A report: what it is about, an answer for each model, what these rest on and what would change them, and blocks.
+
+    Parameters
+    ----------
+    title, question
+        The heading of the page, and the question in plain words, its first sentence by itself.
+    lead
+        What was judged, in sentences: the beginning of the text.
+    blocks, closing
+        The parts, in order, and sentences after the assumptions.
+    answers, basis, changes
+        For those who decide, on the first page.
+    assumptions
+        Headings, each with its assumptions.
+    warnings, settings
+        What was warned of; names and values.
+    schema, data
+        What JSON holds: its name, and a function that returns the rest, with the rows of the table if it is True.
+    """
+
+    title: str
+    question: Sequence[str]
+    lead: Sequence[str]
+    blocks: Sequence[Block]
+    schema: str
+    data: Callable[[bool], dict[str, Any]]
+    answers: Sequence[tuple[str, Answer]] = ()
+    basis: Sequence[str] = ()
+    changes: Sequence[str] = ()
+    assumptions: Sequence[tuple[str, Sequence[str]]] = ()
+    closing: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    settings: Sequence[tuple[str, str]] = ()
+
+    @property
+    def first_tables(self) -> list[Table]:
+        """The tables that a notebook shows."""
+        return [table for block in self.blocks for table in (*block.tables, *block.pictures)][:2]
+
+    def text(self) -> str:
+        """Return the report in plain text."""
+        lines = [*self.lead, *(line for block in self.blocks for line in block.text()), ""]
+        for heading, texts in self.assumptions:
+            lines += [heading, *(f"  {i}. {text}" for i, text in enumerate(texts, 1))]
+            lines += [] if texts else ["  (the source states none)"]
+        return "\n".join([*lines, *self.closing, *(f"Warning: {text}" for text in self.warnings)])
+
+    def html(self, path: str | Path | None = None, title: str | None = None) -> str:
+        """Return the report as a self-contained page, and write it to a path if given."""
+        if title is not None and (not isinstance(title, str) or not title.strip()):
+            raise DataError(f"title={shown(title)} must be a text, such as 'Audit of the hiring model, autumn'.")
+        text = self._render("report.html", title=title or self.title)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def fragment(self) -> str:
+        """Return the report as an element with styles of its own, for a notebook."""
+        return self._render("fragment.html", name=next_name())
+
+    def json(self, *, rows: bool = False, indent: int | None = None) -> str:
+        """Return the data of the report as JSON; NaN is null."""
+        require_flag("rows", rows)
+        if indent is not None:
+            require_integer("indent", indent, least=0)
+        found = {"schema": self.schema, "schema_version": SCHEMA_VERSION, **self.data(rows)}
+        return json.dumps(plain(found), indent=indent, ensure_ascii=False, allow_nan=False)
+
+    def _render(self, template: str, **more: Any) -> str:
+        answers = self.answers[: MOST_CARDS if len(self.answers) <= MOST_CARDS else MOST_LISTED]
+        held = {
+            "view": self,
+            "answers": answers,
+            "listed": len(self.answers) > MOST_CARDS,
+            "omitted": len(self.answers) - len(answers),
+            "told": [(text, advice(text)) for text in self.warnings],
+            "version": __version__,
+            "citations": CITATIONS,
+        }
+        return environment().get_template(template).render(held | more)
+
+
+def drawn(template: str, **held: Any) -> Markup:
+    """Return a template as markup, in which texts are escaped."""
+    return Markup(environment().get_template(template).render(held))
