@@ -59,28 +59,8 @@ ODD: tuple[Any, ...] = (
     iter([1]), "auto", "pooled", "network", "linear", slice(None), Ellipsis, float, "a" * 300,
 )  # fmt: skip
 TOKENS = (
-    "A",
-    "B",
-    "M",
-    "Y",
-    "Q",
-    "->",
-    "<-",
-    "--",
-    "{",
-    "}",
-    ";",
-    ",",
-    "\n",
-    "'",
-    '"',
-    "A B",
-    "->->",
-    "→",
-    "é",
-    " ",
-    "",
-)
+    "A", "B", "M", "Y", "Q", "->", "<-", "--", "{", "}", ";", ",", "\n", "'", '"', "A B", "->->", "→", "é", " ", "",
+)  # fmt: skip
 FEATURES = ("A", "Q", "M", "D")
 
 
@@ -440,7 +420,7 @@ SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
         "batch_size", "learning_rate", "validation_fraction", "patience", "progress", "random_state",
     ),
     _g_computation: (
-        "draws", "shared", "joint", "most_units", "families", "parameters", "hidden", "components", "propensity",
+        "draws", "shared", "most_units", "families", "parameters", "hidden", "components", "propensity",
         "progress", "random_state",
     ),
     _sem: ("unit", "coupling", "posterior", "draws", "random_state", "levels"),
@@ -455,20 +435,9 @@ ALSO = {  # what else shows that a message is about this setting
     "values": ("do ",), "do": ("intervene",), "program": ("site",),
 }  # fmt: skip
 LARGE = (
-    "epochs",
-    "samples",
-    "hidden",
-    "draws",
-    "n_boot",
-    "n",
-    "seeds",
-    "components",
-    "steps",
-    "latent_size",
-    "n_jobs",
-    "warmup",
-    "chains",
-)
+    "epochs", "samples", "hidden", "draws", "n_boot", "n", "seeds", "components", "steps", "latent_size", "n_jobs",
+    "warmup", "chains",
+)  # fmt: skip
 
 
 def settings(random: Random) -> Case:
@@ -682,10 +651,6 @@ def _predicted(**settings: Any) -> Any:
 
 def _set(**settings: Any) -> Any:
     return pf.do(plain, settings)(3)
-
-
-def _from_mechanisms(**settings: Any) -> Any:
-    return pf.SEM.from_mechanisms(_kept("mechanisms"), **{"unfair": UNFAIR, **settings})
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,6 @@ __all__ = [
     "WorldScores",
     "count_batches",
     "hold_out",
-    "plan_batches",
     "share_rows",
     "stack_worlds",
     "widen",
@@ -177,31 +176,6 @@ def stack_worlds(
     return torch.cat(stack), tuple(worlds)
 
 
-def plan_batches(problem: Problem, batch_size: int, generator: torch.Generator, *, penalised: bool) -> list[Batch]:
-    """Split the observed rows into batches, and, when penalised, assign the rows of both worlds to them.
-
-    Each observed row comes once. When penalised, batches are balanced over groups, and each row of a world comes once:
-    an observed row in its own batch, a unit with all its rows in both worlds in one batch. Only a world with fewer rows
-    (or units) than batches comes whole in each batch left without any. A single batch keeps the order of the rows.
-    """
-    n = len(problem.outcome)
-    count = count_batches(n, batch_size)
-    order = _draw_order(problem, count, generator, penalised=penalised)
-    if not penalised or problem.worlds is None:
-        return [Batch(rows, len(rows)) for rows in order.tensor_split(count)]
-    # Every count-th row of an order sorted by group: each batch gets its share of each group.
-    parts = [[order[i::count]] for i in range(count)]
-    shares: list[list[Share]] = [[] for _ in range(count)]
-    position = torch.empty_like(order)
-    position[order] = torch.arange(n, device=order.device)
-    for world, batch in zip(problem.worlds, _assign(problem.worlds, position, count, generator), strict=True):
-        sizes = [sum(map(len, rows)) for rows in parts]
-        for i, (share, others) in enumerate(_allocate(world, batch, position, sizes)):
-            shares[i].append(share)
-            parts[i].append(others)
-    return [Batch(torch.cat(rows), len(rows[0]), tuple(share)) for rows, share in zip(parts, shares, strict=True)]
-
-
 def share_rows(problem: Problem, known: Iterable[Problem]) -> Problem:
     """Return a problem on the tensor of rows of an earlier one that has the same rows, if there is one."""
     for other in known:
@@ -213,61 +187,6 @@ def share_rows(problem: Problem, known: Iterable[Problem]) -> Problem:
 def count_batches(rows: int, batch_size: int) -> int:
     """Return the number of batches of an epoch."""
     return max(1, -(-rows // batch_size))
-
-
-def _draw_order(problem: Problem, count: int, generator: torch.Generator, *, penalised: bool) -> Tensor:
-    """Return the observed rows (n,) in random order, when penalised one group after the other."""
-    n = len(problem.outcome)
-    order = torch.arange(n) if count == 1 else torch.randperm(n, generator=generator)
-    order = order.to(problem.rows.device)
-    if penalised and problem.stratum is not None and count > 1:
-        stratum = problem.stratum[order]
-        order = torch.cat([order.masked_select(stratum == value) for value in problem.strata])
-    return order
-
-
-def _assign(worlds: Sequence[World], position: Tensor, count: int, generator: torch.Generator) -> list[Tensor]:
-    """Return the batch of each row of the worlds, from the positions (n,) of observed rows in the order."""
-
-    def at_random(size: int) -> Tensor:
-        numbers = torch.zeros(size) if count == 1 else torch.randperm(size, generator=generator) % count
-        return numbers.to(position)
-
-    units = [world.unit for world in worlds if world.unit is not None]
-    batch_of_unit = at_random(1 + int(max(unit.max() for unit in units))) if units else position
-    assigned = []
-    for world in worlds:
-        if world.unit is not None:
-            batch = batch_of_unit[world.unit]
-        else:
-            observed = world.rows < len(position)
-            batch = torch.empty_like(world.rows)
-            batch[observed] = position[world.rows[observed]] % count
-            batch[~observed] = at_random(int((~observed).sum()))
-        assigned.append(batch)
-    return assigned
-
-
-def _allocate(world: World, batch: Tensor, position: Tensor, sizes: Sequence[int]) -> list[tuple[Share, Tensor]]:
-    """Return for each batch its share of a world, and the rows that are added to the ``sizes`` it already has."""
-    count, device = len(sizes), position.device
-    added = torch.ones_like(batch, dtype=torch.bool) if world.unit is not None else world.rows >= len(position)
-    by_batch = torch.argsort(2 * batch + added, stable=True)  # the added rows come last in their batch
-    batch, added, rows = batch[by_batch], added[by_batch], world.rows[by_batch]
-    ends = torch.bincount(batch, minlength=count).cumsum(0)
-    additions = torch.bincount(batch[added], minlength=count)
-    offset = torch.tensor(sizes, device=device) + additions - ends
-    indices = torch.arange(len(rows), device=device) + offset[batch]
-    indices[~added] = position[rows[~added]] // count
-    cuts = ends[:-1].tolist()
-    empty = torch.nonzero(torch.bincount(batch, minlength=count) == 0).flatten().tolist()
-    scale = count / (1 + len(empty))
-    shares = [Share(*each, scale) for each in zip(by_batch.tensor_split(cuts), indices.tensor_split(cuts), strict=True)]
-    others = list(rows[added].tensor_split(additions.cumsum(0)[:-1].tolist()))
-    everything = torch.arange(len(rows), device=device)
-    for i in empty:
-        shares[i], others[i] = Share(everything, sizes[i] + everything, scale), world.rows
-    return list(zip(shares, others, strict=True))
 
 
 class WorldScores:
@@ -370,86 +289,109 @@ def widen(values: Tensor, width: int, fill: int) -> Tensor:
 
 
 class Epochs:
-    """Draws the epochs of one problem: the batches of :func:`plan_batches`, filled up to one length.
+    """Draws the epochs of one problem: its observed rows in batches, to which the rows of both worlds are assigned.
 
+    Each observed row comes once. When penalised, batches are balanced over groups, and each row of a world comes once:
+    an observed row in its own batch, a unit with all its rows in both worlds in one batch. Only a world with fewer rows
+    (or units) than batches comes whole in each batch left without any. A single batch keeps the order of the rows.
     ``apart`` asks for the shares of each batch, which a penalty needs that is given the scores of single rows or units.
     """
 
     def __init__(self, problem: Problem, batch_size: int, generator: torch.Generator, *, penalised: bool, apart: bool):
-        self.problem, self.generator, self.penalised, self.apart = problem, generator, penalised, apart
-        self.batch_size, self.n = batch_size, len(problem.outcome)
+        self.problem, self.generator, self.apart = problem, generator, apart
+        self.n, self.device = len(problem.outcome), problem.rows.device
         self.count = count_batches(self.n, batch_size)
-        worlds = problem.worlds if penalised and not apart and problem.worlds is not None else ()
-        self.worlds = [world.rows for world in worlds]
-        self.added = [rows[rows >= self.n] for rows in self.worlds]
-        # Per row of the problem, and one that counts nothing: its outcome, its weight, and its weight in each world.
-        self.columns = problem.rows.new_zeros(2 + len(worlds), len(problem.rows) + 1)
+        self.worlds = problem.worlds or () if penalised else ()
+        # Of each row of an order, its batch and its place there: dealt in turn, batches have their share of each group.
+        at, batches = torch.arange(self.n, device=self.device), torch.arange(self.count, device=self.device)
+        self.sizes = self.n // self.count + (batches < self.n % self.count).long()
+        self.batch, self.place = at % self.count, at // self.count
+        if not self.worlds:
+            self.batch = batches.repeat_interleave(self.sizes)
+            self.place = at - (self.sizes.cumsum(0) - self.sizes)[self.batch]
+        # Of each world the rows that are observed, and those that join batches, all rows of units among them.
+        joining = [world.rows >= self.n if world.unit is None else world.rows >= 0 for world in self.worlds]
+        self.parts = [(torch.nonzero(~rows).flatten(), torch.nonzero(rows).flatten()) for rows in joining]
+        # Per row of the problem, and one that counts nothing: its outcome and its weight.
+        self.columns = problem.rows.new_zeros(2, len(problem.rows) + 1)
         self.columns[0, : self.n], self.columns[1, : self.n] = problem.outcome, problem.weight / problem.mean_weight
-        for column, world in zip(self.columns[2:], worlds, strict=True):
-            column[world.rows] = world.weight
-        self.sizes = self.columns.new_full((self.count, 1), self.n // self.count)
-        self.sizes[: self.n % self.count] += 1
-        self.scale = self.columns.new_full((self.count, 2), self.count)
 
     def draw(self) -> Epoch:
         """Return the next epoch, with K = 1."""
+        order = self._order()
+        places, sizes = self._places(order) if self.worlds else ([], self.sizes)
+        width = -(-int(sizes.max()) // FILL) * FILL
+        rows = order.new_full((self.count * width,), len(self.problem.rows))
+        rows[self.batch * width + self.place] = order
+        for world, own in zip(self.worlds, places, strict=True):
+            rows[own.batch * width + own.place] = world.rows[own.entry]
+        outcome, factor = self.columns.gather(1, rows.expand(2, -1)).view(2, self.count, width)
+        factor = factor * (torch.arange(width, device=self.device) < self.sizes[:, None]) / self.sizes[:, None]
+        whole = Epoch(rows.view(self.count, 1, width), outcome[:, None], factor[:, None])
         if self.apart:
-            return self._listed(plan_batches(self.problem, self.batch_size, self.generator, penalised=self.penalised))
-        order = _draw_order(self.problem, self.count, self.generator, penalised=self.penalised)
-        parts = [_deal(order, self.count, len(self.problem.rows), in_turn=self.penalised)]
-        for added in self.added:
-            turn = torch.arange(len(added)) if self.count == 1 else torch.randperm(len(added), generator=self.generator)
-            dealt = torch.empty_like(added)
-            dealt[turn.to(added)] = added
-            parts.append(_deal(dealt, self.count, len(self.problem.rows), in_turn=True))
-        return self._filled(torch.cat(parts, 1))
+            shares = zip(*(own.listed(self.count) for own in places), strict=True) if places else [()] * self.count
+            parts = [own[0, :size] for own, size in zip(whole.rows, sizes.tolist(), strict=True)]
+            batches = [Batch(*each) for each in zip(parts, self.sizes.tolist(), shares, strict=True)]
+            return replace(whole, batches=(batches,))
+        if not places:
+            return whole
+        share = factor.new_zeros(len(places), self.count * width)
+        for weight, world, own in zip(share, self.worlds, places, strict=True):
+            weight[own.batch * width + own.place] = world.weight[own.entry]
+        share = share.view(-1, self.count, width).transpose(0, 1)[:, None].contiguous()
+        scale = share.new_tensor([own.scale for own in places]).expand(self.count, 1, -1)
+        return replace(whole, share=share, total=share.sum(3), scale=scale)
 
-    def _filled(self, rows: Tensor) -> Epoch:
-        fill = len(self.problem.rows)
-        rows = widen(rows, -(-rows.shape[1] // FILL) * FILL, fill)
-        columns = self._columns_of(rows)
-        outcome, factor = columns[0], columns[1] / self.sizes
-        if not self.worlds:
-            return Epoch(rows[:, None], outcome[:, None], factor[:, None])
-        shares = columns[2:].transpose(0, 1)
-        total, scale = shares.sum(2), self.scale
-        if float(total.min()) <= 0:  # the world comes whole in such a batch
-            empty = total <= 0
-            scale = scale / (1 + empty.sum(0))
-            for i, (world, column) in enumerate(zip(self.worlds, self.columns[2:], strict=True)):
-                size = -(-len(world) // FILL) * FILL
-                extra = rows.new_full((self.count, size), fill)
-                extra[empty[:, i], : len(world)] = world
-                rows = torch.cat([rows, extra], 1)
-                outcome, factor, shares = (widen(each, rows.shape[1], 0) for each in (outcome, factor, shares))
-                shares[:, i, -size:] = column[extra]
-            total = shares.sum(2)
-        rows, outcome, factor, shares, total, scale = (
-            each[:, None] for each in (rows, outcome, factor, shares, total, scale)
-        )
-        return Epoch(rows, outcome, factor, shares, total, scale)
+    def _order(self) -> Tensor:
+        """Return the observed rows (n,) in random order, when penalised one group after the other."""
+        order = self._turn(self.n)
+        if self.worlds and self.problem.stratum is not None and self.count > 1:
+            stratum = self.problem.stratum[order]
+            order = torch.cat([order.masked_select(stratum == value) for value in self.problem.strata])
+        return order
 
-    def _columns_of(self, rows: Tensor) -> Tensor:
-        """Return the columns at rows of any shape, shape (columns, *rows.shape)."""
-        return self.columns.gather(1, rows.reshape(1, -1).expand(len(self.columns), -1)).view(-1, *rows.shape)
+    def _turn(self, size: int) -> Tensor:
+        """Return so many numbers in random order."""
+        turn = torch.arange(size) if self.count == 1 else torch.randperm(size, generator=self.generator)
+        return turn.to(self.device)
 
-    def _listed(self, batches: list[Batch]) -> Epoch:
-        fill, longest = len(self.problem.rows), max(len(batch.rows) for batch in batches)
-        rows = batches[0].rows.new_full((len(batches), -(-longest // FILL) * FILL), fill)
-        sizes = self.columns.new_empty(len(batches), 1)
-        for at, batch in enumerate(batches):
-            rows[at, : len(batch.rows)] = batch.rows
-            sizes[at] = batch.size
-        outcome, factor = self._columns_of(rows)
-        factor = factor * (torch.arange(rows.shape[1], device=rows.device) < sizes) / sizes
-        return Epoch(rows[:, None], outcome[:, None], factor[:, None], batches=(batches,))
+    def _places(self, order: Tensor) -> tuple[list[_Places], Tensor]:
+        """Return the places of the rows of each world, and the sizes of the batches with those that join them."""
+        batch_of, place_of, sizes, found = torch.empty_like(order), torch.empty_like(order), self.sizes, []
+        batch_of[order], place_of[order] = self.batch, self.place
+        units = [world.unit for world in self.worlds if world.unit is not None]
+        of_unit = self._turn(1 + int(max(unit.max() for unit in units))) % self.count if units else order
+        for world, (seen, new) in zip(self.worlds, self.parts, strict=True):
+            size, batch, place = len(world.rows), torch.empty_like(world.rows), torch.empty_like(world.rows)
+            batch[seen], place[seen] = batch_of[world.rows[seen]], place_of[world.rows[seen]]
+            if world.unit is None:
+                turn = self._turn(len(new))
+                batch[new], place[new] = turn % self.count, turn // self.count
+            else:
+                batch = of_unit[world.unit]
+                by_batch, held = batch.argsort(stable=True), torch.bincount(batch, minlength=self.count)
+                place[by_batch] = torch.arange(size, device=self.device) - (held.cumsum(0) - held)[batch[by_batch]]
+            place[new] += sizes[batch[new]]
+            more, held = (torch.bincount(each, minlength=self.count) for each in (batch[new], batch))
+            entry, empty = torch.arange(size, device=self.device), torch.nonzero(held == 0)
+            # The world comes whole in a batch without any of its rows.
+            place = torch.cat([place, (sizes[empty] + entry).flatten()])
+            batch = torch.cat([batch, empty.flatten().repeat_interleave(size)])
+            found.append(_Places(entry.repeat(1 + len(empty)), batch, place, self.count / (1 + len(empty))))
+            sizes = sizes + more + size * (held == 0)
+        return found, sizes
 
 
-def _deal(order: Tensor, count: int, fill: int, *, in_turn: bool) -> Tensor:
-    """Split rows into batches (count, m), one to each in turn or else in blocks, filled up to one length."""
-    longest = -(-len(order) // count)
-    if in_turn:
-        return widen(order, longest * count, fill).view(longest, count).T
-    if len(order) == longest * count:
-        return order.view(count, longest)
-    return torch.stack([widen(part, longest, fill) for part in order.tensor_split(count)])
+class _Places(NamedTuple):
+    """Where the rows of a world are: which row, in which batch, and at which place there, shape (m,) each."""
+
+    entry: Tensor
+    batch: Tensor
+    place: Tensor
+    scale: float
+
+    def listed(self, count: int) -> list[Share]:
+        """Return the share of each batch."""
+        order, cuts = self.batch.argsort(stable=True), torch.bincount(self.batch, minlength=count).cumsum(0)[:-1]
+        entries, places = (each[order].tensor_split(cuts.tolist()) for each in (self.entry, self.place))
+        return [Share(entry, place, self.scale) for entry, place in zip(entries, places, strict=True)]

@@ -18,9 +18,27 @@ from numpy.typing import NDArray
 from pyrofair.effects.simultaneous import quantile_of_largest, reach_of
 
 __all__ = [
-    "AUDITED", "CAUSAL", "GIVEN_UNITS", "OUTSIDE", "PLAIN", "QUANTITIES_OF", "REST", "SIZE", "VACUOUS", "Estimate",
-    "Estimates", "Image", "Key", "Samples", "absolute_interval", "draw_normal", "joint_covariance", "mean_and_spread",
-    "percentiles", "reach_of", "reach_of_all",
+    "AUDITED",
+    "CAUSAL",
+    "GIVEN_UNITS",
+    "OUTSIDE",
+    "PLAIN",
+    "QUANTITIES_OF",
+    "REST",
+    "SIZE",
+    "VACUOUS",
+    "Estimate",
+    "Estimates",
+    "Image",
+    "Key",
+    "Samples",
+    "absolute_interval",
+    "draw_normal",
+    "joint_covariance",
+    "mean_and_spread",
+    "percentiles",
+    "reach_of",
+    "reach_of_all",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -115,6 +133,7 @@ class Estimate:
     The errors e of independent units give the standard error s = sqrt(sum of e^2 + more) and the interval x - c s to
     x + c s, where c is the quantile of the normal distribution, or of Student's t. Replicates give the percentile
     interval. What is reported has the image of the interval. An estimate without errors and replicates has none.
+    Results of simulation, with a Monte-Carlo error alone, are :class:`pyrofair.effects.Estimate`.
 
     Parameters
     ----------

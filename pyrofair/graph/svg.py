@@ -18,7 +18,7 @@ __all__ = ["graph_svg"]
 
 MOST_DRAWN = 60
 SHOWN = 20
-SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "pyrofair", "text.usetex": False}
+SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "pyrofair", "text.usetex": False}
 """Texts are texts, and equal graphs have equal drawings."""
 
 

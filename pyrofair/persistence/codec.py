@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,12 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.exceptions import DataError
-from pyrofair.persistence.data import DATA, Kind, is_held
+from pyrofair.persistence.classes import KINDS, find_kind, refuse_skops
+from pyrofair.persistence.data import DATA, is_held
 from pyrofair.persistence.files import Content
+from pyrofair.persistence.programs import compare_programs, describe_program
 
-__all__ = ["Code", "NotGiven", "Reader", "Writer"]
+__all__ = ["NotGiven", "Reader", "Writer"]
 
 DEEPEST = 100
 """Values are nested in each other at most so deep."""
@@ -25,18 +26,6 @@ CODE = {"program": True, "model": True, "guide": True, "source": True, "paramete
 """The attributes that may hold code of the user's, and whether an object is of no use without it."""
 GROUPS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 Json = Any
-
-
-@dataclass(frozen=True, eq=False)
-class Code:
-    """A function, a module or an object of the user's, which is not saved, under the name by which it is given again.
-
-    ``needed``: nothing can be loaded without it.
-    """
-
-    name: str
-    value: Any
-    needed: bool
 
 
 @dataclass(frozen=True)
@@ -55,28 +44,15 @@ class NotGiven:
 
 
 class Writer:
-    """Turns a value into JSON and arrays. A value that cannot be saved is a DataError that names where it stands.
+    """Turns a value into JSON and arrays. A value that cannot be saved is a DataError that names where it stands."""
 
-    ``find`` returns the kind of an object, or None if it is code or of a class that no file holds; ``describe`` what
-    the program of a user's does, to be compared when it is given again.
-    """
-
-    def __init__(self, find: Callable[[Any], Kind | None], describe: Callable[[Any], Any]) -> None:
-        self.find, self.describe = find, describe
+    def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
-        self.codes: dict[str, Code] = {}
-        self.described: list[dict[str, Any]] = []
-        self._numbers: dict[int, int | None] = {}
+        self.codes: dict[str, Any] = {}
+        self.described: dict[str, dict[str, Any]] = {}
+        self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []
         self._path: list[str] = []
-
-    @contextmanager
-    def _at(self, name: str) -> Iterator[None]:
-        self._path.append(name)
-        if len(self._path) > DEEPEST:
-            raise DataError(f"The object is nested more than {DEEPEST} levels deep, at {self._where(12)}.")
-        yield
-        self._path.pop()
 
     def _where(self, last: int = 20) -> str:
         return ".".join(self._path[-last:]) or "it"
@@ -94,19 +70,20 @@ class Writer:
             return {type(value).__name__: [self._item(i, each) for i, each in enumerate(ordered)]}
         if type(value) is dict:
             return {"dict": [[self.write(key), self._item(key, each)] for key, each in value.items()]}
-        if (number := self._numbers.get(id(value), -1)) is None:
-            raise DataError(f"{self._where()} holds itself, and such an object cannot be saved.")
-        if number >= 0:
-            return {"ref": number}  # one object is one after loading
-        self._numbers[id(value)] = None
+        if id(value) in self._numbers:
+            return {"ref": self._numbers[id(value)]}  # one object is one after loading
         found = self._object(value)
+        self._numbers[id(value)] = len(self._kept)
         self._kept.append(value)
-        self._numbers[id(value)] = len(self._kept) - 1
         return found
 
     def _item(self, key: Any, value: Any) -> Json:
-        with self._at(str(key)):
-            return self.write(value)
+        self._path.append(str(key))
+        if len(self._path) > DEEPEST:
+            raise DataError(f"The object is nested more than {DEEPEST} levels deep, at {self._where(12)}.")
+        found = self.write(value)
+        self._path.pop()
+        return found
 
     def _object(self, value: Any) -> Json:
         if type(value) is np.ndarray and is_held(value.dtype):
@@ -114,35 +91,31 @@ class Writer:
             self.arrays[name] = np.array(value, dtype=value.dtype.newbyteorder("="), order="C")
             by_columns = value.flags.f_contiguous and not value.flags.c_contiguous
             return {"array": name} | ({"order": "F"} if by_columns else {})
-        if isinstance(value, Code):
-            return self._code(value)
         try:
-            kind = self.find(value) or next((each for each in DATA if isinstance(value, each.of)), None)
+            kind = find_kind(value) or next((each for each in DATA if isinstance(value, each.of)), None)
             state = {} if kind is None else kind.take(value)
         except DataError as error:
             raise DataError(f"{self._where()}: {error}" if self._path else str(error)) from error
-        if kind is not None:
-            return {"object": kind.name, "state": {name: self._item(name, each) for name, each in state.items()}}
+        if kind is None:
+            return self._code(value)
+        return {"object": kind.name, "state": {name: self._item(name, each) for name, each in state.items()}}
+
+    def _code(self, value: Any) -> Json:
         place = next((name for name in self._path[:-3:-1] if name in CODE), None)
         if place is None:
             raise DataError(
                 f"{self._where()} is {_named(value)}, which is none of the classes that a file holds, and code is not "
                 "saved. Save the parts that are, or what it was made of."
             )
-        name = place if self._path[-1] == place else ".".join(self._path[-2:])
-        return self._code(Code(name, value, CODE[place]))
-
-    def _code(self, code: Code) -> Json:
-        name = next((name for name, known in self.codes.items() if known.value is code.value), code.name)
-        number = 2
-        while name in self.codes and self.codes[name].value is not code.value:
-            name, number = f"{code.name}_{number}", number + 1
-        if name not in self.codes:
-            self.codes[name] = code
-            made = self.describe(code.value) if code.name == "program" else None
-            described = {"name": name, "is": _named(code.value), "needed": False, "made": self._item(name, made)}
-            self.described.append(described)
-        next(each for each in self.described if each["name"] == name)["needed"] |= code.needed
+        name = next((name for name, known in self.codes.items() if known is value), None)
+        if name is None:
+            name = first = place if self._path[-1] == place else ".".join(self._path[-2:])
+            while name in self.codes:
+                name = f"{first}_{1 + len(self.codes)}"
+            self.codes[name] = value
+            made = describe_program(value) if place == "program" else None
+            self.described[name] = {"is": _named(value), "needed": False, "made": self.write(made)}
+        self.described[name]["needed"] |= CODE[place]
         return {"code": name}
 
 
@@ -158,26 +131,24 @@ def _named(value: Any) -> str:
 class Reader:
     """Turns JSON and arrays into the value again.
 
-    It makes data, and objects of the kinds in ``kinds``; it imports nothing that a file names, and calls nothing but
-    the kinds' own ``make``. Each array is taken once, so that all of them fit the size of the file.
+    It makes data, and objects of the closed list; it imports nothing that a file names, and calls nothing but the
+    kinds' own ``make``. Each array is taken once, so that all of them fit the size of the file.
     """
 
-    def __init__(
-        self, kinds: Mapping[str, Kind], content: Content, given: Mapping[str, Any],
-        compare: Callable[[str, Any, Any], None],
-    ) -> None:  # fmt: skip
-        self.kinds, self.arrays = {**kinds, **{each.name: each for each in DATA}}, dict(content.arrays)
+    def __init__(self, content: Content, given: Mapping[str, Any], *, skops: bool = False) -> None:
+        self.kinds = {each.name: each for each in (*DATA, *KINDS.values())}
+        if not skops:
+            self.kinds["skops"] = replace(self.kinds["skops"], make=refuse_skops)
+        self.arrays = dict(content.arrays)
         self.known: list[Any] = []
         self.depth = 0
-        self.codes: dict[str, Any] = {}
-        described: list[dict[str, Any]] = content.structure["code"]
+        described: dict[str, dict[str, Any]] = content.structure["code"]
         _require_given(described, given)
-        for each in described:
-            name = each["name"]
-            self.codes[name] = given.get(name, NotGiven(name, each["is"]))
+        self.codes = {name: given.get(name, NotGiven(name, each["is"])) for name, each in described.items()}
+        for name, each in described.items():
             before = self.read(each["made"])
             if name in given and before is not None:
-                compare(name, before, given[name])
+                compare_programs(name, before, given[name])
 
     def read(self, node: Json) -> Any:
         """Return the value of a node; one that means nothing raises an error of any class."""
@@ -214,17 +185,16 @@ class Reader:
         return found
 
 
-def _require_given(described: list[dict[str, Any]], given: Mapping[str, Any]) -> None:
+def _require_given(described: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:
     """Refuse code that a file does not take, and a file without the code that it needs."""
-    names = [each["name"] for each in described]
-    if unknown := [name for name in given if name not in names]:
+    if unknown := [name for name in given if name not in described]:
         raise DataError(
             f"given names {shown(unknown[0])}, which this file does not take. It takes "
-            f"{', '.join(map(repr, names)) or 'nothing'}.{did_you_mean(unknown[0], names)}"
+            f"{', '.join(map(repr, described)) or 'nothing'}.{did_you_mean(unknown[0], described)}"
         )
-    if missing := [each for each in described if each["needed"] and each["name"] not in given]:
-        listed = "; ".join(f"{each['name']!r}, which was {each['is']}" for each in missing)
+    if missing := {name: each["is"] for name, each in described.items() if each["needed"] and name not in given}:
+        listed = "; ".join(f"{name!r}, which was {what}" for name, what in missing.items())
         raise DataError(
             f"What was saved runs code of yours, and code is in no file: {listed}. Give it again: "
-            f"pyrofair.load(path, given={{{missing[0]['name']!r}: ...}})."
+            f"pyrofair.load(path, given={{{next(iter(missing))!r}: ...}})."
         )

@@ -1,12 +1,11 @@
-"""The file of a saved object: a safetensors file of arrays, one of them its structure as JSON, with a digest."""
+"""The file of a saved object: a line with a digest, and arrays as safetensors, one of them its structure as JSON."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import struct
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +21,14 @@ from pyrofair._cells import write_whole
 from pyrofair._validation import shown
 from pyrofair.exceptions import DataError
 
-__all__ = ["FORMAT", "MARK", "Content", "read_file", "require_free", "require_path", "to_bytes", "write_file"]
+__all__ = ["FORMAT", "Content", "read_file", "require_free", "require_path", "to_bytes", "write_file"]
 
 FORMAT = 2
 """The version of the format; it grows with each change of what a file means."""
+LINE = re.compile(rb"pyrofair ([0-9]+) ([0-9a-f]{64})\n")
+"""The first line of a file: its format, and the digest of what follows, which is a file of safetensors."""
 STRUCTURE = "structure.json"
 """The array of bytes that holds the structure, beside those named ``0``, ``1``, ..."""
-MARK = "pyrofair"
-"""The one entry of the metadata, format and digest: safetensors writes several in any order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,42 +53,27 @@ def require_free(path: Path, *, overwrite: bool) -> None:
     if not path.parent.is_dir():
         raise DataError(f"The folder {str(path.parent)!r} does not exist; make it first, or name another.")
     if path.exists() and not overwrite:
-        raise _exists(path)
-
-
-def _exists(path: Path) -> DataError:
-    return DataError(f"The file {str(path)!r} exists. Pass overwrite=True to replace it, or name another.")
+        raise DataError(f"The file {str(path)!r} exists. Pass overwrite=True to replace it, or name another.")
 
 
 def to_bytes(content: Content) -> bytes:
     """Return the bytes of a file; equal contents have equal bytes."""
-    text = json.dumps(content.structure, allow_nan=False, separators=(",", ":"), ensure_ascii=True).encode("ascii")
-    arrays = {**content.arrays, STRUCTURE: np.frombuffer(text, dtype=np.uint8)}
-    return bytes(save_arrays(arrays, metadata={MARK: f"{FORMAT} {_digest(arrays)}"}))
+    text = json.dumps(content.structure, allow_nan=False, separators=(",", ":")).encode("ascii")
+    body = bytes(save_arrays({**content.arrays, STRUCTURE: np.frombuffer(text, dtype=np.uint8)}))
+    return f"pyrofair {FORMAT} {_digest(body)}\n".encode() + body
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=32).hexdigest()
 
 
 def write_file(path: Path, content: bytes, *, overwrite: bool) -> None:
     """Write a file whole, or not at all; one that is there is replaced only with ``overwrite``."""
     require_free(path, overwrite=overwrite)
     try:
-        write_whole(path, content, replace=overwrite)
+        write_whole(path, content)
     except OSError as error:
-        if overwrite or error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EXDEV):
-            raise DataError(f"The file {str(path)!r} cannot be written: {error}. Name another.") from error
-        write_whole(path, content)  # a file system without hard links
-    if path.read_bytes() != content:
-        raise _exists(path)
-
-
-def _digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Return a digest of the format, and of the names, types, shapes and bytes of arrays."""
-    digest = hashlib.blake2b(f"pyrofair {FORMAT}".encode(), digest_size=32)
-    for name in sorted(arrays):
-        each = np.ascontiguousarray(arrays[name])
-        about = json.dumps([name, each.dtype.name, list(each.shape)]).encode()
-        digest.update(struct.pack("<Q", len(about)) + about)
-        digest.update(each.tobytes())
-    return digest.hexdigest()
+        raise DataError(f"The file {str(path)!r} cannot be written: {error}. Name another.") from error
 
 
 def read_file(path: Path) -> Content:
@@ -105,31 +89,24 @@ def read_file(path: Path) -> Content:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror}.") from error
-    try:
-        (size,) = struct.unpack("<Q", data[:8])
-        written, _, digest = json.loads(data[8 : 8 + size])["__metadata__"][MARK].partition(" ")
-    except (struct.error, OverflowError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    if (line := LINE.match(data)) is None:
         what = "is empty" if not data else "is not a file that pyrofair.save wrote, or its first bytes are damaged"
-        raise DataError(f"{name} {what}.") from None
+        raise DataError(f"{name} {what}.")
+    written, digest = (each.decode("ascii") for each in line.groups())
     if written != str(FORMAT):
         raise DataError(
-            f"{name} has the format {shown(written)}, and this version of the package reads the format {FORMAT}. Read "
-            "it with the version that wrote it."
+            f"{name} has the format {written}, and this version of the package reads the format {FORMAT}. Read it with "
+            "the version that wrote it."
         )
+    body = data[line.end() :]
     try:
-        arrays: dict[str, NDArray[Any]] = load_arrays(data)  # compares all sizes with the length of the file
-        if digest != _digest(arrays):
+        if digest != _digest(body):
             raise ValueError("its digest is not that of its content")
-        structure = json.loads(bytes(arrays.pop(STRUCTURE)), parse_constant=_refuse_constant)
-        if not isinstance(structure, dict):
-            raise TypeError("its structure is not an object")
-    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        arrays: dict[str, NDArray[Any]] = load_arrays(body)  # compares all sizes with the length of the file
+        structure = json.loads(bytes(arrays.pop(STRUCTURE)))
+    except (SafetensorError, ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
         raise DataError(
             f"{name} is damaged or cut off ({error}). Nothing was loaded; take a whole copy of it, or save the object "
             "again."
         ) from error
     return Content(structure, arrays)
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a number of JSON")

@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import os
-import platform
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
-import pandas as pd
-import sklearn
-import torch
 
 from pyrofair._random import neutral_torch
 from pyrofair._validation import require_flag, require_instance, shown
 from pyrofair._version import __version__
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
-from pyrofair.persistence.classes import KINDS, TOP, find_kind, from_skops
+from pyrofair.persistence.classes import KINDS, TOP
 from pyrofair.persistence.codec import Reader, Writer
 from pyrofair.persistence.files import Content, read_file, require_free, require_path, to_bytes, write_file
-from pyrofair.persistence.programs import compare_programs, describe_program
 
 __all__ = ["load", "save"]
-
-LIBRARIES = {"numpy": np, "pandas": pd, "scikit-learn": sklearn, "torch": torch}
-NAMED = {kind.name: kind for kind in KINDS.values()}
-TRUSTING = NAMED | {"skops": replace(NAMED["skops"], make=from_skops)}
 
 
 def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write an object to a file, from which :func:`load` makes one that gives the same numbers.
 
-    The file is in the format of safetensors: arrays, one of them the structure as JSON, and a digest. It is read back
-    before it is put in its place, whole or not at all. It holds no code: if an object runs code of yours, such as the
-    program of an :class:`pyrofair.SEM`, you give it to :func:`load` again.
+    The file is read back before it is put in its place, whole or not at all. It holds no code: if an object runs code
+    of yours, such as the program of an :class:`pyrofair.SEM`, you give it to :func:`load` again.
 
     The file of a source, or of learned mechanisms, holds the rows that it was fitted on. A classifier is saved without
     its fitted source, and its file holds no row.
@@ -75,20 +62,18 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         hint = hint or (" The tables of an audit are DataFrames: report.table.to_csv(...)." * hasattr(obj, "groups"))
         raise DataError(f"obj is of the class {name}; what can be saved is a {', '.join(TOP)}.{hint}")
     require_free(place, overwrite=overwrite)
-    content, writer = _content(obj)
-    given = {name: code.value for name, code in writer.codes.items()}
+    content, codes = _content(obj)
     try:
-        again = _content(_read(content, given, skops=True))[0]
+        again, _ = _content(_read(content, codes, skops=True))
+        if again.structure != content.structure or not all(
+            map(_is_same, again.arrays.values(), content.arrays.values())
+        ):
+            raise ValueError("it is not the same")
     except Exception as error:
         raise DataError(
             f"The {name} cannot be read back, and was not written: {type(error).__name__}: {shown(str(error))}. Please "
             "report what it holds: its settings, and the types of its columns."
         ) from error
-    if again.structure != content.structure or not all(map(_is_same, again.arrays.values(), content.arrays.values())):
-        raise DataError(
-            f"The {name} is not the same when it is read back, and was not written. Please report what it holds: its "
-            "settings, and the types of its columns."
-        )
     write_file(place, to_bytes(content), overwrite=overwrite)
 
 
@@ -97,21 +82,19 @@ def _is_same(one: Any, other: Any) -> bool:
     return first == second or first[:2] == second[:2] == b"PK"  # an archive that skops writes holds the time
 
 
-def _content(obj: Any) -> tuple[Content, Writer]:
-    writer = Writer(find_kind, describe_program)
+def _content(obj: Any) -> tuple[Content, dict[str, Any]]:
+    """Return what a file of an object holds, and the code that it does not, by name."""
+    writer = Writer()
     with neutral_torch():
         written = writer.write(obj)
-    versions = {"pyrofair": __version__, "python": platform.python_version()}
-    versions |= {name: each.__version__ for name, each in LIBRARIES.items()}
-    structure = {"class": type(obj).__name__, "versions": versions, "code": writer.described, "object": written}
-    return Content(structure, writer.arrays), writer
+    structure = {"class": type(obj).__name__, "version": __version__, "code": writer.described, "object": written}
+    return Content(structure, writer.arrays), writer.codes
 
 
 def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None, skops: bool = False) -> Any:
     """Return the object that :func:`save` wrote to a file.
 
-    A file of unknown origin may be loaded: it names classes of a closed list, nothing of it is run or imported, its
-    digest is compared, sizes are those of the file, and trees are checked before they are walked down.
+    A file of unknown origin may be loaded: it names classes of a closed list, and nothing of it is run or imported.
 
     Parameters
     ----------
@@ -147,7 +130,7 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
     content = read_file(place)
     name = f"The file {str(place)!r}"
     try:
-        wrote = str(content.structure["versions"]["pyrofair"])
+        wrote = str(content.structure["version"])
         found = _read(content, dict(given or {}), skops=skops)
         if type(found).__name__ not in TOP or type(found).__name__ != content.structure["class"]:
             raise ValueError(f"it holds a {type(found).__name__}")
@@ -165,5 +148,4 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
 
 def _read(content: Content, given: Mapping[str, Any], *, skops: bool) -> Any:
     with neutral_torch():
-        reader = Reader(TRUSTING if skops else NAMED, content, given, compare_programs)
-        return reader.read(content.structure["object"])
+        return Reader(content, given, skops=skops).read(content.structure["object"])

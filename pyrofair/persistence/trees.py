@@ -1,8 +1,7 @@
-"""Boosted trees of scikit-learn as arrays, which are checked before compiled code walks down them."""
+"""Boosted trees of scikit-learn: what is saved of them, and what is checked before compiled code walks down them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,140 +9,92 @@ import pandas as pd
 import sklearn
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
 from pyrofair.exceptions import DataError
 
-__all__ = ["make_boosted", "take_boosted"]
+__all__ = ["restore_boosted", "take_boosted"]
 
-FIELDS = PREDICTOR_RECORD_DTYPE.names
-SETS = ("binned_left_cat_bitsets", "raw_left_cat_bitsets")
-"""The sets of categories that go to the left, 256 bits each."""
-SHORT = {"max_iter": 1, "early_stopping": False, "warm_start": False, "verbose": 0, "random_state": 0,
-         "min_samples_leaf": 1_000_000}  # fmt: skip
-"""The settings of a fit that is there for its frame alone: a root, for which no histogram takes memory."""
-LARGEST = 2_000_000
-"""The most numbers of the table that the frame is fitted to."""
+State = dict[str, Any]
+KEPT = ("classes_", "feature_names_in_", "_n_features", "n_trees_per_iteration_", "_baseline_prediction",
+        "train_score_", "validation_score_")  # fmt: skip
+"""The attributes that predictions need besides the trees; scikit-learn makes all others again of columns."""
 
 
-def take_boosted(model: HistGradientBoostingClassifier) -> dict[str, Any]:
-    """Return boosted trees for two classes as arrays: the nodes of all trees one after the other, field by field."""
-    state: dict[str, Any] = {"settings": model.get_params(deep=False)}
-    if not hasattr(model, "_predictors"):
-        return state
+def take_boosted(model: HistGradientBoostingClassifier, state: State) -> State:
+    """Return the settings of boosted trees for two classes, their nodes as bytes, and the categories of columns."""
+    kept = {name: each for name, each in state.items() if name in KEPT or name in model.get_params(deep=False)}
+    if "_predictors" not in state:
+        return kept
     if model.n_trees_per_iteration_ != 1:
         raise DataError("Boosted trees for more than two classes cannot be saved.")
-    trees = [tree for (tree,) in model._predictors]
-    nodes = np.concatenate([tree.nodes for tree in trees])
     known = () if model._preprocessor is None else model._preprocessor.named_transformers_["encoder"].categories_
-    return state | {
-        "version": sklearn.__version__,
-        "classes": model.classes_,
-        "columns": [str(name) for name in getattr(model, "feature_names_in_", ())] or int(model.n_features_in_),
-        "categories": dict(zip(np.flatnonzero(known and model.is_categorical_).tolist(), known, strict=True)),
-        "baseline": float(model._baseline_prediction.item()),
-        "sizes": np.array([len(tree.nodes) for tree in trees], dtype=np.int64),
-        "nodes": {name: np.ascontiguousarray(nodes[name]) for name in FIELDS},
-        "bits": np.array([len(tree.raw_left_cat_bitsets) for tree in trees], dtype=np.int64),
-        **{name: np.concatenate([getattr(tree, name) for tree in trees]) for name in SETS},
-        "scores": [np.asarray(getattr(model, name)) for name in ("train_score_", "validation_score_")],
+    return kept | {
+        "sklearn": sklearn.__version__,
+        "known": dict(zip(np.flatnonzero(model.is_categorical_).tolist() if known else [], known, strict=True)),
+        "bins": model._bin_mapper.bin_thresholds_,
+        "trees": [[tree.nodes.view(np.uint8), tree.raw_left_cat_bitsets] for (tree,) in model._predictors],
     }
 
 
-def make_boosted(settings: Mapping[str, Any], **state: Any) -> HistGradientBoostingClassifier:
-    """Return boosted trees made of arrays.
+def restore_boosted(model: HistGradientBoostingClassifier) -> None:
+    """Let scikit-learn read a table that holds each category, as in a fit, and add the trees.
 
-    A model of one tree, fitted to a table of such columns that holds each category, has everything besides the trees.
-    Trees go down from their root only, each node once, and name no column, set or node that is not there; a set of
-    categories is asked of columns of categories alone: a walk down them ends, stays inside their memory, and adds up to
-    a number.
+    A set of categories is asked of columns of categories alone, so that a walk down a tree stays inside its memory.
     """
-    model = HistGradientBoostingClassifier()
-    if "nodes" not in state:
-        return model.set_params(**settings)
-    if (version := state["version"]) != sklearn.__version__:
+    if "trees" not in vars(model):
+        return
+    version, known, bins, trees = (vars(model).pop(name) for name in ("sklearn", "known", "bins", "trees"))
+    if version != sklearn.__version__:
         raise DataError(
             f"The file holds trees that scikit-learn {version} fitted, and {sklearn.__version__} is installed. Install "
             "that version, or fit again."
         )
-    classes = np.asarray(state["classes"])
-    table, n = _table(state["columns"], state["categories"])
-    model.set_params(**{**settings, **SHORT}).fit(table, classes[np.arange(n) % 2])
-    if len(classes) != 2 or not np.array_equal(model.classes_, classes):
-        raise ValueError("its classes are not two in order")
-    known, columns = model._bin_mapper.is_categorical_, int(model.n_features_in_)
-    categorical = np.zeros(columns, dtype=bool) if known is None else np.asarray(known, dtype=bool)
-    if categorical.shape != (columns,):
-        raise ValueError("its columns are not those of its trees")
-    baseline, trees = float(state["baseline"]), _trees(state, categorical)
-    if not np.isfinite(abs(baseline) + sum(float(np.abs(tree.nodes["value"]).max()) for tree in trees)):
+    names = vars(model).get("feature_names_in_")
+    model._preprocess_X(_table(names, known, len(bins)), reset=True)
+    remapped = model._is_categorical_remapped
+    categorical = np.zeros(len(bins), dtype=bool) if remapped is None else np.asarray(remapped)
+    mapper = model._bin_mapper = _BinMapper()
+    mapper.bin_thresholds_, mapper.is_categorical_ = bins, categorical.astype(np.uint8)
+    model._predictors = [[_tree(nodes.view(PREDICTOR_RECORD_DTYPE), sets, categorical)] for nodes, sets in trees]
+    largest = sum(float(np.abs(tree.nodes["value"]).max()) for (tree,) in model._predictors)
+    if not np.isfinite(largest + np.abs(model._baseline_prediction).sum()) or len(model.classes_) != 2:
         raise ValueError("its trees add up to no number")
-    model.set_params(**settings)
-    model._predictors, model._baseline_prediction = [[tree] for tree in trees], np.array([[baseline]])
-    model.train_score_, model.validation_score_ = (np.asarray(each) for each in state["scores"])
-    return model
+    model._loss = model._get_loss(None)
 
 
-def _table(columns: Any, categories: Mapping[int, NDArray[Any]]) -> tuple[Any, int]:
-    """Return a table of such columns that holds each category, and its number of rows."""
-    width = len(columns) if isinstance(columns, list) else int(columns)
-    n = max([2, *(len(known) for known in categories.values())])
-    if not 0 < width * n <= LARGEST or any(not 0 <= at < width for at in categories):
-        raise ValueError(f"it has trees of {width} columns and {n} categories")
-    codes = {at: np.arange(n) % max(len(known), 1) for at, known in categories.items()}
-    if isinstance(columns, list):
-        held: dict[str, Any] = {name: np.zeros(n) for name in columns}
-        for at, known in categories.items():
-            held[columns[at]] = pd.Categorical.from_codes(codes[at], categories=pd.Index(known))
-        return pd.DataFrame(held), n
-    numbers = np.zeros((n, width))
-    for at, known in categories.items():
-        numbers[:, at] = np.asarray(known, dtype=np.float64)[codes[at]]
-    return numbers, n
+def _table(names: Any, known: dict[int, NDArray[Any]], width: int) -> pd.DataFrame | NDArray[np.float64]:
+    """Return a table of so many columns that holds each of their categories."""
+    if any(not 0 <= at < width or not 0 < len(each) < 256 for at, each in known.items()):
+        raise ValueError("it has a column of no categories, or of more than 255")
+    n = max([1, *map(len, known.values())])
+    columns = [known[at][np.arange(n) % len(known[at])] if at in known else np.zeros(n) for at in range(width)]
+    if names is None:
+        return np.column_stack(columns).astype(np.float64)
+    held = {at: pd.Categorical(each) if at in known else each for at, each in enumerate(columns)}
+    return pd.DataFrame(held).set_axis(list(names), axis=1)
 
 
-def _trees(state: Mapping[str, Any], categorical: NDArray[np.bool_]) -> list[TreePredictor]:
-    """Return the trees, after their nodes were checked: compiled code follows each number in them without a check."""
-    n = len(state["nodes"]["left"])
-    sizes, bits = (_typed(state[name], np.int64, (len(state[name]),)) for name in ("sizes", "bits"))
-    if (sizes <= 0).any() or (sizes > n).any() or len(sizes) != len(bits) or sizes.sum() != n:
-        raise ValueError("its trees differ in size from what they declare")
-    nodes = np.zeros(n, dtype=PREDICTOR_RECORD_DTYPE)
-    for name in FIELDS:
-        nodes[name] = _typed(state["nodes"][name], PREDICTOR_RECORD_DTYPE[name], (n,))
-    sets = [_typed(state[name], np.uint32, (len(state[name]), 8)) for name in SETS]
-    if (bits < 0).any() or any((bits > len(each)).any() or len(each) != bits.sum() for each in sets):
-        raise ValueError("its trees differ in sets from what they declare")
-    found = []
-    for end, size, last, count in zip(np.cumsum(sizes), sizes, np.cumsum(bits), bits, strict=True):
-        own = nodes[end - size : end].copy()
-        _require_inside(own, int(count), categorical)
-        found.append(TreePredictor(own, *(each[last - count : last].copy() for each in sets)))
-    return found
+def _tree(nodes: NDArray[Any], sets: NDArray[Any], categorical: NDArray[np.bool_]) -> TreePredictor:
+    """Return a tree, unless its nodes lead out of it, or to a column or a set that is not there.
 
-
-def _require_inside(nodes: NDArray[Any], sets: int, categorical: NDArray[np.bool_]) -> None:
-    """Refuse nodes of one tree that lead out of it, or to a column or set that is not there."""
-    inner, at = nodes["is_leaf"] == 0, np.arange(len(nodes))
-    below = np.stack([nodes["left"], nodes["right"]]).astype(np.int64)[:, inner]
-    column, by_set = nodes["feature_idx"][inner], inner & (nodes["is_categorical"] != 0)
+    Compiled code follows each number in them without a check. A tree goes down from its root only, each node once.
+    """
+    at = np.flatnonzero(nodes["is_leaf"] == 0)
+    inner = nodes[at]
+    below = np.stack([inner["left"], inner["right"]]).astype(np.int64)
+    by_set = inner["is_categorical"] != 0
     if (
-        (below <= at[inner]).any()
-        or not np.array_equal(np.sort(below.ravel()), at[1:])  # each node but the root is below one other
-        or ((column < 0) | (column >= len(categorical))).any()
-        or (nodes["bitset_idx"][by_set] >= sets).any()
-        or not all(np.isin(nodes[name], (0, 1)).all() for name in ("is_leaf", "is_categorical", "missing_go_to_left"))
+        (below <= at).any()
+        or not np.array_equal(np.sort(below.ravel()), np.arange(1, len(nodes)))
+        or ((inner["feature_idx"] < 0) | (inner["feature_idx"] >= len(categorical))).any()
+        or (by_set != categorical[inner["feature_idx"]]).any()
+        or sets.dtype != np.uint32
+        or sets.shape != (len(sets), 8)
+        or (inner["bitset_idx"][by_set] >= len(sets)).any()
+        or np.isnan(inner["num_threshold"]).any()
     ):
         raise ValueError("a tree of it leads out of its nodes, columns or sets")
-    if (by_set[inner] != categorical[column]).any():
-        raise ValueError("a tree of it splits numbers by a set of categories, or categories as numbers")
-    if np.isnan(nodes["num_threshold"]).any():
-        raise ValueError("a tree of it splits at no number")
-
-
-def _typed(values: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return an array of a type and a shape, which is refused if it has others: nothing is converted."""
-    if not isinstance(values, np.ndarray) or values.dtype != dtype or values.shape != shape:
-        raise ValueError("its trees are held in arrays of another type or shape")
-    return np.ascontiguousarray(values)
+    return TreePredictor(nodes, np.zeros_like(sets), sets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ __all__ = [
     "read_outline",
     "read_sites",
     "require_finite",
+    "sites_above",
 ]
 
 PROBES = (61, 53)
@@ -181,14 +182,19 @@ class ProgramSites:
 
     def above(self, site: str, stop: frozenset[str]) -> set[str]:
         """Return the sites that lead to a site, going no further up than those in ``stop``."""
-        met: set[str] = set()
-        waiting = list(self.reads[site])
-        while waiting:
-            one = waiting.pop()
-            if one not in met:
-                met.add(one)
-                waiting.extend(() if one in stop else self.reads[one])
-        return met
+        return sites_above(site, self.reads, stop)
+
+
+def sites_above(site: str, reads: Mapping[str, Iterable[str]], stop: Collection[str]) -> set[str]:
+    """Return the sites that lead to a site by what each reads, going no further up than those in ``stop``."""
+    met: set[str] = set()
+    waiting = list(reads[site])
+    while waiting:
+        one = waiting.pop()
+        if one not in met:
+            met.add(one)
+            waiting.extend(() if one in stop else reads[one])
+    return met
 
 
 def require_finite(site: str, values: Tensor) -> None:

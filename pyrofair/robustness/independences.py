@@ -521,18 +521,7 @@ class Smooth:
         return lambda rows: (mean + (rows - center) / spread @ coefficients).clip(low, high)
 
 
-@dataclass(frozen=True)
-class _Twice:
-    """The same rows as two regressions read them."""
-
-    first: Any
-    second: Any
-
-    def __getitem__(self, at: NDArray[np.int64]) -> _Twice:
-        return _Twice(self.first[at], self.second[at])
-
-
-class Flexible:
+class Flexible(Smooth):
     """The smooth regression, a forest, and a forest on what the smooth one leaves, of which the best is to be chosen.
 
     A function with jumps that both nodes share is what makes the test fail: a smooth fit errs on both sides of each
@@ -540,34 +529,23 @@ class Flexible:
     wrong values for both nodes) and made of other draws of rows for each node err little, and not alike.
     """
 
-    def __init__(self, X: pd.DataFrame, seed: int) -> None:
-        self.smooth, self.seed = Smooth(X, seed), seed
-
-    def design(self, X: pd.DataFrame) -> _Twice:
-        """Return the rows as both read them."""
-        whole = self.smooth.design(X)
-        return _Twice(whole, whole[:, : self.smooth.plain])
-
     def fits(
         self, design: Any, y: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> list[Callable[[Any], NDArray[np.float64]]]:
         """Return three predictions of responses (m, k), the smooth one first."""
-        smooth = self.smooth.fit(design.first, y, weight)
-        alone, after = self._forest(design.second, y), self._forest(design.second, y - smooth(design.first))
-        return [
-            lambda rows: smooth(rows.first),
-            lambda rows: alone(rows.second),
-            lambda rows: smooth(rows.first) + after(rows.second),
-        ]
+        smooth = self.fit(design, y, weight)
+        alone, after = self._forest(design, y), self._forest(design, y - smooth(design))
+        return [smooth, alone, lambda rows: smooth(rows) + after(rows)]
 
-    def _forest(self, plain: NDArray[np.float64], y: NDArray[np.float64]) -> Callable[[Any], NDArray[np.float64]]:
+    def _forest(self, design: NDArray[np.float64], y: NDArray[np.float64]) -> Callable[[Any], NDArray[np.float64]]:
+        """Return the prediction of a forest, which reads the first columns alone: without splines and products."""
         forest = RandomForestRegressor(
             TREES,
             min_samples_leaf=IN_LEAF,
             max_samples=min(MOST_IN_TREE, len(y)),
             random_state=self.seed,
-        ).fit(plain, y if y.shape[1] > 1 else y[:, 0])
-        return lambda rows: np.asarray(forest.predict(rows)).reshape(len(rows), -1)
+        ).fit(design[:, : self.plain], y if y.shape[1] > 1 else y[:, 0])
+        return lambda rows: np.asarray(forest.predict(rows[:, : self.plain])).reshape(len(rows), -1)
 
 
 def _holm(p: NDArray[np.float64]) -> NDArray[np.float64]:

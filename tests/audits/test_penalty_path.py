@@ -4,6 +4,7 @@ import itertools
 import pickle
 import sys
 import warnings
+from functools import cache
 from typing import Any
 
 import joblib
@@ -53,20 +54,28 @@ def trace(**settings: Any) -> PenaltyPath:
     return penalty_path(model, X, Y, **given | settings)
 
 
-WHOLE = trace()
+@cache
+def whole() -> PenaltyPath:
+    return trace()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _traced() -> None:
+    """Before any test changes how a path is traced."""
+    whole()
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
 def test_columns_and_order() -> None:
-    table = WHOLE.table
+    table = whole().table
     assert list(table.columns) == ["strength", "seed", "decisions", "objective", *MEASURED]
     assert list(table["strength"]) == [2.0, 2.0, 0.5, 0.5, 0.0, 0.0] * 2  # strongest first
     assert list(table["seed"]) == [0] * 6 + [1] * 6
     assert list(table["decisions"]) == ["threshold", "score"] * 6
     assert table.notna().all(axis=None)
-    assert WHOLE.unfinished == {}
+    assert whole().unfinished == {}
 
 
 def test_each_row_is_what_an_audit_measures() -> None:
@@ -89,7 +98,7 @@ def test_each_row_is_what_an_audit_measures() -> None:
 
 def test_the_strongest_is_an_ordinary_fit() -> None:
     model = classifier(strength=2.0, random_state=1).fit(X, Y)
-    own = WHOLE.table.query("strength == 2.0 and seed == 1 and decisions == 'score'").iloc[0]
+    own = whole().table.query("strength == 2.0 and seed == 1 and decisions == 'score'").iloc[0]
     assert own["positive_rate"] == pytest.approx(model.predict_proba(X)[:, 1].mean(), rel=1e-12)
 
 
@@ -118,9 +127,9 @@ def test_strengths_start_from_the_one_above(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_seeds() -> None:
     pd.testing.assert_frame_equal(trace(seeds=[1, 0]).table.query("seed == 1").reset_index(drop=True),
-                                  WHOLE.table.query("seed == 1").reset_index(drop=True))  # fmt: skip
-    pd.testing.assert_frame_equal(trace(seeds=np.int64(2)).table, WHOLE.table)
-    one, other = (WHOLE.table[WHOLE.table["seed"] == seed]["p_ypi"].to_numpy() for seed in (0, 1))
+                                  whole().table.query("seed == 1").reset_index(drop=True))  # fmt: skip
+    pd.testing.assert_frame_equal(trace(seeds=np.int64(2)).table, whole().table)
+    one, other = (whole().table[whole().table["seed"] == seed]["p_ypi"].to_numpy() for seed in (0, 1))
     assert not np.allclose(one, other, atol=1e-6)
 
 
@@ -173,14 +182,14 @@ def test_an_interrupted_path_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatc
     assert len(part.table) == 2 * after
     assert list(part.unfinished) == ([after // 3] if after % 3 else [])
     if after:
-        pd.testing.assert_frame_equal(part.table, WHOLE.table.iloc[: 2 * after])
+        pd.testing.assert_frame_equal(part.table, whole().table.iloc[: 2 * after])
     part = pickle.loads(pickle.dumps(part))
     calls = []
     honest = MODULE.train_many
     monkeypatch.setattr(MODULE, "train_many", lambda *args: calls.append(args) or honest(*args))
     rest = trace(resume=part, max_stack=1)
     assert len(calls) == 6 - after  # nothing is fitted twice
-    pd.testing.assert_frame_equal(rest.table, WHOLE.table)
+    pd.testing.assert_frame_equal(rest.table, whole().table)
     assert rest.unfinished == {}
 
 
@@ -233,9 +242,9 @@ def test_what_workers_warn_of_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_finished_path_can_be_given_more_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     first = trace(seeds=1)
-    pd.testing.assert_frame_equal(trace(resume=first).table, WHOLE.table)
+    pd.testing.assert_frame_equal(trace(resume=first).table, whole().table)
     interrupt(monkeypatch, 0)
-    pd.testing.assert_frame_equal(trace(resume=WHOLE).table, WHOLE.table)  # nothing to do
+    pd.testing.assert_frame_equal(trace(resume=whole()).table, whole().table)  # nothing to do
 
 
 @pytest.mark.parametrize(
@@ -258,11 +267,14 @@ def test_a_finished_path_can_be_given_more_seeds(monkeypatch: pytest.MonkeyPatch
         ({"judge": pf.IPW(UNFAIR, arm=0)}, "another judge;"),
         ({"strengths": (0.0, 0.5, 1.0, 2.0)}, r"strengths \[2\.0, 0\.5, 0\.0\] for seed 0, which are no beginning"),
         ({"strengths": (0.0, 0.5, 3.0)}, r"strengths \[2\.0, 0\.5, 0\.0\] for seed 0, which are no beginning"),
-        ({"resume": PenaltyPath(WHOLE.table.iloc[:2])}, r"strengths \[2\.0\] for seed 0"),  # without its module
+        (
+            {"resume": PenaltyPath(pd.DataFrame({"strength": [2.0], "seed": 0}))},
+            r"strengths \[2\.0\] for seed 0",
+        ),  # without its module
     ],
 )
 def test_another_call_is_no_resumption(changed: dict[str, Any], message: str) -> None:
-    own: dict[str, Any] = {"classifier": classifier(), "X": X, "y": Y, "test": (X, Y), "resume": WHOLE} | changed
+    own: dict[str, Any] = {"classifier": classifier(), "X": X, "y": Y, "test": (X, Y), "resume": whole()} | changed
     settings: dict[str, Any] = {"strengths": STRENGTHS, "progress": False, "n_boot": 0}
     with pytest.raises(DataError, match=f"resume .*{message}"):
         penalty_path(**settings | {"judge": own["classifier"].source} | own)
@@ -271,8 +283,8 @@ def test_another_call_is_no_resumption(changed: dict[str, Any], message: str) ->
 def test_what_a_path_sets_itself_may_differ() -> None:
     again = classifier(strength=0.3, random_state=1, progress=False)
     data = {"X": X[["D", "A", "Q"]].copy(), "y": list(Y), "test": (X, pd.Series(Y)), "judge": again.source}
-    found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, n_boot=0, progress=False, resume=WHOLE)
-    pd.testing.assert_frame_equal(found.table, WHOLE.table)
+    found = penalty_path(again, **data, strengths=STRENGTHS, seeds=2, n_boot=0, progress=False, resume=whole())
+    pd.testing.assert_frame_equal(found.table, whole().table)
 
 
 def test_a_fit_that_diverges_is_an_error() -> None:
@@ -322,14 +334,14 @@ def test_summary() -> None:
     assert (PATH.summary("score")["piu_upper"] == 0.0).all()
     with pytest.raises(DataError, match="decisions='hard' is not known"):
         PATH.summary("hard")  # type: ignore[arg-type]
-    line = WHOLE.plot("score").axes[0].lines[0]
-    np.testing.assert_allclose(line.get_ydata(), WHOLE.summary()["accuracy"])
+    line = whole().plot("score").axes[0].lines[0]
+    np.testing.assert_allclose(line.get_ydata(), whole().summary()["accuracy"])
 
 
 def test_what_it_says_of_itself() -> None:
-    assert repr(WHOLE) == "<PenaltyPath of 3 strength(s) and 2 seed(s); print it for a summary>"
-    assert f"{WHOLE.summary().loc[2.0, 'accuracy']:.3f}" in str(WHOLE)
-    assert max(map(len, str(WHOLE).splitlines())) <= 100
+    assert repr(whole()) == "<PenaltyPath of 3 strength(s) and 2 seed(s); print it for a summary>"
+    assert f"{whole().summary().loc[2.0, 'accuracy']:.3f}" in str(whole())
+    assert max(map(len, str(whole()).splitlines())) <= 100
     unfinished = PenaltyPath(PATH.table, unfinished={0: nn.Linear(1, 1)})
     for text in (str(unfinished), unfinished._repr_html_()):
         assert all(word in text for word in ("2 seed(s)", "bimodal", "two groups of solutions", "resume=..."))
@@ -432,7 +444,7 @@ def test_select_hands_back_the_fitted_classifier_of_the_path() -> None:
             {"accuracy_loss": 0.01},
             r"has an accuracy of at least 0\.79 and piu_upper up to",
         ),
-        (WHOLE, {"at_most": 0.5}, "has no intervals to judge by"),
+        (PenaltyPath(PATH.table, PATH.models), {"at_most": 0.5}, "has no intervals to judge by"),
     ],
 )
 def test_select_reports_what_is_not_available(path: PenaltyPath, given: Any, message: str) -> None:

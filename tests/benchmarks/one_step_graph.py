@@ -45,7 +45,7 @@ class Design:
         """Return the mean scores of both worlds given what they share, at n units, (n, Q) each."""
         raise NotImplementedError
 
-    def truth(self, n: int = 20_000) -> dict[str, Array]:
+    def truth(self, n: int) -> dict[str, Array]:
         """Return the means and the ends of PIU given what both worlds share, (Q,) each."""
         a, b = self.given_shared(n, 12345)
         return {
@@ -234,6 +234,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--n", type=int, default=5000)
+    parser.add_argument("--units", type=int, default=20_000, help="of which the truth is made")
     parser.add_argument("--form", choices=("graph", "prefix"), default="graph")
     parser.add_argument("--model", choices=("network", "boosted"), default="network")
     settings = parser.parse_args()
@@ -242,7 +243,7 @@ def main() -> None:
     pd.set_option("display.width", 200, "display.max_columns", 30)
     for case in settings.cases:
         design = make(case, settings.model)
-        truth = design.truth()
+        truth = design.truth(settings.units)
         print(case, {name: value.round(4).tolist() for name, value in truth.items()}, flush=True)
         found, flagged, seconds = [], 0, []
         for seed in range(settings.first, settings.first + settings.draws):

@@ -44,7 +44,7 @@ def make_source(name: str, unfair: pf.UnfairPaths, seed: int) -> Any:
     return pf.IPW(unfair, propensity=name, random_state=seed)
 
 
-def train(source: str, seed: int, out: Path) -> None:
+def train(source: str, seed: int, strengths: list[float], out: Path) -> None:
     """Train a warm path of strengths, and keep each classifier without its source."""
     path = out / f"{source.replace(' ', '_')}-{seed}.joblib"
     if path.exists():
@@ -66,7 +66,7 @@ def train(source: str, seed: int, out: Path) -> None:
         model,
         X,
         y,
-        strengths=STRENGTHS,
+        strengths=strengths,
         seeds=[seed],
         test=(X_test, y_test),
         n_boot=0,
@@ -77,8 +77,8 @@ def train(source: str, seed: int, out: Path) -> None:
     for each in models.values():
         each.source_ = each.source = None
     joblib.dump({"models": models, "table": found.table, "cpu": spent}, path)
-    scores = np.column_stack([models[each].predict_proba(X_test)[:, 1] for each in STRENGTHS])
-    np.savez_compressed(path.with_suffix(".npz"), score=scores, strength=STRENGTHS, index=X_test.index.to_numpy())
+    scores = np.column_stack([models[each].predict_proba(X_test)[:, 1] for each in strengths])
+    np.savez_compressed(path.with_suffix(".npz"), score=scores, strength=strengths, index=X_test.index.to_numpy())
     shown = found.table[found.table["decisions"] == "threshold"]
     columns = ["strength", "accuracy", "positive_rate", "mean_unfair_effect", "piu_upper", "piu_paper_bound"]
     print(f"{source}, seed {seed}: {spent:.0f} CPU s\n{shown[columns].round(3).to_string(index=False)}", flush=True)
@@ -149,6 +149,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="the first seed to train")
     parser.add_argument("--sources", nargs="*", default=list(LABELS))
+    parser.add_argument("--strengths", type=float, nargs="+", default=list(STRENGTHS))
     parser.add_argument("--figure", type=Path, default=Path("docs/one_step_training.png"))
     settings = parser.parse_args()
     torch.set_num_threads(1)
@@ -156,7 +157,7 @@ def main() -> None:
     settings.out.mkdir(parents=True, exist_ok=True)
     if settings.step == "train":
         for seed, source in itertools.product(range(settings.first, settings.first + settings.seeds), settings.sources):
-            train(source, seed, settings.out)
+            train(source, seed, settings.strengths, settings.out)
         return
     table = judge(settings.out)
     table.to_csv(settings.out / "judged.csv", index=False)
@@ -172,7 +173,10 @@ def main() -> None:
     at = accuracy_at(decided, levels)
     wide = at.pivot_table(index=["bound", "level", "seed"], columns="source", values="accuracy")
     print("\naccuracy at each bound: mean and spread over seeds, and pairs of seeds")
-    print(wide.groupby(["bound", "level"]).agg(["mean", "std", "count"]).round(4).to_string())
+    if wide.empty:
+        print("no path reaches any of these bounds")
+    else:
+        print(wide.groupby(["bound", "level"]).agg(["mean", "std", "count"]).round(4).to_string())
     if {"boosted", "logistic"} <= set(wide):
         gain = (wide["boosted"] - wide["logistic"]).groupby(["bound", "level"])
         print("\nboosted minus logistic, within a seed")

@@ -72,8 +72,9 @@ if __name__ == "__main__":
     parser.add_argument("--units", type=int, default=100_000)
     parser.add_argument("--scenario", choices=[*PAPER], nargs="*", default=[*PAPER])
     parser.add_argument("--mmd", type=float, default=0.0)
+    parser.add_argument("--epochs", type=int)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", PyrofairWarning)
     for each in asked.scenario:
-        run(each, asked.seeds, asked.units, {"mmd": asked.mmd})
+        run(each, asked.seeds, asked.units, {"mmd": asked.mmd, "epochs": asked.epochs})

@@ -46,8 +46,8 @@ DRAWS = 200
 """Samples to which the decisions of the default number are compared."""
 FEW = 4_000
 """So many test rows are compared, and predicted for each setting of the trade-off."""
-REPETITIONS, EPOCHS = 9, 2
-"""Of the comparison of times: so many times so many epochs."""
+EPOCHS = 2
+"""So many epochs are timed together."""
 
 
 def split(data: Dataset, seed: int) -> tuple[pd.DataFrame, pd.Series[Any], pd.DataFrame, NDArray[np.bool_]]:
@@ -275,7 +275,7 @@ class HandWritten:
                 optimiser.step()
 
 
-def speed(settings: dict[str, Any]) -> None:
+def speed(repetitions: int, settings: dict[str, Any]) -> None:
     """Print the ratio of the times of an epoch, taken in turn."""
     data = pf.datasets.load_adult()
     X, y, _, _ = split(data, 0)
@@ -285,7 +285,7 @@ def speed(settings: dict[str, Any]) -> None:
     with pyro.validation_enabled(False):
         torch.distributions.Distribution.set_default_validate_args(False)
         hand.train(1, batch, PRECISION)
-        for _ in range(REPETITIONS):
+        for _ in range(repetitions):
             _, short = fitted(X, y, data.unfair, random_state=0, **settings | {"epochs": 1})
             _, long = fitted(X, y, data.unfair, random_state=0, **settings | {"epochs": 1 + EPOCHS})
             ours.append((long - short) / EPOCHS)
@@ -306,6 +306,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", nargs="+", choices=["bars", "trade-off", "speed"])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=9, help="of the comparison of times")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batch-size", type=int)
     asked = parser.parse_args()
@@ -317,7 +318,7 @@ def main() -> None:
     if "trade-off" in asked.steps:
         trade_off(0, settings)
     if "speed" in asked.steps:
-        speed(settings)
+        speed(asked.repetitions, settings)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -15,7 +16,9 @@ import pyrofair as pf
 from pyrofair.commands.comparison import SETTINGS, STRENGTHS, methods
 
 
-def one_seed(name: str, seed: int, replicates: int) -> tuple[dict[str, float], pd.DataFrame, pd.DataFrame]:
+def one_seed(
+    name: str, seed: int, replicates: int, strengths: Sequence[float]
+) -> tuple[dict[str, float], pd.DataFrame, pd.DataFrame]:
     """Return accuracies, the comparison of the groups, and the trade-off of one split."""
     setting = SETTINGS[name]
     data = setting.load()
@@ -34,7 +37,7 @@ def one_seed(name: str, seed: int, replicates: int) -> tuple[dict[str, float], p
     paths = []
     for method, model in penalised.items():
         path = pf.penalty_path(
-            model, X, y, strengths=STRENGTHS, seeds=[seed], test=(test, test[target]), n_boot=0, progress=False
+            model, X, y, strengths=strengths, seeds=[seed], test=(test, test[target]), n_boot=0, progress=False
         )
         paths.append(path.table.assign(method=method))
     return accuracies, pd.concat(groups), pd.concat(paths)
@@ -46,13 +49,14 @@ def main() -> None:
     parser.add_argument("data", choices=sorted(SETTINGS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--replicates", type=int, default=50)
+    parser.add_argument("--strengths", type=float, nargs="+", default=STRENGTHS)
     options = parser.parse_args()
     accuracies, groups, paths = [], [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pf.PyrofairWarning)
         for seed in range(options.seeds):
             started = time.perf_counter()
-            one, two, three = one_seed(options.data, seed, options.replicates)
+            one, two, three = one_seed(options.data, seed, options.replicates, options.strengths)
             accuracies.append(one)
             groups.append(two)
             paths.append(three)

@@ -6,7 +6,6 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -14,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_selector
@@ -48,14 +46,6 @@ estimator = PenalizedClassifier(random_state=0, progress=False, {settings})
 results = check_estimator(estimator, on_fail=None, on_skip=None)
 print(json.dumps([(one["check_name"], one["status"], repr(one["exception"])) for one in results]))
 """
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make_data(n: int = 300, seed: int = 0) -> tuple[pd.DataFrame, pd.Series[str]]:

@@ -18,7 +18,7 @@ from torch import nn
 
 import pyrofair as pf
 from pyrofair.classifiers import fit_many, training
-from pyrofair.classifiers.batches import Epochs, Problem, World, plan_batches
+from pyrofair.classifiers.batches import Epochs, Problem, World
 from pyrofair.classifiers.stacks import Stack, architecture, stacked_optimizer
 from pyrofair.effects.functionals import formula_of
 from pyrofair.effects.potential_outcomes import Scored
@@ -397,8 +397,8 @@ def test_unfit_arguments_are_refused(given: dict[str, Any], message: str) -> Non
 @pytest.mark.parametrize("minority", [70, 3])
 @pytest.mark.parametrize("batch_size", [7, 50, 230, 500])
 @pytest.mark.parametrize("pooled", [True, False])
-def test_an_epoch_is_the_batches_of_the_plan(pooled: bool, batch_size: int, minority: int) -> None:
-    """The same rows weigh in the same batches, also where a world comes whole, in some other order."""
+def test_an_epoch_weighs_rows_as_its_batches_apart_do(pooled: bool, batch_size: int, minority: int) -> None:
+    """Also where a world comes whole."""
     rng, n = np.random.default_rng(0), 230
     group = rng.permutation(np.arange(n) < minority).astype(int)
     worlds, size = [], n
@@ -412,9 +412,11 @@ def test_an_epoch_is_the_batches_of_the_plan(pooled: bool, batch_size: int, mino
         torch.tensor(rng.normal(size=(size, 2))), torch.tensor(rng.integers(2, size=n) * 1.0),
         torch.tensor(rng.exponential(size=n)), (worlds[0], worlds[1]), torch.tensor(group),
     )  # fmt: skip
-    seeds = [torch.Generator().manual_seed(3) for _ in range(2)]
-    batches = plan_batches(problem, batch_size, seeds[0], penalised=True)
-    epoch = Epochs(problem, batch_size, seeds[1], penalised=True, apart=False).draw()
+    listed, epoch = (
+        Epochs(problem, batch_size, torch.Generator().manual_seed(3), penalised=True, apart=apart).draw()
+        for apart in (True, False)
+    )
+    (batches,) = listed.batches
     assert epoch.rows.shape[:2] == (len(batches), 1)
     for at, batch in enumerate(batches):
         whole = torch.zeros(size + 1, dtype=torch.float64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Self
 
@@ -27,14 +26,6 @@ from pyrofair.sources.ipw import IPW
 GRAPH = CausalGraph("Q -> A; {A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")
 DIRECT = 2.0  # the effect of A on the log-odds of Y that is not through D
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pyrofair.classifiers.batches import Batch, Problem, World, WorldScores, hold_out, plan_batches, stack_worlds
+from pyrofair.classifiers.batches import Batch, Epochs, Problem, World, WorldScores, hold_out, stack_worlds
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Scored
 from pyrofair.exceptions import DataError
@@ -56,7 +56,8 @@ def problem(layout: str, n: int = N, minority: int = 70, seed: int = 0) -> Probl
 
 
 def plan(one: Problem, batch_size: int, seed: int = 0, penalised: bool = True) -> list[Batch]:
-    return plan_batches(one, batch_size, torch.Generator().manual_seed(seed), penalised=penalised)
+    generator = torch.Generator().manual_seed(seed)
+    return Epochs(one, batch_size, generator, penalised=penalised, apart=True).draw().batches[0]
 
 
 def count(tensors: list[torch.Tensor]) -> Counter[int]:
@@ -161,7 +162,7 @@ def test_fewer_units_or_rows_than_batches_leave_no_batch_empty(layout: str) -> N
 def test_a_single_batch_keeps_the_order_and_draws_nothing(layout: str) -> None:
     generator = torch.Generator().manual_seed(0)
     before = generator.get_state()
-    (batch,) = plan_batches(problem(layout), N, generator, penalised=True)
+    (batch,) = Epochs(problem(layout), N, generator, penalised=True, apart=True).draw().batches[0]
     assert batch.rows[: batch.size].tolist() == list(range(N))
     assert torch.equal(generator.get_state(), before)
 

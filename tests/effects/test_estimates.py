@@ -23,7 +23,7 @@ from pyrofair.effects.estimates import (
     Estimates,
     Image,
     Key,
-        joint_covariance,
+    joint_covariance,
     mean_and_spread,
     percentiles,
     reach_of,

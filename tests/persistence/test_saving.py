@@ -175,12 +175,13 @@ def test_audits_are_equal(settings: dict[str, Any], tmp_path: Path) -> None:
     assert loaded.form_ == source.form_
 
 
-@pytest.mark.parametrize("model", ["network", "logistic", deep(8), deep, lambda width: deep(width)])
+@pytest.mark.parametrize("model", ["network", "logistic", deep(8), deep])
 def test_classifiers_predict_the_same(model: Any, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 2, "progress": False, "random_state": 0, "dtype": "float32"}
     fitted = pf.PenalizedClassifier(model, source=pf.IPW(UNFAIR, random_state=0), penalty=half_gap, **settings)
     fitted.fit(X, Y)
-    loaded = again(fitted, tmp_path)
+    given = {} if isinstance(model, str) else {"model": model}
+    loaded = again(fitted, tmp_path, given=given)
     np.testing.assert_array_equal(fitted.predict_proba(FEW), loaded.predict_proba(FEW))
     np.testing.assert_array_equal(fitted.predict(FEW), loaded.predict(FEW))
     pd.testing.assert_frame_equal(fitted.history_, loaded.history_, check_exact=True)
@@ -190,7 +191,7 @@ def test_classifiers_predict_the_same(model: Any, tmp_path: Path) -> None:
         pf.DataError, match=r"without its penalty \(the function half_gap\).*given=\{'penalty': \.\.\.\}"
     ):
         loaded.penalty(None, None)
-    assert pf.load(tmp_path / "saved.pyrofair", given={"penalty": half_gap}).penalty is half_gap
+    assert pf.load(tmp_path / "saved.pyrofair", given=given | {"penalty": half_gap}).penalty is half_gap
 
 
 @pytest.mark.parametrize("model", [Own, Own(7)])
@@ -343,12 +344,8 @@ def test_what_cannot_be_saved_is_refused_before_a_file_is_written(tmp_path: Path
     with pytest.raises(pf.DataError, match=r"given model= holds the program .* Save what the model is made of"):
         pf.save(given, path)
     periods = pd.Index(pd.period_range("2020", periods=N, freq="D"))
-    with pytest.raises(pf.DataError, match=r"rows\.table\.index.* a column of the type period\[D\]"):
+    with pytest.raises(pf.DataError, match=r"rows\.table\.index.* of the type period\[D\]"):
         pf.save(pf.IPW(SIMPLE.unfair("A -> Y")).fit(NUMBERS.set_axis(periods)), path)
-    holding = pf.IPW(UNFAIR)
-    holding._note = "lost"  # type: ignore[attr-defined]
-    with pytest.raises(pf.DataError, match=r"'_note' of IPW"):
-        pf.save(holding, path)
     circle: list[Any] = []
     circle.append({"again": circle})
     with pytest.raises(pf.DataError, match=r"nested more than 100 levels"):

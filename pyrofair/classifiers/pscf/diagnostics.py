@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyro
 import torch
 from numpy.typing import NDArray
-from pyro.poutine.messenger import Messenger
+from pyro import poutine
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -20,7 +21,8 @@ from pyrofair.classifiers.pscf.replay import FittedProgram
 from pyrofair.inference.amortised import Problem
 from pyrofair.inference.evidence import repeat_each
 from pyrofair.programs.couplings import Noise
-from pyrofair.programs.worlds import Evaluation, quiet
+from pyrofair.programs.provenance import run_program
+from pyrofair.programs.worlds import Evaluation
 
 __all__ = ["describe_latents", "latent_table"]
 
@@ -29,24 +31,6 @@ LEAST_NATS, MOST_AUC = 0.05, 0.6
 MOST_ROWS, FOLDS, FEWEST = 5_000, 3, 6
 DRAWS = 20
 """The values of a latent variable for each row by which the share that it explains is estimated."""
-
-
-class _Distributions(Messenger):
-    """Keep the distributions and values of some sites, and hold others."""
-
-    def __init__(self, sites: Sequence[str], held: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.sites, self.held = sites, held
-        self.met: dict[str, Any] = {}
-        self.drawn: dict[str, Tensor] = {}
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] in self.held:
-            msg["value"], msg["done"] = self.held[msg["name"]], True
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.sites:
-            self.met[msg["name"]], self.drawn[msg["name"]] = msg["fn"], msg["value"]
 
 
 def latent_table(fitted: FittedProgram, problem: Problem | None, seed: int) -> pd.DataFrame:
@@ -60,30 +44,27 @@ def latent_table(fitted: FittedProgram, problem: Problem | None, seed: int) -> p
     if problem is None or fitted.guide is None or not fitted.drawn:
         return pd.DataFrame({name: pd.Series(dtype=object if i < 2 else float) for i, name in enumerate(columns)})
     equations = fitted.equations
-    with isolated(seed), torch.no_grad():
+    with isolated(seed), torch.no_grad(), pyro.validation_enabled(False):
         rows = torch.randperm(len(problem))[:MOST_ROWS].sort()[0]
         some = {site: each[rows] for site, each in problem.likelihood.rows.items()}
         group, weight = problem.group[rows], problem.weight[rows]
         features = {site: each for site, each in some.items() if site != fitted.outcome}
-        guide, program = _Distributions(fitted.drawn, {}), _Distributions(fitted.drawn, some)
-        with quiet(), guide:
-            fitted.guide(features)
-        program.held = some | guide.drawn
-        with quiet(), program:
-            equations.program(len(rows))
+        guide = run_program(lambda _: fitted.guide(features), len(rows))  # type: ignore[misc]
+        drawn = {site: guide[site]["value"] for site in fitted.drawn}
+        program = run_program(equations.program, len(rows), poutine.condition(data=some | drawn))
         every = tuple(site for site in equations.node_of if site not in fitted.hidden)
         found = []
         for site in fitted.drawn:
             readers = [node for node in every if site in equations.info.causes(node, every)[1]]
             owners = [node for node in readers if node != fitted.outcome] or readers
-            shares = [_explained(fitted, site, node, some, guide.drawn) for node in owners if node in some]
+            shares = [_explained(fitted, site, node, some, drawn) for node in owners if node in some]
             axis = equations.info.axes[site]
-            points = guide.drawn[site].movedim(axis, 0).reshape(len(rows), -1).double().numpy()
+            points = drawn[site].movedim(axis, 0).reshape(len(rows), -1).double().numpy()
             found.append(
                 {
                     "latent": site,
                     "reads": ", ".join(readers),
-                    "kl": _divergence(guide.met[site], program.met[site], guide.drawn[site], weight),
+                    "kl": _divergence(guide[site]["fn"], program[site]["fn"], drawn[site], weight),
                     "auc": _auc(points, group.numpy(), weight.double().numpy()),
                     "explained": min((share for share in shares if np.isfinite(share)), default=np.nan),
                 }
@@ -123,12 +104,9 @@ def _explained(
     equations, n = fitted.equations, len(next(iter(values.values())))
     count = max(min(DRAWS, 40_000 // n), 2)
     held = {each: repeat_each(value, count) for each, value in values.items() if each != node}
-    prior = _Distributions(
-        [site], held | {name: repeat_each(value, count) for name, value in latents.items() if name != site}
-    )
-    with quiet(), prior:
-        fitted.only([]).program(n * count)
     base = {name: repeat_each(value, count) for name, value in latents.items()}
+    given = poutine.condition(data=held | {name: value for name, value in base.items() if name != site})
+    drawn = run_program(fitted.only([]).program, n * count, given)[site]["value"]
 
     def at(latent: Tensor) -> Tensor:
         noise = Noise(n * count, "independent", {**base, site: latent})
@@ -137,7 +115,6 @@ def _explained(
         )
         return evaluation.node(node, held).double().reshape(n, count)
 
-    drawn = prior.drawn[site]
     same, again = at(drawn), at(drawn)
     other = same.roll(1, 1)  # another draw of the latent variable for the same row
     if node in equations.info.nominal:

@@ -17,20 +17,17 @@ import numpy as np
 import pyro
 import pyro.distributions as dist
 import torch
-from pyro import poutine
 from torch import Tensor, nn
 from torch.distributions import constraints
 
-from pyrofair._random import isolated
 from pyrofair.classifiers.pscf.replay import FittedProgram
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.causal_graph import unused_name
 from pyrofair.inference.likelihood import Likelihood
 from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import Continuous, Family, Integer, Positive, features
-from pyrofair.programs.couplings import is_nominal
 from pyrofair.programs.provenance import Program
-from pyrofair.programs.sites import UNITS, ProgramSites
+from pyrofair.programs.sites import read_outline
 from pyrofair.programs.structural_equations import Equations
 
 __all__ = [
@@ -217,23 +214,7 @@ class LatentSEM(nn.Module):
 
     def equations(self, unfair: UnfairPaths) -> Equations:
         """Return the program as structural equations."""
-        with isolated(0), torch.no_grad(), pyro.validation_enabled(False), poutine.trace() as tracer:
-            self(2)
-        met: Any = {name: tracer.trace.nodes[name] for name in (*self.latents, *self.order)}
-        reads: dict[str, tuple[str, ...]] = dict.fromkeys(self.latents, ())
-        for column in self.order:
-            reads[column] = (*self.reads(column), *([self.site[column]] if column in self.site else ()))
-        info = ProgramSites(
-            tuple(name for name in tracer.trace.nodes if name in met),
-            frozenset(met),
-            frozenset(),
-            (),
-            reads,
-            {name: (UNITS, *site["value"].shape[1:]) for name, site in met.items()},
-            {name: site["value"].dtype for name, site in met.items()},
-            nominal=frozenset(name for name, site in met.items() if is_nominal(site["fn"])),
-        )
-        return Equations(self, unfair, info, {column: self.owner[column] for column in self.order})
+        return Equations(self, unfair, read_outline(self).info, {column: self.owner[column] for column in self.order})
 
     def only(self, columns: Collection[str]) -> Program:
         """Return the program in which only some columns have their distributions: all others must be held."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from math import comb, prod
 from typing import Any
 
@@ -234,7 +234,5 @@ def _by_vertices(table: Vector, polytopes: Sequence[Polytope]) -> float | None:
 
 def _contracted(table: Vector, listed: Sequence[Sequence[Vector]], kept: int) -> Iterator[Vector]:
     """Yield the mean cost for each type of one group, for all combinations of vertices of the others."""
-    grids = np.meshgrid(*(np.arange(len(each)) for each in listed), indexing="ij")
-    for index in zip(*(each.ravel() for each in grids), strict=True):
-        laws = [vertices[i] for vertices, i in zip(listed, index, strict=True)]
+    for laws in product(*listed):
         yield _contract(table, [*laws[:kept], np.empty(0), *laws[kept:]], kept)

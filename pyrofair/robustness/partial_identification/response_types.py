@@ -125,11 +125,6 @@ class Group:
         reads = self.reads(node)
         return flat_index([values[each] for each in reads], [self.sizes[each] for each in reads])
 
-    def response(self, index: int | Codes) -> Codes:
-        """Return for each type, shape (t,), the value of a response."""
-        stride = prod(self.radices[int(index) + 1 :])
-        return np.arange(self.size) // stride % self.radices[int(index)]
-
     def _outside(self, block: Sequence[str]) -> tuple[str, ...]:
         read = {each for node in block for each in self.reads(node)} - {*block}
         return tuple(each for each in self.observed.nodes if each in read)
@@ -144,8 +139,8 @@ class Group:
     def table(self) -> Codes:
         """The value of each response of each type, shape (t, responses), as small integers."""
         found = np.empty((self.size, len(self.radices)), dtype=np.int16)
-        for i in range(len(self.radices)):
-            found[:, i] = self.response(i)
+        for i, radix in enumerate(self.radices):
+            found[:, i] = np.arange(self.size) // prod(self.radices[i + 1 :]) % radix
         return found  # type: ignore[return-value]
 
     @cached_property

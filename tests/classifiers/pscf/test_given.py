@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,21 +66,31 @@ def rms(x: Any) -> float:
 # -- programs ---------------------------------------------------------------------------------------------------------
 
 
+def draw_outcome(logits: Tensor) -> None:
+    pyro.sample("Y", dist.Bernoulli(logits=logits))
+
+
+def run(n: int, node: Callable[[Tensor, Tensor], Tensor], outcome: Callable[[Tensor], Any] = draw_outcome) -> None:
+    """Draw n units whose D is as ``node`` gives it of A and Q."""
+    with pyro.plate("units", n):
+        A = pyro.sample("A", dist.Bernoulli(0.5))
+        Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
+        outcome(A + Q + node(A, Q) - 2)
+
+
 def computed(n: int) -> None:
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-        U = pyro.sample("U_D", dist.Normal(0.0, 1.0))
-        D = pyro.deterministic("D", 1.5 * A + Q + (0.5 + A) * U)
-        pyro.sample("Y", dist.Bernoulli(logits=A + Q + D - 2))
+    def node(A: Tensor, Q: Tensor) -> Tensor:
+        return pyro.deterministic("D", 1.5 * A + Q + (0.5 + A) * pyro.sample("U_D", dist.Normal(0.0, 1.0)))
+
+    run(n, node)
 
 
-def sampled(n: int) -> None:
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-        D = pyro.sample("D", dist.Normal(1.5 * A + Q, 0.5 + A))
-        pyro.sample("Y", dist.Bernoulli(logits=A + Q + D - 2))
+def sampled(n: int, outcome: Callable[[Tensor], Any] = draw_outcome) -> None:
+    run(n, lambda A, Q: pyro.sample("D", dist.Normal(1.5 * A + Q, 0.5 + A)), outcome)
+
+
+def homoscedastic(n: int, b: Any = 1.5, s: Any = 0.7) -> None:
+    run(n, lambda A, Q: pyro.sample("D", dist.Normal(b * A + Q, s)))
 
 
 def exact(X: pd.DataFrame) -> Any:
@@ -98,14 +109,23 @@ def equation(value: Callable[[Tensor, Tensor], Tensor], noise: Any = None) -> An
     return program
 
 
-def shared(n: int) -> None:
-    """K is read by D, M and the outcome."""
+def shared(n: int, b: Any = 1.0, cause: float = 0.0, reads: float = 1.0, shift: float = 0.0) -> None:
+    """K is read by D, M and, unless ``reads`` is 0, the outcome; its mean is ``cause`` A."""
     with pyro.plate("units", n):
         A = pyro.sample("A", dist.Bernoulli(0.5))
-        K = pyro.sample("K", dist.Normal(0.0, 1.0))
-        D = pyro.sample("D", dist.Normal(A + (1 + A) * K, 0.7))
+        K = pyro.sample("K", dist.Normal(cause * A if cause else 0.0, 1.0))
+        D = pyro.sample("D", dist.Normal(b * A + (1 + A) * K, 0.7))
         M = pyro.sample("M", dist.Normal(0.5 * A - K, 0.8))
-        pyro.sample("Y", dist.Bernoulli(logits=A + D + 0.5 * M + K))
+        logits = A + D + 0.5 * M + shift
+        draw_outcome(logits + reads * K if reads else logits)
+
+
+def shared_with_prior(n: int, reads: float = 1.0) -> None:
+    shared(n, pyro.sample("b", dist.Normal(0.0, 3.0)), reads=reads)
+
+
+caused = partial(shared, cause=1.0, reads=2.0, shift=-1.0)
+"""K has the cause A."""
 
 
 def shared_computed(n: int) -> None:
@@ -117,16 +137,6 @@ def shared_computed(n: int) -> None:
         D = pyro.deterministic("D", A + (1 + A) * K + U)
         M = pyro.deterministic("M", 0.5 * A - K + V)
         pyro.sample("Y", dist.Bernoulli(logits=A + D + 0.5 * M + K))
-
-
-def caused(n: int) -> None:
-    """K has the cause A."""
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        K = pyro.sample("K", dist.Normal(A, 1.0))
-        D = pyro.sample("D", dist.Normal(A + (1 + A) * K, 0.7))
-        M = pyro.sample("M", dist.Normal(0.5 * A - K, 0.8))
-        pyro.sample("Y", dist.Bernoulli(logits=A + D + 0.5 * M + 2 * K - 1))
 
 
 def by_quadrature(X: pd.DataFrame, cause: float, reads: float, moved: float, shift: float) -> NDArray[np.float64]:
@@ -268,31 +278,19 @@ OUTCOMES: dict[str, Any] = {
     "computed": lambda p: pyro.deterministic("Y", (p > 0.5).float()),
     "three categories": lambda p: pyro.sample("Y", dist.Categorical(torch.stack([1 - p, p / 2, p / 2], -1))),
     "none": lambda p: None,
+    "two categories": lambda p: pyro.sample("Y", dist.Categorical(torch.stack([1 - p, p], -1))),
 }
 
 
-def with_outcome(outcome: Any) -> Any:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-            D = pyro.sample("D", dist.Normal(1.5 * A + Q, 0.5 + A))
-            outcome(torch.sigmoid(A + Q + D - 2))
-
-    return program
-
-
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_outcomes_without_a_probability_of_one_are_refused(name: str) -> None:
+def test_an_outcome_needs_a_probability_of_one(name: str) -> None:
     X, y = draw(sampled, 100, "AQDY")
+    program = partial(sampled, outcome=lambda logits: OUTCOMES[name](torch.sigmoid(logits)))
+    if name == "two categories":
+        np.testing.assert_allclose(score(fit(program, X, y), X), exact(X), atol=1e-12)
+        return
     with pytest.raises(GraphError, match=r"dist\.Bernoulli"):
-        fit(with_outcome(OUTCOMES[name]), X, y)
-
-
-def test_an_outcome_of_two_categories() -> None:
-    X, y = draw(sampled, 100, "AQDY")
-    program = with_outcome(lambda p: pyro.sample("Y", dist.Categorical(torch.stack([1 - p, p], -1))))
-    np.testing.assert_allclose(score(fit(program, X, y), X), exact(X), atol=1e-12)
+        fit(program, X, y)
 
 
 def test_vectors() -> None:
@@ -409,23 +407,12 @@ def test_discrete_latent_variables_are_refused() -> None:
 
 
 def with_prior(n: int) -> None:
-    b = pyro.sample("b", dist.Normal(0.0, 3.0))
-    s = pyro.sample("s", dist.LogNormal(0.0, 1.0))
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-        D = pyro.sample("D", dist.Normal(b * A + Q, s))
-        pyro.sample("Y", dist.Bernoulli(logits=A + Q + D - 2))
+    homoscedastic(n, pyro.sample("b", dist.Normal(0.0, 3.0)), pyro.sample("s", dist.LogNormal(0.0, 1.0)))
 
 
 def with_param(n: int) -> None:
     b = pyro.param("b", torch.tensor(0.0))
-    s = pyro.param("s", torch.tensor(2.0), constraint=constraints.positive)
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-        D = pyro.sample("D", dist.Normal(b * A + Q, s))
-        pyro.sample("Y", dist.Bernoulli(logits=A + Q + D - 2))
+    homoscedastic(n, b, pyro.param("s", torch.tensor(2.0), constraint=constraints.positive))
 
 
 class Network(nn.Module):
@@ -435,11 +422,10 @@ class Network(nn.Module):
         self.s = nn.Parameter(torch.tensor(0.0))
 
     def forward(self, n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-            D = pyro.sample("D", dist.Normal(self.line(torch.stack([A, Q], -1)).squeeze(-1), self.s.exp()))
-            pyro.sample("Y", dist.Bernoulli(logits=A + Q + D - 2))
+        def node(A: Tensor, Q: Tensor) -> Tensor:
+            return pyro.sample("D", dist.Normal(self.line(torch.stack([A, Q], -1)).squeeze(-1), self.s.exp()))
+
+        run(n, node)
 
     def program(self, n: int) -> None:
         pyro.module("network", self)
@@ -455,20 +441,11 @@ class PyroNetwork(PyroModule):
 
     def forward(self, n: int) -> None:
         bias, s = self.line.bias, self.s
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-            mean = (torch.stack([A, Q], -1) @ self.line.weight.T + bias).squeeze(-1)
-            D = pyro.sample("D", dist.Normal(mean, s))
-            pyro.sample("Y", dist.Bernoulli(logits=A + Q + D - 2))
 
+        def node(A: Tensor, Q: Tensor) -> Tensor:
+            return pyro.sample("D", dist.Normal((torch.stack([A, Q], -1) @ self.line.weight.T + bias).squeeze(-1), s))
 
-def homoscedastic(n: int) -> None:
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-        D = pyro.sample("D", dist.Normal(1.5 * A + Q, 0.7))
-        pyro.sample("Y", dist.Bernoulli(logits=A + Q + D - 2))
+        run(n, node)
 
 
 def fair_by_regression(X: pd.DataFrame) -> Any:
@@ -644,16 +621,6 @@ def test_a_guide_that_is_a_network_is_left_as_it_was() -> None:
 
 
 def test_a_guide_may_draw_parameters_unless_the_outcome_reads_the_noise() -> None:
-    def program(n: int, reads: float = 0.0) -> None:
-        b = pyro.sample("b", dist.Normal(0.0, 3.0))
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            K = pyro.sample("K", dist.Normal(0.0, 1.0))
-            D = pyro.sample("D", dist.Normal(b * A + (1 + A) * K, 0.7))
-            M = pyro.sample("M", dist.Normal(0.5 * A - K, 0.8))
-            logits = A + D + 0.5 * M
-            pyro.sample("Y", dist.Bernoulli(logits=logits + K if reads else logits))
-
     def guide(rows: Any) -> None:
         scale = pyro.param("b_scale", torch.tensor(0.1), constraint=constraints.positive)
         pyro.sample("b", dist.Normal(pyro.param("b_loc", torch.tensor(0.0)), scale))
@@ -661,10 +628,12 @@ def test_a_guide_may_draw_parameters_unless_the_outcome_reads_the_noise() -> Non
 
     graph = CausalGraph("A -> D; A -> M; {D M A} -> Y; K -> {D M}", sensitive="A", outcome="Y", latent=["K"])
     X, y = draw(shared, 400, "ADMY")
-    model = fit(program, X, y, graph.unfair("A -> Y", "A -> D -> Y"), guide=guide, epochs=200)
+    model = fit(
+        partial(shared_with_prior, reads=0.0), X, y, graph.unfair("A -> Y", "A -> D -> Y"), guide=guide, epochs=200
+    )
     assert float(model.parameters_["b"]) == pytest.approx(1.0, abs=0.25)
     with pytest.raises(DataError, match="The guide draws the parameter 'b', but the outcome reads unknown noise"):
-        fit(lambda n: program(n, 1.0), X, y, UNFAIR_HIDDEN, guide=guide)
+        fit(shared_with_prior, X, y, UNFAIR_HIDDEN, guide=guide)
 
 
 def test_a_guide_of_nothing_is_refused() -> None:
@@ -675,14 +644,7 @@ def test_a_guide_of_nothing_is_refused() -> None:
         fit(sampled, X, y, guide=linear_guide)
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("families", {}),
-        ("own_noise", 0.2),
-        ("hidden", 7),
-    ],
-)
+@pytest.mark.parametrize(("setting", "value"), [("families", {}), ("own_noise", 0.2), ("hidden", 7)])
 def test_settings_of_networks_are_refused(setting: str, value: Any) -> None:
     X, y = draw(sampled, 50, "AQDY")
     with pytest.raises(DataError, match=f"{setting}=.* is a setting of the default networks"):
@@ -723,16 +685,6 @@ def test_weights_count_rows() -> None:
     np.testing.assert_allclose(score(weighted, X), score(repeated, X), atol=1e-5)
     assert abs(score(weighted, X) - score(fit(with_param, X, y, **settings), X)).max() > 1e-4
     assert weighted.elbo_ == pytest.approx(repeated.elbo_, abs=1e-4)
-
-
-def shared_with_prior(n: int) -> None:
-    b = pyro.sample("b", dist.Normal(0.0, 3.0))
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        K = pyro.sample("K", dist.Normal(0.0, 1.0))
-        D = pyro.sample("D", dist.Normal(b * A + (1 + A) * K, 0.7))
-        M = pyro.sample("M", dist.Normal(0.5 * A - K, 0.8))
-        pyro.sample("Y", dist.Bernoulli(logits=A + D + 0.5 * M + K))
 
 
 @pytest.mark.parametrize("phase", [1, 2])
