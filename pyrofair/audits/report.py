@@ -116,7 +116,7 @@ class Measured:
         columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
         return pd.DataFrame(rows, columns=columns)
 
-    def thresholds(self, at: Sequence[float], doubts: Mapping[Any, str]) -> pd.DataFrame:
+    def thresholds(self, at: Sequence[Any], doubts: Mapping[Any, str]) -> pd.DataFrame:
         """Return the rows of decisions at thresholds, which a column of that name has; empty without any."""
         if not at:
             return pd.DataFrame()

@@ -34,7 +34,7 @@ def doubts_by_threshold(thresholds: tuple[float, ...], apart: pd.DataFrame) -> d
 
     These are of the decisions of the audit alone; where groups disagree on these, every threshold is in doubt.
     """
-    found = {}
+    found: dict[tuple[str, float], str] = {}
     for model, own in apart.groupby("model", sort=False) if len(apart) else ():
         text = (
             f"the two observed groups, weighted alone, disagree on {', '.join(own['quantity'].unique())} at the "

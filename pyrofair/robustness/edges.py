@@ -387,7 +387,8 @@ def _ends(own: Any, members: Members, n: int, name: str, model: str, decisions: 
     ``own`` are the quantities of a model and decisions there, by name.
     """
     low, high = (own.loc[each] for each in ENDS)
-    notes, made = [low["note"], high["note"]], (None, None)
+    notes = [low["note"], high["note"]]
+    made: tuple[Estimate | None, Estimate | None] = (None, None)
     if name in members.failures:
         status = NOT_IDENTIFIED if isinstance(members.failures[name], NotIdentifiedError) else REFUSED
     elif name not in members.audits:

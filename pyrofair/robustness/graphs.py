@@ -304,11 +304,12 @@ def _rows_of_bounds(bounds: Mapping[tuple[str, str], Any]) -> pd.DataFrame:
 
 def _quantities(bounds: SharpBounds | pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Return by quantity the columns of the table."""
-    by, why, ends = CLOSED, "", bounds
+    by, why = CLOSED, ""
+    ends: Any = bounds
     if isinstance(bounds, SharpBounds):
         by, why = SHARP if bounds.sharp else VALID, " ".join(bounds.why_not_sharp)
         ends = bounds.table.rename(SHARP_NAMES, axis="index").rename(SHARP_NAMES, axis="columns")
-    of: Any = ends.reindex(columns=["low", "high", "lower", "upper", "lower_to", "upper_from"]).to_dict("index")
+    of = ends.reindex(columns=["low", "high", "lower", "upper", "lower_to", "upper_from"]).to_dict("index")
     note = "; ".join(filter(None, ["not identified", why]))
     found: dict[str, dict[str, Any]] = {}
     for quantity in BOUNDED:
