@@ -22,7 +22,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.programs.couplings import Coupling, at_noise, noise_like
 from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
 from pyrofair.programs.parameters import at_parameters
-from pyrofair.programs.provenance import Program, is_deterministic
+from pyrofair.programs.provenance import Program, is_deterministic, upstream
 from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.vectors import read_scalar_sites
@@ -290,14 +290,8 @@ class Evidence:
         What lies behind a noise site does not matter once its value is given; what lies behind a random step whose
         distribution depends on a node does, for its value changes with its distribution.
         """
-        met: set[str] = set()
-        waiting = [parent for site in sites for parent in self.info.reads[site]]
-        while waiting:
-            one = waiting.pop()
-            if one not in met and one not in self.observed:
-                met.add(one)
-                if one not in self.info.random or one in self.implicit:
-                    waiting.extend(self.info.reads[one])
+        reads, stops = self.info.reads, self.observed.keys() | (self.info.random - self.implicit)
+        met = upstream([parent for site in sites for parent in reads[site]], reads, stops) - self.observed.keys()
         return tuple(site for site in self.info.sites if site in met and site in self.info.random)
 
     def is_root(self, key: str) -> bool:

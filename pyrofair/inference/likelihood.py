@@ -25,7 +25,7 @@ from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.evidence import unequal
 from pyrofair.programs.covariates import covariate_names, covariates_of_rows
-from pyrofair.programs.provenance import Program, Provenance, is_deterministic
+from pyrofair.programs.provenance import Program, Provenance, is_deterministic, upstream
 from pyrofair.programs.sites import ProgramSites, read_sites
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.programs.vectors import Components, find_vectors
@@ -302,7 +302,7 @@ def _roles(
 
     Evidence is like a drawn node: its value is given. The noise of ``open_`` nodes counts in any case.
     """
-    above = {node: _above(node, reads.reads, rows) for node in rows}
+    above = {node: upstream(reads.reads[node], reads.reads, rows) - {*rows} for node in rows}
     hidden = {*graph.latent} & info.random
     noise = {node: [s for s in info.sites if s in above[node] & info.random - hidden] for node in rows}
     users = {s: {node for node in rows if s in noise[node]} for node in rows for s in noise[node]}
@@ -328,23 +328,11 @@ def _roles(
 def _undetermined(reads: Provenance, info: ProgramSites, rows: Sequence[str]) -> set[str]:
     """Return the computed nodes that read several noise sites which others, one after the other, do not determine."""
     computed = [node for node in info.sites if node in rows and node not in info.random]
-    left = {node: _above(node, reads.reads, rows) & info.random for node in computed}
+    left = {node: (upstream(reads.reads[node], reads.reads, rows) - {*rows}) & info.random for node in computed}
     while single := [node for node, noise in left.items() if len(noise) == 1]:
         known = set().union(*(left.pop(node) for node in single))
         left = {node: noise - known for node, noise in left.items()}
     return {node for node, noise in left.items() if noise}
-
-
-def _above(node: str, reads: Mapping[str, frozenset[str]], rows: Sequence[str]) -> set[str]:
-    """Return what a node reads, directly or through sites that are no nodes."""
-    found: set[str] = set()
-    waiting = list(reads[node])
-    while waiting:
-        site = waiting.pop()
-        if site not in found and site not in rows:
-            found.add(site)
-            waiting.extend(reads[site])
-    return found
 
 
 # -- checks with parameters drawn from their priors -------------------------------------------------------------------

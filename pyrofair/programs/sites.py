@@ -27,6 +27,7 @@ from pyrofair.programs.provenance import (
     is_deterministic,
     run_program,
     undisturbed,
+    upstream,
 )
 
 __all__ = [
@@ -181,14 +182,7 @@ class ProgramSites:
 
     def above(self, site: str, stop: frozenset[str]) -> set[str]:
         """Return the sites that lead to a site, going no further up than those in ``stop``."""
-        met: set[str] = set()
-        waiting = list(self.reads[site])
-        while waiting:
-            one = waiting.pop()
-            if one not in met:
-                met.add(one)
-                waiting.extend(() if one in stop else self.reads[one])
-        return met
+        return upstream(self.reads[site], self.reads, stop)
 
 
 def require_finite(site: str, values: Tensor) -> None:
