@@ -17,7 +17,7 @@ from pyrofair.audits.context import Context
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.readings import ROUNDING, Reading, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
-from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, REST, SIZE, IntervalEstimate, Key
+from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, REST, SIZE, Estimate, Key
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.effects.potential_outcomes import SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
@@ -161,7 +161,7 @@ def _interval(
     return (*_replicated(key, point, draws[kept], estimator).interval(level), notes)
 
 
-def _replicated(key: Key, point: Mapping[Key, float], draws: pd.DataFrame, estimator: Estimator) -> IntervalEstimate:
+def _replicated(key: Key, point: Mapping[Key, float], draws: pd.DataFrame, estimator: Estimator) -> Estimate:
     """Return an estimate by its replicates; an end of PIU made by ``abs`` or ``1 - abs`` has those of what is inside.
 
     Without units these are b - a and 1 - a - b. Ends given units need none: in several views they are sums with
@@ -171,13 +171,13 @@ def _replicated(key: Key, point: Mapping[Key, float], draws: pd.DataFrame, estim
     label = estimator.label_of(key.model)
     kinked = key.quantity in ("piu_lower", "piu_upper") and label in estimator.worlds
     if not kinked or estimator.worlds[label][0][0].unit is not None:
-        return IntervalEstimate(point[key], draws=draws[key].to_numpy())
+        return Estimate(point[key], draws=draws[key].to_numpy())
     marginals = [key._replace(quantity=each) for each in ("p_y0", "p_ypi")]
     found = [(point[each], draws[each].to_numpy()) for each in marginals]
     (a, of_a), (b, of_b) = found
     if key.quantity == "piu_lower":
-        return IntervalEstimate(b - a, draws=of_b - of_a, image=SIZE)
-    return IntervalEstimate(1.0 - a - b, draws=1.0 - of_a - of_b, image=REST)
+        return Estimate(b - a, draws=of_b - of_a, image=SIZE)
+    return Estimate(1.0 - a - b, draws=1.0 - of_a - of_b, image=REST)
 
 
 def group_table(
@@ -190,13 +190,13 @@ def group_table(
     effective size in the groups' ``worlds`` is below 10 rows, or below 5 % of the group's rows, agree is left open.
     """
     rows = []
-    gaps: list[IntervalEstimate] = []
+    gaps: list[Estimate] = []
     drawn: list[NDArray[np.float64]] = []
     for key in point:
         other = key._replace(source="group 1")
         if key.source != "group 0" or other not in point:
             continue
-        gap = IntervalEstimate(point[other] - point[key])
+        gap = Estimate(point[other] - point[key])
         if len(draws) >= MIN_REPLICATES:
             drawn.append((draws[other] - draws[key]).to_numpy(np.float64))
             gap = replace(gap, draws=drawn[-1])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
-from pyrofair.effects.estimates import AUDITED, Estimates, IntervalEstimate, Key, reach_of, reach_of_all
+from pyrofair.effects.estimates import AUDITED, Estimate, Estimates, Key, reach_of, reach_of_all
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
@@ -283,7 +283,7 @@ def estimate_subgroups(
     All intervals of the table hold together with the probability ``level``, asymptotically: their half-widths are the
     standard errors times the quantile of the largest deviation of all, in those units, of a joint normal distribution.
     """
-    rows: list[tuple[dict[str, Any], IntervalEstimate | None]] = []
+    rows: list[tuple[dict[str, Any], Estimate | None]] = []
     tests = max(1, sum(len(each.levels) for each in subgroups))
     for source, scores in asked:
         _check_conditioned(source, subgroups)
@@ -294,7 +294,7 @@ def estimate_subgroups(
     return tell_subgroups(rows, level)
 
 
-def tell_subgroups(rows: Sequence[tuple[dict[str, Any], IntervalEstimate | None]], level: float) -> pd.DataFrame:
+def tell_subgroups(rows: Sequence[tuple[dict[str, Any], Estimate | None]], level: float) -> pd.DataFrame:
     """Return the table of some levels and quantities, the intervals of which hold together."""
     reach = reach_of_all([each for _, each in rows if each is not None], level)
     for row, estimate in rows:
@@ -359,9 +359,7 @@ def _size(
     return ess, "", "; ".join(problems)
 
 
-def estimate_level(
-    level: Level, of: Estimates, model: str, quantity: str
-) -> tuple[dict[str, Any], IntervalEstimate | None]:
+def estimate_level(level: Level, of: Estimates, model: str, quantity: str) -> tuple[dict[str, Any], Estimate | None]:
     """Return the row of a quantity of a level, and its estimate if it has an interval."""
     n, size, causal = level.rows, level.size, quantity != "positive_rate"
     row: dict[str, Any] = dict.fromkeys(SUBGROUP_COLUMNS, np.nan) | {
@@ -377,7 +375,7 @@ def estimate_level(
     if not n or (causal and level.reason):
         return row | {"note": f"no estimate: {level.reason or 'no rows'}"}, None
 
-    def found(name: str) -> IntervalEstimate:
+    def found(name: str) -> Estimate:
         return of.of(Key(AUDITED, model, "threshold", name))
 
     effect, rate = (found(name).value for name in ("mean_unfair_effect", "positive_rate"))

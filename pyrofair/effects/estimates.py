@@ -1,6 +1,6 @@
 """Estimates with their uncertainty: the one place where intervals are made, of one quantity and of several together.
 
-An :class:`IntervalEstimate` is a value with either what each independent unit adds to its error or replicates of it.
+An :class:`Estimate` is a value with either what each independent unit adds to its error or replicates of it.
 :class:`Estimates` make one for every quantity of an audit, from the influence values of a source.
 """
 
@@ -18,9 +18,27 @@ from numpy.typing import NDArray
 from pyrofair.effects.simultaneous import quantile_of_largest, reach_of
 
 __all__ = [
-    "AUDITED", "CAUSAL", "GIVEN_UNITS", "OUTSIDE", "PLAIN", "QUANTITIES_OF", "REST", "SIZE", "VACUOUS", "Estimates",
-    "Image", "IntervalEstimate", "Key", "Samples", "absolute_interval", "draw_normal", "joint_covariance",
-    "mean_and_spread", "percentiles", "reach_of", "reach_of_all",
+    "AUDITED",
+    "CAUSAL",
+    "GIVEN_UNITS",
+    "OUTSIDE",
+    "PLAIN",
+    "QUANTITIES_OF",
+    "REST",
+    "SIZE",
+    "VACUOUS",
+    "Estimate",
+    "Estimates",
+    "Image",
+    "Key",
+    "Samples",
+    "absolute_interval",
+    "draw_normal",
+    "joint_covariance",
+    "mean_and_spread",
+    "percentiles",
+    "reach_of",
+    "reach_of_all",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -109,7 +127,7 @@ def absolute_interval(low: float, high: float) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class IntervalEstimate:
+class Estimate:
     """A signed value x with its uncertainty, and what is reported of it: x itself, its size, or one minus its size.
 
     The errors e of independent units give the standard error s = sqrt(sum of e^2 + more) and the interval x - c s to
@@ -177,7 +195,7 @@ class IntervalEstimate:
         """Return whether the value is within its sampling error of where its image folds."""
         return bool(self.image.sign) and abs(self.value) <= reach_of(level, self.degrees) * self.spread
 
-    def unfolded(self) -> IntervalEstimate:
+    def unfolded(self) -> Estimate:
         """Return what is reported as an estimate without an image, which is right where it is not near the kink."""
         if not self.image.sign:
             return self
@@ -186,7 +204,7 @@ class IntervalEstimate:
         draws = None if self.draws is None else self.image.of(self.draws)
         return replace(self, value=self.estimate, errors=errors, draws=draws, image=PLAIN, size=np.nan)
 
-    def __sub__(self, other: IntervalEstimate) -> IntervalEstimate:
+    def __sub__(self, other: Estimate) -> Estimate:
         """Return the difference of what is reported of two estimates, by the errors of their units.
 
         Errors of the same unit are subtracted, those of others are independent. It has no interval where one of them
@@ -195,7 +213,7 @@ class IntervalEstimate:
         one, two = self.unfolded(), other.unfolded()
         value = one.value - two.value
         if one.errors is None or two.errors is None:
-            return IntervalEstimate(value)
+            return Estimate(value)
         at, errors = one.at, one.errors
         if np.array_equal(one._units, two._units):
             errors = errors - two.errors
@@ -204,7 +222,7 @@ class IntervalEstimate:
             errors = np.zeros(len(at))
             errors[np.searchsorted(at, one._units)] += one.errors
             errors[np.searchsorted(at, two._units)] -= two.errors
-        return IntervalEstimate(value, errors, at, more=one.more + two.more, degrees=min(one.degrees, two.degrees))
+        return Estimate(value, errors, at, more=one.more + two.more, degrees=min(one.degrees, two.degrees))
 
     @property
     def _units(self) -> NDArray[np.int64]:
@@ -221,7 +239,7 @@ def _wilson(share: float, size: float, reach: float) -> tuple[float, float]:
     return float((share + across / 2.0 - half) / (1.0 + across)), float((share + across / 2.0 + half) / (1.0 + across))
 
 
-def reach_of_all(estimates: Sequence[IntervalEstimate], level: float) -> float:
+def reach_of_all(estimates: Sequence[Estimate], level: float) -> float:
     """Return by how many standard errors the intervals of several estimates reach, to hold together.
 
     Estimates over the same units of a longer table are correlated by them.
@@ -230,7 +248,7 @@ def reach_of_all(estimates: Sequence[IntervalEstimate], level: float) -> float:
     return quantile_of_largest(joint_covariance(estimates), level, degrees)
 
 
-def joint_covariance(estimates: Sequence[IntervalEstimate]) -> Array:
+def joint_covariance(estimates: Sequence[Estimate]) -> Array:
     """Return the covariance of K estimates by the errors that the same units add to them, (K, K)."""
     found = np.diag([each.more for each in estimates]) if len(estimates) else np.zeros((0, 0))
     units = [each._units for each in estimates]
@@ -411,7 +429,7 @@ class Estimates:
             and all((model, decisions, each) in self._place for each in parts)
         ]
 
-    def of(self, key: Key) -> IntervalEstimate:
+    def of(self, key: Key) -> Estimate:
         """Return the estimate of a quantity.
 
         The paper's bound 2 (a + b - 2 a b) is quadratic in the two marginals: its variance is that of the quadratic
@@ -437,7 +455,7 @@ class Estimates:
         if self.samples is not None:
             degrees = self.samples.degrees_of(float(errors @ errors), between)
         size = (self.sizes or {}).get(key.model, np.nan) if image in (SIZE, REST) else np.nan
-        return IntervalEstimate(value, errors, where, image=image, more=more, degrees=degrees, size=size)
+        return Estimate(value, errors, where, image=image, more=more, degrees=degrees, size=size)
 
     def interval(self, key: Key, level: float) -> tuple[float, float, list[str]]:
         """Return the Wald interval of a quantity, NaN where there is none, and notes on it."""

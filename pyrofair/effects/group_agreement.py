@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from pyrofair._validation import require_real
-from pyrofair.effects.estimates import IntervalEstimate
+from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Stratified, Worlds
 from pyrofair.exceptions import DataError
 
@@ -170,7 +170,7 @@ def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) ->
 
 def _estimates(
     pair: Worlds, score: Callable[[pd.DataFrame], npt.ArrayLike], after: int = 0
-) -> tuple[IntervalEstimate, IntervalEstimate, IntervalEstimate]:
+) -> tuple[Estimate, Estimate, Estimate]:
     """Return the estimates of both marginals and of the effect from a group, whose rows come after so many others."""
     scores = [np.asarray(score(world.rows), dtype=np.float64) for world in pair]
     parts = [_parts(world, own) for world, own in zip(pair, scores, strict=True)]
@@ -178,8 +178,7 @@ def _estimates(
         raise DataError("The two worlds of a group have different rows, so their difference has no interval.")
     at = np.arange(after, after + len(parts[0]))
     first, second = (
-        IntervalEstimate(float(world.weight @ own), part, at)
-        for world, own, part in zip(pair, scores, parts, strict=True)
+        Estimate(float(world.weight @ own), part, at) for world, own, part in zip(pair, scores, parts, strict=True)
     )
     return first, second, second - first
 

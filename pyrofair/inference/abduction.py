@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -13,7 +12,6 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
@@ -42,27 +40,18 @@ from pyrofair.inference.counterfactuals import (
 from pyrofair.inference.evidence import Evidence, GivenRows, read_rows, read_units, repeat_each, require_possible
 from pyrofair.inference.importance import BATCH, CHAINS, Block, blocks_of, draw_block, draw_by_gradients, in_batches
 from pyrofair.inference.inversion import Findings, Inverse, solve
+from pyrofair.inference.noise import noise_of_units, precision, takes_float64
 from pyrofair.inference.samplers import NormalGuide
 from pyrofair.programs.couplings import (
     Coupling,
-    Noise,
-    Observed,
-    Redraws,
-    Uniform,
-    at_noise,
-    has_distribution,
-    inside,
     is_point,
     named_coupling,
-    noise_given,
-    parameters_of,
-    partner,
     require_couplings,
 )
 from pyrofair.programs.parameters import MOST_DRAWS, Priors, at_parameters, read_priors
-from pyrofair.programs.provenance import Program, is_deterministic, to_array
+from pyrofair.programs.provenance import Program, to_array
 from pyrofair.programs.structural_equations import Equations
-from pyrofair.programs.worlds import Evaluation, RunOnNoise, World, quiet
+from pyrofair.programs.worlds import Evaluation, World
 from pyrofair.tables.labels import require_do
 
 __all__ = [
@@ -72,169 +61,10 @@ __all__ = [
     "Settings",
     "abduct",
     "counterfactuals",
-    "noise_of_units",
-    "precision",
-    "takes_float64",
 ]
 
 FEW, R_HAT = 30.0, 1.05
 """Below so many effective draws, or above such an R-hat, a warning names the noise as poorly known."""
-TRIED = 61
-"""With so many units a program is tried in float64; with few, what is assigned may be empty."""
-
-
-# -- double precision --------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def precision(*, wide: bool) -> Iterator[None]:
-    """Run in float64, in which recovered noise gives the observed values back to 15 digits, or in the types set."""
-    before = torch.get_default_dtype()
-    try:
-        torch.set_default_dtype(torch.float64 if wide else before)
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-class _Widened(Messenger):
-    """Put the values of some sites in float64."""
-
-    def __init__(self, sites: Iterable[str]) -> None:
-        super().__init__()
-        self.sites = {*sites}
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.sites and msg["value"].is_floating_point():
-            msg["value"] = msg["value"].double()
-
-
-def takes_float64(program: Program, sites: Iterable[str]) -> bool:
-    """Return whether a program runs in float64 throughout; one with a float32 network, say, does not."""
-    with precision(wide=True):
-        try:
-            with quiet(), _Widened(sites):
-                program(TRIED)
-        except (RuntimeError, TypeError, ValueError):  # the run proper raises it, if it was not the type
-            return False
-    return True
-
-
-# -- the noise object of observed units --------------------------------------------------------------------------------
-
-
-class _Factual(RunOnNoise):
-    """Run with the observed nodes held, and keep every node and the distributions of those without explicit noise."""
-
-    def __init__(self, evidence: Evidence, noise: Noise, held: Mapping[str, Tensor], recorded: frozenset[Any]) -> None:
-        super().__init__(noise, evidence.implicit, held)
-        self.evidence, self.recorded = evidence, recorded
-        self.distributions: dict[str, Any] = {}
-        self.under: dict[str, list[Tensor]] = {}
-        self.factual: World = {}
-        self.natural: World = {}
-
-    def _pyro_sample(self, msg: Any) -> None:
-        name = msg["name"]
-        if name in self.held and is_deterministic(msg):
-            self.natural[name] = msg["value"]
-        if name in self.recorded:
-            self.distributions[name] = msg["fn"]
-            if self.noise.coupling in ("independent", "antithetic"):  # those that compare distributions
-                self.under[name] = parameters_of(msg["fn"])
-        super()._pyro_sample(msg)
-
-    def respond(self, name: str, distribution: Any) -> Tensor:
-        return self.noise.value(name, distribution, (), {}, baseline=False)
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.evidence.nodes or msg["name"] in self.evidence.observed:
-            self.factual[msg["name"]] = msg["value"]
-
-
-Moments = dict[str, tuple[Tensor, Tensor]]
-
-
-class ImpossibleNoise(DataError):
-    """Known noise under which an observed value has no probability; ``units`` (m,) holds of which of the units."""
-
-    def __init__(self, text: str, units: Tensor) -> None:
-        super().__init__(text)
-        self.units = units
-
-
-def noise_of_units(
-    evidence: Evidence,
-    rows: Tensor,
-    repeat: int,
-    known: Mapping[str, Tensor],
-    uniform: Uniform | None = None,
-    wanted: Collection[str] | None = None,
-    *,
-    tails: Tensor | None = None,
-) -> tuple[Noise, Moments]:
-    """Return the noise of units ``rows`` (r,), each ``repeat`` times, m = r * repeat, and moments of its uniforms (m,).
-
-    ``known`` has the noise, (m, ...), of each unobserved random site that an observed one reads. That of an observed
-    node drawn without explicit noise (by default of all, or of those wanted) is drawn given its value, by ``uniform``
-    numbers. A possible value so far in a tail that the distribution function rounds to 0 or 1 is refused, or for the
-    units of ``tails``, (m,) of truth values, has the last uniform number there, with a warning.
-    """
-    m, coupling, implicit = len(rows) * repeat, evidence.coupling, evidence.implicit
-    evidence.info.confirm(m)
-    given = evidence.given(rows, repeat)
-    values = {site: evidence.spare_for(site, m) for site in evidence.spare if not (site in implicit and site in known)}
-    values |= {site: evidence.as_site(site, each) for site, each in known.items() if site not in implicit}
-    values |= evidence.parameters
-    own = {site: each for site, each in known.items() if site in implicit}
-    pairs, moments = {site: (each, each) for site, each in own.items()}, Moments()
-    recorded = implicit & {*own, *(given if wanted is None else wanted)} - {evidence.sensitive}
-    factual = Noise(m, coupling, values, pairs, dict.fromkeys(implicit), seed=None)
-    with quiet(), (handler := _Factual(evidence, factual, given, recorded)):
-        evidence.program(m)
-    natural = {site: handler.natural.get(site, value) for site, value in handler.factual.items()}
-    redraws: dict[str, Redraws | None] = dict.fromkeys(implicit)
-    for site, distribution in handler.distributions.items():
-        if site in given:
-            values.pop(site, None)
-            if coupling == "independent" and not has_distribution(site, distribution, given[site]):
-                redraws[site] = redrawn = Redraws()
-                redrawn.add(distribution, given[site])
-                unknown = torch.full(given[site].shape, torch.nan)
-                moments[site] = unknown, unknown
-                continue
-            drawn = {} if uniform is None else {"uniform": uniform}
-            own[site], mean, variance = noise_given(site, distribution, given[site], coupling, **drawn)
-            moments[site] = mean, variance
-            impossible = variance <= 0 if distribution.support.is_discrete else ~torch.isfinite(own[site])
-            if tails is not None:
-                far = impossible & (distribution.log_prob(given[site]) > -torch.inf)
-                if not distribution.support.is_discrete:
-                    far = (own[site] == inside(own[site] - 1.0)) | (own[site] == inside(own[site] + 1.0))
-                impossible = (impossible & ~far) | (far & ~tails)
-                far = far & tails
-                if bool(far.any()):
-                    count = len((far.nonzero().squeeze(1) // repeat).unique())
-                    row = int(rows[int(far.int().argmax()) // repeat])
-                    warnings.warn(
-                        f"{evidence.describe(row, site)} lies so far in a tail of its distribution (probability below "
-                        f"{torch.finfo(torch.get_default_dtype()).eps:.0e}), in {count} row(s), that its noise is "
-                        "taken for the last number there: its value elsewhere is nearer to the others than it is here.",
-                        PyrofairWarning,
-                        stacklevel=2,
-                    )
-            if bool(impossible.any()):
-                row = int(rows[int(impossible.int().argmax()) // repeat])
-                raise ImpossibleNoise(
-                    f"{evidence.describe(row, site)} has no probability under the program, given what the other nodes "
-                    "imply for the noise. Correct the row or the program.",
-                    impossible,
-                )
-            natural[site] = at_noise(site, distribution, own[site], coupling)
-        pairs[site] = own[site], partner(own[site], coupling, site, uniform)
-    values |= {site: value for site, value in handler.factual.items() if site in evidence.info.random - implicit}
-    observed = Observed(handler.factual, natural, handler.under)
-    return Noise(m, coupling, values, pairs, redraws, None, observed), moments
 
 
 # -- diagnostics -------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.programs.couplings import Coupling, at_noise, noise_like
 from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
 from pyrofair.programs.parameters import at_parameters
-from pyrofair.programs.provenance import Program, is_deterministic, upstream
+from pyrofair.programs.provenance import Program, is_deterministic
 from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.vectors import read_scalar_sites
@@ -214,7 +214,7 @@ class Evidence:
 
     def axis(self, key: str) -> int:
         """Return which dimension of a random site counts the units."""
-        return self.info.shapes[key].index(UNITS)
+        return self.info.axes[key]
 
     def by_rows(self, key: str, value: Tensor) -> Tensor:
         """Return the value of a random site with units first, as its noise is kept, shape (m, ...)."""
@@ -267,13 +267,9 @@ class Evidence:
 
         The sensitive attribute, which is set in both worlds, does so only if its noise feeds another node.
         """
-        idle = self.sensitive if all(self.readers[k] == (self.sensitive,) for k in self.sensitive_keys) else None
+        own = () if self.sensitive is None else self.keys[self.sensitive]
+        idle = self.sensitive if all(self.readers[key] == (self.sensitive,) for key in own) else None
         return tuple(site for site in self.nodes if site in self.observed and site != idle)
-
-    @property
-    def sensitive_keys(self) -> tuple[str, ...]:
-        """The noise of the sensitive attribute."""
-        return self.keys[self.sensitive] if self.sensitive is not None else ()
 
     def below(self, targets: Iterable[str]) -> frozenset[str]:
         """Return the nodes that depend on some targets, these left out."""
@@ -290,9 +286,9 @@ class Evidence:
         What lies behind a noise site does not matter once its value is given; what lies behind a random step whose
         distribution depends on a node does, for its value changes with its distribution.
         """
-        reads, stops = self.info.reads, self.observed.keys() | (self.info.random - self.implicit)
-        met = upstream([parent for site in sites for parent in reads[site]], reads, stops) - self.observed.keys()
-        return tuple(site for site in self.info.sites if site in met and site in self.info.random)
+        stop = self.info.random - self.implicit | {*self.observed}
+        met = {above for site in sites for above in self.info.above(site, stop)}
+        return tuple(site for site in self.info.sites if site in met & self.info.random and site not in self.observed)
 
     def is_root(self, key: str) -> bool:
         """Return whether a noise site is one number whose value leaves no other noise to be weighed by it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pyrofair.exceptions import DataError
-from pyrofair.inference.evidence import Evidence, repeat_each
+from pyrofair.inference.evidence import Evidence, Partly, Reading, repeat_each
 from pyrofair.programs.couplings import CouplingError, inside, quantile
 
 __all__ = ["Findings", "Inverse", "Line", "find_line", "in_support", "solve", "step_of_noise"]
@@ -91,14 +91,12 @@ def find_line(
     m = len(given[site])
     count = max(6, math.ceil(PROBES / m)) + 2
     fixed = torch.arange(count) < 2
-    wide = {name: repeat_each(values, count) for name, values in given.items()}
-    held = {name: repeat_each(values, count) for name, values in others.items()}
     zero_one = torch.arange(count).to(torch.get_default_dtype()).repeat(m)
     try:
-        reading = evidence.run(wide, [site], held, {key: (zero_one, fixed.repeat(m))})
+        reading = _probe(evidence, given, [site], others, count, {key: (zero_one, fixed.repeat(m))})
     except (RuntimeError, ValueError):  # the equation cannot take 0 or 1
         fixed = torch.zeros(count, dtype=torch.bool)
-        reading = evidence.run(wide, [site], held)
+        reading = _probe(evidence, given, [site], others, count)
     u = reading.noise[key].to(torch.get_default_dtype()).reshape(m, count)
     f = reading.natural[site].to(torch.get_default_dtype()).expand(m * count).reshape(m, count)
     scale = evidence.scale[site]
@@ -113,6 +111,19 @@ def find_line(
     slope = torch.where(run != 0, rise / run, 0.0)
     start = f[:, 0] - slope * u[:, 0]
     return _line(u, f, start, slope, scale) if _fits(u, f, start, slope, scale) else None
+
+
+def _probe(
+    evidence: Evidence,
+    given: Mapping[str, Tensor],
+    sites: Sequence[str],
+    held: Mapping[str, Tensor],
+    count: int,
+    partly: Partly | None = None,
+) -> Reading:
+    """Evaluate equations of m units at ``count`` draws each of the noise that is not held, shape (m * count,)."""
+    wide, known = ({name: repeat_each(each, count) for name, each in part.items()} for part in (given, held))
+    return evidence.run(wide, sites, known, partly)
 
 
 def _precision() -> float:
@@ -249,39 +260,48 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     if len(sites) < size or not len(at):
         return False
     given, held = evidence.given(at), {other: found.noise[other][at] for other in others}
-    shape, m, count = _shape_of(evidence, key), len(at), size + 1 + CHECKS
-    units = torch.cat([torch.zeros(1, size), torch.eye(size), torch.zeros(CHECKS, size)]).repeat(m, 1)
-    fixed = (torch.arange(count) <= size).repeat(m)
-    wide = {name: repeat_each(values, count) for name, values in given.items()}
-    probed = evidence.run(
-        wide,
-        sites,
-        {name: repeat_each(values, count) for name, values in held.items()},
-        {key: (units.reshape(-1, *shape), fixed)},
-    )
-    u = probed.noise[key].to(torch.get_default_dtype()).reshape(m, count, size)
-    every = [probed.natural[site].to(u.dtype).expand(m * count).reshape(m, count) for site in sites]
-    f = torch.stack(every, -1)
-    start, slope = f[:, 0], (f[:, 1 : size + 1] - f[:, :1]).transpose(1, 2)
-    expected = start.unsqueeze(1) + u @ slope.transpose(1, 2)
-    scale = torch.tensor([evidence.scale[site] for site in sites])
-    reach = scale + f.abs() + start.abs().unsqueeze(1) + u.abs() @ slope.abs().transpose(1, 2)
-    if not bool(((f - expected).abs() <= _precision() * reach).all()):
+    plane = _find_plane(evidence, given, sites, key, held)
+    if plane is None:
         return False
-    value = torch.stack([given[site].to(u.dtype) for site in sites], -1)
+    start, slope, d = plane
+    value = torch.stack([given[site].to(start.dtype) for site in sites], -1)
     try:
-        solved = torch.linalg.solve(slope, value - start).reshape(m, *shape)
+        solved = torch.linalg.solve(slope, value - start).reshape(len(at), *_shape_of(evidence, key))
     except RuntimeError:  # they do not determine it
         return False
     reading = evidence.run(given, sites, {**held, key: solved})
     if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
         return False
-    inside = evidence.possible(key, probed.distributions[key], repeat_each(solved, count)).reshape(m, count)[:, 0]
-    evidence.refuse(~inside, sites[0], partial(_outside, key, solved, probed.distributions[key]), at)
+    count = size + 1 + CHECKS
+    inside = evidence.possible(key, d, repeat_each(solved, count)).reshape(len(at), count)[:, 0]
+    evidence.refuse(~inside, sites[0], partial(_outside, key, solved, d), at)
     found.learn(key, at, solved)
     for site in sites:
         found.done[site][at] = True
     return True
+
+
+def _find_plane(
+    evidence: Evidence, given: Mapping[str, Tensor], sites: Sequence[str], key: str, held: Mapping[str, Tensor]
+) -> tuple[Tensor, Tensor, Any] | None:
+    """Return nodes as affine in a noise vector of as many components, at m units; None if they are not.
+
+    They are start (m, size) + slope (m, size, size) times the noise, whose distribution at all probes comes with them.
+    """
+    size, m = len(sites), len(given[sites[0]])
+    count = size + 1 + CHECKS
+    units = torch.cat([torch.zeros(1, size), torch.eye(size), torch.zeros(CHECKS, size)]).repeat(m, 1)
+    fixed = (torch.arange(count) <= size).repeat(m)
+    partly = {key: (units.reshape(-1, *_shape_of(evidence, key)), fixed)}
+    probed = _probe(evidence, given, sites, held, count, partly)
+    u = probed.noise[key].to(torch.get_default_dtype()).reshape(m, count, size)
+    f = torch.stack([probed.natural[site].to(u.dtype).expand(m * count).reshape(m, count) for site in sites], -1)
+    start, slope = f[:, 0], (f[:, 1 : size + 1] - f[:, :1]).transpose(1, 2)
+    expected = start.unsqueeze(1) + u @ slope.transpose(1, 2)
+    scale = torch.tensor([evidence.scale[site] for site in sites])
+    reach = scale + f.abs() + start.abs().unsqueeze(1) + u.abs() @ slope.abs().transpose(1, 2)
+    affine = bool(((f - expected).abs() <= _precision() * reach).all())
+    return (start, slope, probed.distributions[key]) if affine else None
 
 
 def _outside(key: str, noise: Tensor, d: Any, row: int, by: str = "") -> str:
@@ -300,6 +320,33 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
             "pyro.sample is recovered through its distribution function."
         )
     given = evidence.given()
+    held = _call_inverse(evidence, site, inverse, given)
+    reading = evidence.run(given, [site], held)
+    for key, values in held.items():
+        d = reading.distributions[key]
+        inside = evidence.possible(key, d, values)
+        if values.ndim == 1:
+            values, inside = in_support(d, values, 1e-5 * values.abs().clamp(min=1.0))
+        evidence.refuse(~inside, site, partial(_outside, key, values, d, by=" by the declared inverse"))
+        held[key] = values
+    natural = evidence.run(given, [site], held).natural[site]
+
+    def differs(row: int) -> str:
+        shown = ", ".join(f"{key} = {np.round(held[key][row].tolist(), 6)}" for key in held)
+        return (
+            f": the declared inverse returns {shown}, at which the equation gives "
+            f"{natural.expand(evidence.n)[row].item():g}. Correct the inverse, or the row."
+        )
+
+    evidence.refuse(~evidence.close(site, natural, given), site, differs)
+    for key, values in held.items():
+        found.learn(key, torch.arange(evidence.n), values)
+    found.done[site][:] = True
+    found.declared.add(site)
+
+
+def _call_inverse(evidence: Evidence, site: str, inverse: Inverse, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the noise that a declared inverse gives, for each site that the node reads, shape (n, ...)."""
     try:
         noise = inverse(dict(given))
     except KeyError as error:
@@ -314,46 +361,22 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
             f"{', '.join(named) if isinstance(noise, Mapping) else 'one tensor'}, but {site!r} reads the noise "
             f"{', '.join(keys)}. Return a dictionary with a tensor for each."
         )
-    held = {key: _as_noise(evidence, site, key, values) for key, values in named.items()}
-    reading = evidence.run(given, [site], held)
-    for key, values in held.items():
-        d = reading.distributions[key]
-        inside = evidence.possible(key, d, values)
-        if values.ndim == 1:
-            values, inside = in_support(d, values, 1e-5 * values.abs().clamp(min=1.0))
-        evidence.refuse(~inside, site, partial(_outside, key, values, d, by=" by the declared inverse"))
-        held[key] = values
-    natural = evidence.run(given, [site], held).natural[site]
-
-    def differs(row: int) -> str:
-        shown = ", ".join(f"{key} = {np.round(held[key][row].tolist(), 6)}" for key in keys)
-        return (
-            f": the declared inverse returns {shown}, at which the equation gives "
-            f"{natural.expand(evidence.n)[row].item():g}. Correct the inverse, or the row."
-        )
-
-    evidence.refuse(~evidence.close(site, natural, given), site, differs)
-    for key, values in held.items():
-        found.learn(key, torch.arange(evidence.n), values)
-    found.done[site][:] = True
-    found.declared.add(site)
+    found = {}
+    for key in keys:
+        shape, values = (evidence.n, *_shape_of(evidence, key)), torch.as_tensor(named[key])
+        try:
+            found[key] = values.to(torch.get_default_dtype()).expand(shape).clone()
+        except RuntimeError as error:
+            raise DataError(
+                f"The declared inverse of {site!r} returns the shape {tuple(values.shape)} for {key}; expected "
+                f"{shape}, a value for each row."
+            ) from error
+    return found
 
 
 def _shape_of(evidence: Evidence, key: str) -> tuple[int, ...]:
     """Return the shape of one unit's noise."""
     return tuple(evidence.by_rows(key, evidence.spare[key]).shape[1:])
-
-
-def _as_noise(evidence: Evidence, site: str, key: str, values: Any) -> Tensor:
-    shape = (evidence.n, *_shape_of(evidence, key))
-    found = torch.as_tensor(values).to(torch.get_default_dtype())
-    try:
-        return found.expand(shape).clone()
-    except RuntimeError as error:
-        raise DataError(
-            f"The declared inverse of {site!r} returns the shape {tuple(found.shape)} for {key}; expected "
-            f"{shape}, a value for each row."
-        ) from error
 
 
 def step_of_noise(

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyrofair._random import keyed_strata, keyed_uniform
-from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.programs.couplings import Noise, Uniform, at_noise, inside, noise_like, partner
-from pyrofair.programs.worlds import RunOnNoise, quiet
 
-__all__ = ["GuideOnKeys", "KeyedNoise", "KeyedUniforms", "halves"]
+__all__ = ["KeyedNoise", "KeyedUniforms", "halves"]
 
 MOST_STRATIFIED = 4
 """Draws of vectors of more numbers than these are independent, not one in each part of their distribution."""
@@ -78,15 +76,3 @@ class KeyedNoise(Noise):
             first = noise_like(distribution, shape, self.coupling, name, self.uniform)
             self.pairs[name] = first, partner(first, self.coupling, name, self.uniform)
         return self.pairs[name]
-
-
-class GuideOnKeys(RunOnNoise):
-    """Run a guide whose draws are at keyed uniform numbers."""
-
-    def __init__(self, noise: KeyedNoise) -> None:
-        super().__init__(noise, (), {})
-
-    def run_guide(self, guide: AmortisedGuide, rows: Mapping[str, Tensor]) -> None:
-        """Run the guide on the values of rows; what it draws is kept in the noise."""
-        with quiet(), self:
-            guide(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,8 +25,8 @@ from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.evidence import unequal
 from pyrofair.programs.covariates import covariate_names, covariates_of_rows
-from pyrofair.programs.provenance import Program, Provenance, is_deterministic, upstream
-from pyrofair.programs.sites import ProgramSites, read_sites
+from pyrofair.programs.provenance import Program, Provenance, is_deterministic
+from pyrofair.programs.sites import ProgramSites, read_sites, sites_above
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.programs.vectors import Components, find_vectors
 from pyrofair.tables.labels import codes_of, read_levels, read_outcome, read_sensitive
@@ -171,18 +171,12 @@ def read_likelihood(
     The column of the outcome may be absent; its parameters are then not learned. ``levels`` names for a node site whose
     values are codes 0, 1, ..., the labels that the table holds. With ``units`` the noise of each drawn node is unknown,
     too, and that of computed nodes that read several, whether it bears on a parameter or not, and no parameter need be
-    drawn; with ``numbers`` the program may have
-    numbers that are fitted without a prior (``pyro.param``, networks). A PosteriorError refuses a program that cannot
-    be fitted as written, a DataError or GraphError a table that does not fit it.
+    drawn; with ``numbers`` the program may have numbers that are fitted without a prior (``pyro.param``, networks). A
+    PosteriorError refuses a program that cannot be fitted as written, a DataError or GraphError a table that does not
+    fit it.
     """
     info = read_sites(program)
     reads = info.dependencies
-    if reads.stored and not numbers:
-        name = reads.stored[0]
-        raise PosteriorError(
-            f"The program reads {name!r} by pyro.param, which has no prior and hence no posterior. Give it one, "
-            f"pyro.sample({name!r}, prior) outside the plate, or write its value as a constant."
-        )
     nodes = {*graph.nodes, *graph.columns_of(graph.observed)}
     evidence = info.evidence(nodes)
     info.require_drawn(site for site in info.sites if site in nodes)
@@ -191,18 +185,8 @@ def read_likelihood(
     program, covariates = covariates_of_rows(program, info.sites, df)
     rows |= {site: torch.as_tensor(values).to(info.dtypes[site]) for site, values in covariates.items()}
     parameters = tuple(site for site in reads.drawn if site not in info.sites)
-    if not parameters and not units:
-        raise PosteriorError(
-            "The program has no parameters to learn: no site is drawn outside the plate of units. Write each as "
-            "pyro.sample(name, prior) before the plate."
-        )
     derived = tuple(site for site in reads.computed if site not in info.sites)
-    for node in rows:
-        if node in info.reparametrised:
-            raise PosteriorError(
-                f"The node {node!r} is reparametrised (poutine.reparam), so that it has no density of its own. Leave "
-                "it out of the config: that changes no distribution. Parameters may stay reparametrised."
-            )
+    _require_fittable(info, rows, any_parameters=bool(parameters) or units, numbers=numbers)
     open_ = {site for site in info.random if site in rows} | _undetermined(reads, info, tuple(rows)) if units else set()
     if numbers:
         open_ |= {*rows} - {graph.sensitive, *graph.columns_of([graph.sensitive])}
@@ -227,6 +211,26 @@ def read_likelihood(
         )
         _check(likelihood)
     return likelihood
+
+
+def _require_fittable(info: ProgramSites, nodes: Iterable[str], *, any_parameters: bool, numbers: bool) -> None:
+    """Refuse a program that has nothing to learn, or something without a prior or a density."""
+    for name in () if numbers else info.dependencies.stored:
+        raise PosteriorError(
+            f"The program reads {name!r} by pyro.param, which has no prior and hence no posterior. Give it one, "
+            f"pyro.sample({name!r}, prior) outside the plate, or write its value as a constant."
+        )
+    if not any_parameters:
+        raise PosteriorError(
+            "The program has no parameters to learn: no site is drawn outside the plate of units. Write each as "
+            "pyro.sample(name, prior) before the plate."
+        )
+    for node in nodes:
+        if node in info.reparametrised:
+            raise PosteriorError(
+                f"The node {node!r} is reparametrised (poutine.reparam), so that it has no density of its own. Leave "
+                "it out of the config: that changes no distribution. Parameters may stay reparametrised."
+            )
 
 
 def site_values(
@@ -302,7 +306,7 @@ def _roles(
 
     Evidence is like a drawn node: its value is given. The noise of ``open_`` nodes counts in any case.
     """
-    above = {node: upstream(reads.reads[node], reads.reads, rows) - {*rows} for node in rows}
+    above = {node: sites_above(node, reads.reads, rows) - {*rows} for node in rows}
     hidden = {*graph.latent} & info.random
     noise = {node: [s for s in info.sites if s in above[node] & info.random - hidden] for node in rows}
     users = {s: {node for node in rows if s in noise[node]} for node in rows for s in noise[node]}
@@ -328,7 +332,7 @@ def _roles(
 def _undetermined(reads: Provenance, info: ProgramSites, rows: Sequence[str]) -> set[str]:
     """Return the computed nodes that read several noise sites which others, one after the other, do not determine."""
     computed = [node for node in info.sites if node in rows and node not in info.random]
-    left = {node: (upstream(reads.reads[node], reads.reads, rows) - {*rows}) & info.random for node in computed}
+    left = {node: sites_above(node, reads.reads, rows) & info.random - {*rows} for node in computed}
     while single := [node for node, noise in left.items() if len(noise) == 1]:
         known = set().union(*(left.pop(node) for node in single))
         left = {node: noise - known for node, noise in left.items()}

@@ -38,7 +38,7 @@ from pyrofair.programs.covariates import ROW
 from pyrofair.programs.interventions import do as intervene
 from pyrofair.programs.parameters import at_parameters, read_priors, require_posterior, thin
 from pyrofair.programs.provenance import Program, evaluating
-from pyrofair.programs.sites import UNITS, read_sites, require_finite
+from pyrofair.programs.sites import ProgramSites, read_sites, require_finite
 
 __all__ = ["Posterior", "PosteriorError", "fit_posterior", "predictive"]
 
@@ -251,11 +251,7 @@ def fit_posterior(
         require_instance("levels", levels, Mapping, "a dictionary from node sites to their labels, or None")
     require_callable("program", program, "a Pyro program of the number of units")
     graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
-    if not isinstance(graph, CausalGraph):
-        raise DataError(
-            f"graph_or_unfair={graph!r} is a {type(graph).__name__}; expected a CausalGraph, or unfair paths in one: "
-            "CausalGraph('A -> M -> Y', sensitive='A', outcome='Y')."
-        )
+    require_instance("graph_or_unfair", graph, CausalGraph, "a CausalGraph, or unfair paths in one")
     with neutral_torch():
         likelihood = read_likelihood(program, df, graph, levels)
     with isolated(seed_from(random_state)), fitting():
@@ -434,29 +430,22 @@ def predictive(
     probe = at_parameters(program, posterior)
     info = read_sites(probe)
     info.refuse_evidence(())
-    reads, units = info.dependencies, info.sites
     values = dict(do or {})
-    stale = {*values, *reads.descendants(values)}
+    stale = {*values, *info.dependencies.descendants(values)}
     priors = read_priors(program, info, posterior)
     held = thin(priors.read(posterior, replay=True, spare=stale), draws)
-    rows = {len(values[0]) for site, values in held.items() if site in units and values.ndim > 1}
-    if isinstance(posterior, Posterior) and posterior.observed:
-        rows = rows or {len(next(iter(posterior.observed.values())))}
-    if n is None:
-        if len(rows) != 1:
-            raise DataError("The number of units is not known from the posterior; pass n=...")
-        n = rows.pop()
+    n = _count_units(posterior, held, info) if n is None else n
     info.confirm(n)
     types = {**priors.dtypes, **info.dtypes}
-    replayed = [site for site in reads.drawn if site in held and site not in stale]
+    replayed = [site for site in info.dependencies.drawn if site in held and site not in stale]
     kept = {site: torch.as_tensor(held[site], device="cpu").to(types[site]) for site in replayed}
-    for site in kept.keys() & set(units):
+    for site in kept.keys() & {*info.sites}:
         if kept[site].shape[1:2] != (n,):
             raise DataError(
                 f"The draws of the per-unit site {site!r} have the shape {tuple(kept[site].shape)}; expected (draws, "
                 f"{n}, ...) for n={n} units."
             )
-    axes = {site: shape.index(UNITS) for site, shape in info.shapes.items() if UNITS in shape}
+    axes = info.axes
     kept = {site: each.movedim(1, axes[site] + 1) if site in axes else each for site, each in kept.items()}
     found: dict[str, list[NDArray[Any]]] = {}
     with isolated(seed_from(random_state)), torch.no_grad():
@@ -469,3 +458,13 @@ def predictive(
                 value = sites[site]["value"].numpy()
                 found.setdefault(site, []).append(np.moveaxis(value, axes[site], 0) if site in axes else value)
     return {site: np.stack(each) for site, each in found.items()}
+
+
+def _count_units(posterior: object, held: Mapping[str, NDArray[Any]], info: ProgramSites) -> int:
+    """Return the number of units that per-unit draws hold, or else that of the rows fitted."""
+    rows = {len(values[0]) for site, values in held.items() if site in info.sites and values.ndim > 1}
+    if isinstance(posterior, Posterior) and posterior.observed:
+        rows = rows or {len(next(iter(posterior.observed.values())))}
+    if len(rows) != 1:
+        raise DataError("The number of units is not known from the posterior; pass n=...")
+    return rows.pop()

@@ -47,7 +47,6 @@ __all__ = [
     "marginal_log_likelihood",
     "refit_mechanisms",
     "require_settings",
-    "reweigh_rows",
     "split_rows",
     "try_mechanisms",
 ]
@@ -179,15 +178,9 @@ def _fit(
     curvature there (Laplace), for held-out rows would stop it long before its width has settled. ``start`` is a fit to
     start from. With ``keep`` Ctrl-C keeps the best point so far, marked as interrupted.
     """
-    keep = keep and settings.posterior == "point"
-    if settings.posterior == "point" and start is None and is_convex(mechanism):
-        return _fit_convex(mechanism, rows, settings, bar, keep)
-    run: _Run | _PointRun
-    if settings.posterior == "point" and isinstance(mechanism.numbers, Network):
-        run = _PointRun(mechanism, rows, settings, start)
-    else:
-        run = _Run(mechanism, rows, settings, start)
-    if isinstance(run, _Run) and not run.parameters:
+    point = settings.posterior == "point"
+    run = _run_of(mechanism, rows, settings, start)
+    if not run.own:
         value = log_likelihood(mechanism, {}, rows, rows.held)
         return Fit(mechanism, {}, {}, (), ({"step": 0.0, "loss": math.nan, "held_out": value},))
     text, interrupted = "", False
@@ -202,76 +195,33 @@ def _fit(
         for step, loss in run.steps():
             if bar is not None:
                 bar.update()
-            if step % EVERY and step < settings.steps:
+            if step % run.every and step < settings.steps:
                 continue
             seen = run.look(loss)
             gain, error = _gain(seen - best, weight)
-            if not gain + error < 0.0 or settings.patience is None:  # without held-out rows the last is the best, too
+            if not gain + error < 0.0 or run.patience is None:  # without held-out rows the last is the best, too
                 kept = _copies(run.average)
             if not gain <= 0.0:
                 best, since = seen, step
-            if settings.patience is not None and step - since >= settings.patience:
+            if run.patience is not None and step - since >= run.patience:
                 break
         else:
-            text = text or ("" if settings.patience is None else _unsettled(mechanism, run.history, settings.steps))
+            text = text or ("" if settings.patience is None else run.unsettled())
     except KeyboardInterrupt:
-        if not keep:
+        if not (keep and point):
             raise
-        text, interrupted = _interrupted(mechanism), True
+        interrupted, name = True, mechanism.column
+        text = f"Interrupted while fitting the distribution of {name!r}; the best parameters so far are kept."
     return run.finish(kept, text, interrupted)
 
 
-def _interrupted(mechanism: ConditionalDistribution) -> str:
-    return f"Interrupted while fitting the distribution of {mechanism.column!r}; the best parameters so far are kept."
-
-
-def _unsettled(mechanism: ConditionalDistribution, history: Sequence[Mapping[str, float]], steps: int) -> str:
-    trend = fall([-each["held_out"] for each in history])
-    if not trend.drop > SETTLED:
-        return ""
-    return (
-        f"The distribution of {mechanism.column!r} may not have settled: the held-out log-likelihood rose by "
-        f"{trend.drop:.3f} nats per row over the last quarter of {steps} steps. Take more steps, or a higher "
-        "learning_rate."
-    )
-
-
-def _fit_convex(mechanism: ConditionalDistribution, rows: Rows, settings: Settings, bar: Any, keep: bool) -> Fit:
-    """Fit a distribution with one optimum by Newton's method."""
-    network = mechanism.numbers
-    assert isinstance(network, Network)
-    centre = {name: torch.zeros_like(value) for name, value in network.start(mechanism.column).items()}
-    last = LastLayer.of(mechanism, centre, rows)
-    history: list[dict[str, float]] = []
-
-    def look(loss: float) -> None:
-        seen = log_likelihood(mechanism, centre, rows, rows.held)
-        history.append({"step": float(len(history)), "loss": loss / len(rows.train), "held_out": seen})
-
-    look(math.nan)
-    converged, interrupted, text = False, False, ""
-    try:
-        for theta, losses, settled in last.steps(last.read(centre), settings.steps):
-            converged, loss = settled, float(losses[0])
-            if not math.isfinite(loss):
-                raise DataError(
-                    f"The loss of {mechanism.column!r} is {loss} at step {len(history)}. Give the column another "
-                    f"family than {mechanism.family!r}."
-                )
-            centre = last.write(theta[:, 0], centre)
-            look(loss)
-            if bar is not None:
-                bar.update()
-    except KeyboardInterrupt:
-        if not keep:
-            raise
-        text, interrupted = _interrupted(mechanism), True
-    if not converged and not text and settings.steps and settings.patience is not None:
-        text = (
-            f"The distribution of {mechanism.column!r} may not have settled: {settings.steps} step(s) of Newton's "
-            "method were too few. Take more steps."
-        )
-    return _point(mechanism, centre, history, text, interrupted)
+def _run_of(mechanism: ConditionalDistribution, rows: Rows, settings: Settings, start: Fit | None) -> _Steps:
+    """Return the steps by which a distribution is fitted, not yet taken."""
+    if settings.posterior == "point" and start is None and is_convex(mechanism):
+        return _NewtonRun(mechanism, rows, settings)
+    if settings.posterior == "point" and isinstance(mechanism.numbers, Network):
+        return _PointRun(mechanism, rows, settings, start)
+    return _Run(mechanism, rows, settings, start)
 
 
 def _point(
@@ -351,16 +301,25 @@ def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
 
 
 class _Steps:
-    """Steps of Adam of one distribution: the numbers that move, their moving average, and the course of the fit."""
+    """The steps of one distribution's fit: the numbers that move, their moving average, and the course so far.
+
+    They are those of Adam unless a class says otherwise; held-out rows are looked at after ``every`` so many.
+    """
 
     mechanism: ConditionalDistribution
     rows: Rows
     settings: Settings
-    own: Sequence[Tensor]
+    own: Sequence[Tensor] = ()
     average: tuple[Tensor, ...]
     history: list[dict[str, float]]
+    every: int = EVERY
     before: float = 0.0
     done: int = 0
+
+    @property
+    def patience(self) -> int | None:
+        """After so many steps without a gain in held-out rows a fit is done."""
+        return self.settings.patience
 
     def steps(self) -> Iterator[tuple[int, float]]:
         """Take steps, and yield the number of each and the mean loss of a row since the last look."""
@@ -387,12 +346,69 @@ class _Steps:
         """Return the log-likelihood of each held-out row at the averaged parameters."""
         raise NotImplementedError
 
+    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
+        """Return the fit at a state of the averaged numbers."""
+        raise NotImplementedError
+
     def look(self, loss: float) -> Tensor:
         """Return the log-likelihood of each held-out row, and note its mean."""
         each = self.held()
         value = _mean(each, self.rows.weight[self.rows.held])
         self.history.append({"step": self.before + self.done, "loss": loss, "held_out": value})
         return each
+
+    def unsettled(self) -> str:
+        """Return the warning of a fit that took all its steps and still rose; empty if there is none."""
+        trend = fall([-each["held_out"] for each in self.history])
+        if not trend.drop > SETTLED:
+            return ""
+        return (
+            f"The distribution of {self.mechanism.column!r} may not have settled: the held-out log-likelihood rose by "
+            f"{trend.drop:.3f} nats per row over the last quarter of {self.settings.steps} steps. Take more steps, or "
+            "a higher learning_rate."
+        )
+
+
+class _NewtonRun(_Steps):
+    """A fit of a distribution with one optimum by Newton's method, which goes to its end whatever held-out rows say."""
+
+    every, patience = 1, None
+
+    def __init__(self, mechanism: ConditionalDistribution, rows: Rows, settings: Settings) -> None:
+        assert isinstance(mechanism.numbers, Network)
+        self.mechanism, self.rows, self.settings = mechanism, rows, settings
+        self.first = {name: torch.zeros_like(each) for name, each in mechanism.numbers.start(mechanism.column).items()}
+        self.last = LastLayer.of(mechanism, self.first, rows)
+        self.own = self.average = (self.last.read(self.first),)
+        self.history, self.converged = [], False
+
+    def steps(self) -> Iterator[tuple[int, float]]:
+        for theta, losses, converged in self.last.steps(self.average[0], self.settings.steps):
+            self.done += 1
+            if not math.isfinite(loss := float(losses[0])):
+                raise DataError(
+                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Give the column another "
+                    f"family than {self.mechanism.family!r}."
+                )
+            self.average, self.converged = (theta,), converged
+            yield self.done, loss / len(self.rows.train)
+
+    def held(self) -> Tensor:
+        return _each(self.mechanism, self.named(self.average), self.rows, self.rows.held)
+
+    def named(self, state: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        return self.last.write(state[0][:, 0], self.first)
+
+    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
+        return _point(self.mechanism, self.named(state), self.history, text, interrupted)
+
+    def unsettled(self) -> str:
+        if self.converged or not self.done:
+            return ""
+        return (
+            f"The distribution of {self.mechanism.column!r} may not have settled: {self.settings.steps} step(s) of "
+            "Newton's method were too few. Take more steps."
+        )
 
 
 class _PointRun(_Steps):
@@ -567,7 +583,7 @@ def split_rows(values: Mapping[str, Tensor], weight: Tensor, fraction: float) ->
     return Rows(values, weight / weight[rows[held:]].mean(), rows[held:], rows[:held])
 
 
-def reweigh_rows(rows: Rows, weight: Tensor) -> Rows:
+def _reweigh(rows: Rows, weight: Tensor) -> Rows:
     """Return rows with other weights, without those of weight 0; refuse if hardly any are left to learn from."""
     train, held = (index[weight[index] > 0] for index in (rows.train, rows.held))
     if len(train) < FEWEST_TRAINED:
@@ -641,27 +657,33 @@ def fit_mechanisms(
 
 def refit_mechanisms(
     fits: Mapping[str, Fit],
-    many: Sequence[Rows],
+    weights: Sequence[Tensor],
     before: Rows,
     settings: Settings,
     seed: int,
     layers: dict[str, LastLayer],
-) -> list[dict[str, Fit] | DataError]:
-    """Fit the same distributions to rows of other weights than ``before``, starting from what they are.
+) -> list[tuple[dict[str, Fit], Rows] | DataError]:
+    """Fit the same distributions to the rows with other weights than ``before``, starting from what they are.
 
-    Returned are, for each of the weights, the fits or why there are none. Held-out rows do not stop them, and Ctrl-C
-    goes on to the caller: a replicate that is half done is none. ``layers`` keeps what calls have in common.
+    Returned are, for each of the weights (n,), the fits and the rows, or why there are none. Held-out rows do not stop
+    them, and Ctrl-C goes on to the caller: a replicate that is half done is none. ``layers`` keeps what calls have in
+    common.
     """
     settings = replace(settings, patience=None, memory=REFIT_MEMORY)
-    found: list[dict[str, Fit] | DataError] = [{} for _ in many]
+    found: list[tuple[dict[str, Fit], Rows] | DataError] = []
+    for weight in weights:
+        try:
+            found.append(({}, _reweigh(before, weight)))
+        except DataError as error:
+            found.append(error)
     with isolated(seed), fitting():
         for column, fit in fits.items():
-            left = [i for i, each in enumerate(found) if isinstance(each, dict)]
-            for i, each in zip(left, _refit(fit, [many[i] for i in left], before, settings, seed, layers), strict=True):
-                known = found[i]
+            left = [(i, *each) for i, each in enumerate(found) if not isinstance(each, DataError)]
+            new = _refit(fit, [rows for _, _, rows in left], before, settings, seed, layers)
+            for (i, known, _), each in zip(left, new, strict=True):
                 if isinstance(each, DataError):
                     found[i] = each
-                elif isinstance(known, dict):
+                else:
                     known[column] = each
     return found
 

@@ -22,6 +22,7 @@ from pyrofair._random import isolated, neutral_torch, seed_from
 from pyrofair._validation import (
     did_you_mean,
     require_flag,
+    require_instance,
     require_integer,
     require_names,
     require_rate,
@@ -47,7 +48,6 @@ from pyrofair.mechanisms.fitting import (
     marginal_log_likelihood,
     refit_mechanisms,
     require_settings,
-    reweigh_rows,
     split_rows,
     try_mechanisms,
 )
@@ -59,20 +59,10 @@ from pyrofair.tables.reading import read_table, read_weight
 __all__ = ["LearnedMechanisms", "learn_mechanisms", "require_families", "require_fitting", "require_graph"]
 
 
-def _graph_of(graph_or_unfair: object) -> CausalGraph:
-    """Return a graph, or that of unfair paths; refuse anything else."""
-    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
-    if not isinstance(graph, CausalGraph):
-        raise DataError(
-            f"graph_or_unfair={graph!r:.60} is a {type(graph).__name__}; pass a CausalGraph, or unfair paths in one."
-        )
-    return graph
-
-
 def require_graph(unfair: object, graph: CausalGraph) -> None:
     """Refuse what are no unfair paths, and unfair paths in another graph than that of the mechanisms."""
-    if not isinstance(unfair, UnfairPaths):
-        raise DataError(f"unfair={shown(unfair)} must be unfair paths, made by graph.unfair(...).")
+    require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...)")
+    assert isinstance(unfair, UnfairPaths)
     for name in (field.name for field in fields(CausalGraph)):
         own, other = getattr(graph, name), getattr(unfair.graph, name)
         if name in ("nodes", "edges", "latent", "column_map"):
@@ -103,6 +93,27 @@ def _plan_reads(
     above = {
         node: require_names(f"given[{node!r}]", read, "node names", one=True) for node, read in (given or {}).items()
     }
+    _require_order(graph, chosen, above)
+    reads: dict[str, tuple[str, ...]] = {}
+    for node in sorted(dict.fromkeys(chosen), key=graph.order.index):
+        parents = above.get(node, tuple(each for each in graph.parents(node) if each in graph.observed))
+        columns = graph.columns_of([node])
+        for i, column in enumerate(columns):
+            reads[column] = (*graph.columns_of(parents), *columns[:i])
+            absent = next((name for name in reads[column] if name not in df.columns), None)
+            if absent is not None and column in df.columns:  # reading the table reports an absent column itself
+                raise DataError(
+                    f"The distribution of {column!r} reads {absent!r}, and the data lacks the column {absent!r}. It "
+                    f"has: {', '.join(map(str, df.columns))}.{did_you_mean(absent, df.columns)} Learn other nodes "
+                    "(nodes=...), name what it reads instead (given=...), or use graph.with_latent(...)."
+                )
+    if not reads:
+        raise GraphError(f"There is no node to learn. The graph has: {', '.join(graph.observed)}.")
+    return reads
+
+
+def _require_order(graph: CausalGraph, chosen: Iterable[str], above: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse nodes to learn, or to read (``above``), that are unknown, latent, or after the one that reads them."""
     position = {node: i for i, node in enumerate(graph.order)}
     asked = [("nodes", node) for node in chosen]
     asked += [("given", each) for node, read in above.items() for each in (node, *read)]
@@ -120,31 +131,13 @@ def _plan_reads(
                     f"The distribution of {node!r} cannot read {each!r}, which does not come before it in the order "
                     f"{', '.join(graph.order)}."
                 )
-    reads: dict[str, tuple[str, ...]] = {}
-    for node in sorted(dict.fromkeys(chosen), key=position.__getitem__):
-        parents = above.get(node, tuple(each for each in graph.parents(node) if each in graph.observed))
-        columns = graph.columns_of([node])
-        for i, column in enumerate(columns):
-            reads[column] = (*graph.columns_of(parents), *columns[:i])
-            absent = next((name for name in reads[column] if name not in df.columns), None)
-            if absent is not None and column in df.columns:  # reading the table reports an absent column itself
-                raise DataError(
-                    f"The distribution of {column!r} reads {absent!r}, and the data lacks the column {absent!r}. It "
-                    f"has: {', '.join(map(str, df.columns))}.{did_you_mean(absent, df.columns)} Learn other nodes "
-                    "(nodes=...), name what it reads instead (given=...), or use graph.with_latent(...)."
-                )
-    if not reads:
-        raise GraphError(f"There is no node to learn. The graph has: {', '.join(graph.observed)}.")
-    return reads
 
 
 def require_families(own: object, columns: Sequence[str]) -> None:
     """Refuse what is no dictionary of families by column."""
-    if not isinstance(own, Mapping):
-        raise DataError(
-            f"families={shown(own)} must be a dictionary from columns to families, such as "
-            f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}."
-        )
+    example = f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}"
+    require_instance("families", own, Mapping, f"a dictionary from columns to families, such as {example}")
+    assert isinstance(own, Mapping)
     for name in own:
         if name not in columns:
             raise DataError(
@@ -383,25 +376,12 @@ class LearnedMechanisms:
         require_integer("batch_size", batch_size)
         require_rate(learning_rate)
         require_seed(random_state)
-        many: list[Rows | DataError] = []
         with neutral_torch():
-            for each in sample_weights:
-                weight = torch.as_tensor(read_weight(each, self.index)).to(torch.get_default_dtype())
-                try:
-                    many.append(reweigh_rows(self.rows, weight))
-                except DataError as error:
-                    many.append(error)
+            given = [torch.as_tensor(read_weight(each, self.index)) for each in sample_weights]
+            weights = [each.to(torch.get_default_dtype()) for each in given]
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
-        usable = [rows for rows in many if isinstance(rows, Rows)]
-        fits = iter(refit_mechanisms(self.fits, usable, self.rows, settings, seed_from(random_state), self._layers))
-        found: list[LearnedMechanisms | DataError] = []
-        for rows in many:
-            if isinstance(rows, DataError):
-                found.append(rows)
-                continue
-            fitted = next(fits)
-            found.append(fitted if isinstance(fitted, DataError) else replace(self, fits=fitted, rows=rows))
-        return found
+        found = refit_mechanisms(self.fits, weights, self.rows, settings, seed_from(random_state), self._layers)
+        return [each if isinstance(each, DataError) else replace(self, fits=each[0], rows=each[1]) for each in found]
 
     @cached_property
     def _layers(self) -> dict[str, LastLayer]:
@@ -576,7 +556,8 @@ def learn_mechanisms(
     >>> bool(((mean - torch.tensor([0.0, 1.0])).abs() < 0.2).all())
     True
     """
-    graph = _graph_of(graph_or_unfair)
+    graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
+    require_instance("graph_or_unfair", graph, CausalGraph, "a CausalGraph, or unfair paths in one")
     settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
     require_settings(settings, hidden, validation_fraction)
     require_integer("components", components)

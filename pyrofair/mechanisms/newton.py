@@ -77,12 +77,6 @@ class _State:
     out: Tensor
     slope: Tensor
 
-    def of(self, some: Tensor) -> _State:
-        """Return some of the fits."""
-        return _State(
-            self.theta[:, some], self.loss[some], self.gradient[:, some], self.out[:, some], self.slope[:, some]
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class LastLayer:
@@ -181,29 +175,20 @@ class LastLayer:
         """Take at most so many steps of Newton's method, and give all numbers and losses, and whether all converged.
 
         The curvature is that of the rows' log-likelihoods in the distribution's numbers, or of mixtures that if their
-        components were known, as in the EM algorithm, so that each step leads downhill; it is halved until the loss
-        falls.
+        components were known, as in the EM algorithm, so that each step leads downhill. Fits that have converged stay.
         """
         state, enough = self.evaluate(theta), CONVERGED * self.rows
-        theta, losses = state.theta.clone(), state.loss.clone()
-        left = torch.arange(theta.shape[1])
+        open_ = torch.ones(theta.shape[1], dtype=torch.bool)
         for taken in range(most):
-            layer = replace(self, weight=self.weight[:, left])
-            step = layer._solve(state.gradient, layer._curvature(state))
+            step = self._solve(state.gradient, self._curvature(state))
             gain = (state.gradient * step).sum((0, 2))
             if not taken and not self._exact:
                 enough, most = torch.maximum(enough, ARRIVED * gain), min(most, MOST_MOVES)
-            go = gain > enough[left]
-            if taken >= most:
-                go = torch.zeros_like(go)
-            if go.any():
-                moved, state = layer._search(state, step, gain, go)
-                left = left[moved]
-                theta[:, left], losses[left] = state.theta, state.loss
-            else:
-                left = left[:0]
-            yield theta, losses, not len(left)
-            if not len(left):
+            open_ = open_ & (gain > enough) if taken < most else torch.zeros_like(open_)
+            if open_.any():
+                open_, state = self._search(state, step, gain, open_)
+            yield state.theta, state.loss, not open_.any()
+            if not open_.any():
                 return
 
     def settle(self, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -211,32 +196,17 @@ class LastLayer:
         *_, (theta, losses, _) = self.steps(theta)
         return theta, losses
 
-    def _search(self, state: _State, step: Tensor, gain: Tensor, go: Tensor) -> tuple[Tensor, _State]:
-        """Halve the steps of some fits until their losses fall; return which fell, at all, and where they are."""
-        open_, size, found = torch.nonzero(go)[:, 0], 1.0, []
-        for _ in range(HALVINGS):
-            layer = replace(self, weight=self.weight[:, open_])
-            tried = layer.evaluate(state.theta[:, open_] - size * step[:, open_])
-            lower = tried.loss <= state.loss[open_] - 1e-4 * size * gain[open_]
-            if lower.any():
-                found.append((open_[lower], tried.of(lower)))
-                open_ = open_[~lower]
-            if not len(open_):
+    def _search(self, state: _State, step: Tensor, gain: Tensor, open_: Tensor) -> tuple[Tensor, _State]:
+        """Halve the steps of the open fits until their losses fall; return which do, at all, and where all fits are."""
+        size = open_.double()
+        for halvings in range(HALVINGS + 1):
+            tried = self.evaluate(state.theta - torch.where(size[:, None] > 0.0, size[:, None] * step, 0.0))
+            high = open_ & ~(tried.loss <= state.loss - 1e-4 * size * gain)
+            if not high.any():
                 break
-            size *= 0.5  # some are no better in double precision, ever
-        if not found:
-            return open_[:0], state.of(open_[:0])
-        which = torch.cat([each for each, _ in found])
-        order = which.argsort()
-        parts = [one for _, one in found]
-        joined = _State(
-            torch.cat([one.theta for one in parts], 1),
-            torch.cat([one.loss for one in parts]),
-            torch.cat([one.gradient for one in parts], 1),
-            torch.cat([one.out for one in parts], 1),
-            torch.cat([one.slope for one in parts], 1),
-        )
-        return which[order], joined.of(order)
+            # Some are no better in double precision, ever.
+            size = torch.where(high, 0.5 * size if halvings < HALVINGS - 1 else 0.0, size)
+        return size > 0.0, tried
 
     def _pull(self, slope: Tensor) -> Tensor:
         """Return what slopes in the rows' numbers, (m, b, size), are in weights and biases, (k + 1, b, size)."""

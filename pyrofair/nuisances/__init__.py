@@ -5,4 +5,8 @@ for each kind of learner, for propensities and regressions alike; ``crossfit`` a
 ``rows`` the propensities of a source's prefixes; ``diagnostics`` what is known of overlap and of weights.
 """
 
-__all__: list[str] = []
+from pyrofair.nuisances.crossfit import CrossFit
+from pyrofair.nuisances.learners import Learner, make_learner
+from pyrofair.nuisances.rows import Nuisances, Rows
+
+__all__ = ["CrossFit", "Learner", "Nuisances", "Rows", "make_learner"]

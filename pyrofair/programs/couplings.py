@@ -29,6 +29,7 @@ from pyrofair._validation import listed, require_choice, shown
 from pyrofair.exceptions import DataError, PyrofairError
 from pyrofair.programs.distributions import OrderedCategorical
 from pyrofair.programs.mixtures import invert_mixture
+from pyrofair.programs.provenance import numbers_in
 
 __all__ = [
     "COUPLINGS",
@@ -225,7 +226,9 @@ def _parameters(d: Any, batch: tuple[int, ...]) -> list[Tensor]:
             batch = (*batch, *d.base_dist.batch_shape[len(d.batch_shape) :])
         d = d.base_dist
     if isinstance(d, distributions.TransformedDistribution):
-        return _parameters(d.base_dist, batch) + [_expand(each, batch, 0) for each in _constants(d.transforms)]
+        # Weights of a network, in private dictionaries, are the same for all units.
+        held = numbers_in(d.transforms, (distributions.Transform,), PRIVATE, constants=True)
+        return _parameters(d.base_dist, batch) + [_expand(each, batch, 0) for each in held.values()]
     if isinstance(d, distributions.MixtureSameFamily):
         parts, weights = d.component_distribution, d.mixture_distribution
         return _parameters(weights, batch) + [
@@ -253,23 +256,6 @@ def _event_dim(d: Any, name: str) -> int:
         return int(d.arg_constraints[name].event_dim)
     except NotImplementedError:  # a constraint that depends on other parameters, each of them a number
         return 0
-
-
-def _constants(part: Any) -> list[Any]:
-    """Return the numbers in transforms."""
-    if isinstance(part, Tensor | int | float):
-        return [part]
-    if isinstance(part, distributions.transforms._InverseTransform):
-        return _constants(part.inv)
-    if isinstance(part, distributions.Transform):
-        # A transform keeps its inverse once it has been asked for, and that one keeps the transform.
-        # Weights of a network, in private dictionaries, are the same for all units.
-        part = [value for name, value in vars(part).items() if not (name[:7] == "_cached" or name in PRIVATE)]
-    elif isinstance(part, dict):
-        part = list(part.values())
-    elif not isinstance(part, list | tuple):
-        return []
-    return [each for inside in part for each in _constants(inside)]
 
 
 def _expand(value: Any, batch: tuple[int, ...], event_dim: int) -> Tensor:

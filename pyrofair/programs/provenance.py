@@ -40,6 +40,7 @@ __all__ = [
     "first_line",
     "follow",
     "is_deterministic",
+    "numbers_in",
     "reading",
     "run_program",
     "signature",
@@ -196,34 +197,38 @@ class RefusePlainDo(Messenger):
             )
 
 
-def _numbers(distribution: Any) -> Signature:
-    """Return the tensors that a distribution holds, by their paths in it, but those that it caches.
+def numbers_in(
+    part: Any, enter: tuple[type, ...] = PARTS, skip: Collection[str] = ("_mask",), *, constants: bool = False
+) -> dict[str, Any]:
+    """Return the tensors (numbers of Python, too, if ``constants``) that a part holds, by their paths in it.
 
-    They are looked for in distributions, transforms, modules, containers and bound arguments. Transforms and their
-    inverses hold each other, so each is entered once.
+    They are looked for in the types to ``enter``, in containers and bound arguments, but not in attributes to ``skip``
+    and what is cached. Transforms and their inverses hold each other, so each is entered once.
     """
-    found: Signature = {}
+    found: dict[str, Any] = {}
     entered: dict[int, Any] = {}
-    waiting: list[tuple[str, Any]] = [("", distribution)]
+    waiting: list[tuple[str, Any]] = [("", part)]
     while waiting:
-        name, part = waiting.pop()
-        if isinstance(part, Tensor):
-            found[name] = part
+        name, each = waiting.pop()
+        if isinstance(each, Tensor) or (constants and isinstance(each, int | float)):
+            found[name] = each
             continue
         inside: Mapping[Any, Any]
-        if isinstance(part, PARTS):
-            inside = {key: value for key, value in vars(part).items() if key != "_mask" and key[:7] != "_cached"}
-        elif isinstance(part, Mapping):
-            inside = part
-        elif isinstance(part, list | tuple):
-            inside = dict(enumerate(part))
-        elif isinstance(part, partial):
-            inside = {"args": part.args, "keywords": part.keywords}
+        if isinstance(each, torch.distributions.transforms._InverseTransform):
+            inside = {"inv": each.inv}
+        elif isinstance(each, enter):
+            inside = {key: value for key, value in vars(each).items() if key not in skip and key[:7] != "_cached"}
+        elif isinstance(each, Mapping):
+            inside = each
+        elif isinstance(each, list | tuple):
+            inside = dict(enumerate(each))
+        elif isinstance(each, partial):
+            inside = {"args": each.args, "keywords": each.keywords}
         else:
             continue
-        if id(part) not in entered:
-            entered[id(part)] = part
-            waiting += [(f"{name}/{type(part).__name__}/{key}", value) for key, value in inside.items()]
+        if id(each) not in entered:
+            entered[id(each)] = each
+            waiting += [(f"{name}/{type(each).__name__}/{key}", value) for key, value in inside.items()]
     return found
 
 
@@ -237,7 +242,7 @@ def signature(site: Any, *, dense: bool = True) -> Signature:
         return {"value": site["value"]}
     fn = site["fn"]
     with reading(f"The distribution of the site {site['name']!r}, {type(fn).__name__},"):
-        numbers = _numbers(fn)
+        numbers = numbers_in(fn)
         if site["is_observed"]:
             numbers |= {name: site[name] for name in ("value", "mask", "scale") if isinstance(site[name], Tensor)}
         if numbers and not dense:

@@ -20,7 +20,7 @@ from pyrofair.audits.display.words import span
 from pyrofair.audits.family import OF_GRAPHS, SCHEMA, FamilyAudit, Members, of_decisions, require_unfitted, with_paths
 from pyrofair.audits.plots import gain_text
 from pyrofair.audits.view import Block, View
-from pyrofair.effects.estimates import AUDITED, IntervalEstimate, Key
+from pyrofair.effects.estimates import AUDITED, Estimate, Key
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
@@ -390,7 +390,7 @@ class _Ends:
     lower: float = np.nan
     upper: float = np.nan
     effect: float = np.nan
-    estimates: tuple[IntervalEstimate | None, IntervalEstimate | None] = (None, None)
+    estimates: tuple[Estimate | None, Estimate | None] = (None, None)
     note: str = ""
 
 
@@ -401,7 +401,7 @@ def _ends(members: Members, name: str, n: int, model: str, decisions: str, level
         status = NOT_IDENTIFIED if isinstance(error, NotIdentifiedError) else REFUSED
         return _Ends(status, note=str(getattr(error, "cause", error)))
     if name not in members.audits:
-        nothing = IntervalEstimate(0.0, np.zeros(n))
+        nothing = Estimate(0.0, np.zeros(n))
         return _Ends(NO_PATH, 0.0, 0.0, 0.0, 0.0, 0.0, (nothing, nothing), NO_EFFECT)
     found = members.audits[name]
     table = found.table[(found.table["model"] == model) & (found.table["decisions"] == decisions)]
@@ -420,7 +420,7 @@ def _ends(members: Members, name: str, n: int, model: str, decisions: str, level
 
 def _estimates(
     found: Audit, model: str, decisions: Any, level: float
-) -> tuple[tuple[IntervalEstimate | None, IntervalEstimate | None], str]:
+) -> tuple[tuple[Estimate | None, Estimate | None], str]:
     """Return the estimates of both ends of which a change has an interval, and why an end has none."""
     of = found.context.estimates(found.influence)
     if of is None:

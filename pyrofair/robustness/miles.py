@@ -26,7 +26,7 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
-from pyrofair.effects.estimates import IntervalEstimate
+from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     CounterfactualSample,
@@ -413,7 +413,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
                 means = [_mean(*part) for part in parts]
                 ends.append(terms.constant + sum(each.value for each in means))
                 errors += [each.errors for each in means if each.errors is not None]
-            whole = IntervalEstimate(float(np.mean(ends)), np.concatenate(errors) / len(halves))
+            whole = Estimate(float(np.mean(ends)), np.concatenate(errors) / len(halves))
             found.append(whole.interval(level)[end])
         return found[0], found[1]
 
@@ -538,8 +538,8 @@ def _share(code: NDArray[np.int64], weight: Array, size: int) -> Array:
     return np.bincount(code, weight, size).astype(np.float64)
 
 
-def _mean(values: Array, weight: Array) -> IntervalEstimate:
+def _mean(values: Array, weight: Array) -> Estimate:
     """Return a weighted mean of independent rows."""
     share = weight / weight.sum()
     mean = float(share @ values)
-    return IntervalEstimate(mean, share * (values - mean))
+    return Estimate(mean, share * (values - mean))

@@ -19,9 +19,9 @@ from pyrofair.effects.estimates import (
     QUANTITIES_OF,
     REST,
     SIZE,
+    Estimate,
     Estimates,
     Image,
-    IntervalEstimate,
     Key,
     joint_covariance,
     mean_and_spread,
@@ -52,7 +52,7 @@ def key(quantity: str, model: str = "m") -> Key:
 @pytest.mark.parametrize("image", [PLAIN, SIZE, REST, Image(0.5, 1)])
 @pytest.mark.parametrize("value", [-0.3, -0.01, 0.02, 0.3])
 def test_an_interval_is_the_image_of_the_signed_one(image: Image, value: float) -> None:
-    estimate = IntervalEstimate(value, np.full(4, 0.025), image=image)
+    estimate = Estimate(value, np.full(4, 0.025), image=image)
     assert estimate.spread == pytest.approx(0.05)
     inside = image.of(np.linspace(value - reach_of(0.9) * 0.05, value + reach_of(0.9) * 0.05, 10_001))
     assert estimate.interval(0.9) == pytest.approx((inside.min(), inside.max()), abs=1e-4)
@@ -62,29 +62,29 @@ def test_an_interval_is_the_image_of_the_signed_one(image: Image, value: float) 
 def test_replicates_have_the_image_of_their_percentiles() -> None:
     draws = np.linspace(-0.2, 0.6, 199)
     low, high = percentiles(draws, 0.9)
-    assert IntervalEstimate(0.2, draws=draws).interval(0.9) == (low, high)
-    assert IntervalEstimate(0.2, draws=draws, image=REST).interval(0.9) == (1.0 - high, 1.0)
-    assert IntervalEstimate(0.2, draws=draws).spread == pytest.approx(draws.std(ddof=1))
+    assert Estimate(0.2, draws=draws).interval(0.9) == (low, high)
+    assert Estimate(0.2, draws=draws, image=REST).interval(0.9) == (1.0 - high, 1.0)
+    assert Estimate(0.2, draws=draws).spread == pytest.approx(draws.std(ddof=1))
 
 
 def test_without_errors_and_replicates_there_is_no_interval() -> None:
     for image in (PLAIN, SIZE, REST):
-        assert np.isnan(IntervalEstimate(0.3, image=image).interval(0.95)).all()
+        assert np.isnan(Estimate(0.3, image=image).interval(0.95)).all()
 
 
 def test_a_difference_is_that_of_what_is_reported() -> None:
     rng = np.random.default_rng(0)
     one, two = rng.normal(0.0, 0.001, (2, 50))
-    upper, lower = IntervalEstimate(-0.3, one, image=REST), IntervalEstimate(0.2, two, image=SIZE)
+    upper, lower = Estimate(-0.3, one, image=REST), Estimate(0.2, two, image=SIZE)
     found = upper - lower
     assert found.value == pytest.approx(0.7 - 0.2)
     assert found.spread == pytest.approx(np.sqrt(np.sum((one - two) ** 2)))
-    assert np.isnan((upper - IntervalEstimate(0.1)).interval(0.9)).all()
+    assert np.isnan((upper - Estimate(0.1)).interval(0.9)).all()
 
 
 def test_a_difference_over_other_units_subtracts_the_errors_of_shared_ones() -> None:
-    one = IntervalEstimate(0.5, np.array([0.1, 0.2]), np.array([3, 5]), more=0.01, degrees=9.0)
-    two = IntervalEstimate(0.1, np.array([0.3, 0.4]), np.array([0, 3]), more=0.02, degrees=4.0)
+    one = Estimate(0.5, np.array([0.1, 0.2]), np.array([3, 5]), more=0.01, degrees=9.0)
+    two = Estimate(0.1, np.array([0.3, 0.4]), np.array([0, 3]), more=0.02, degrees=4.0)
     found = one - two
     assert found.at is not None
     assert found.errors is not None
@@ -94,14 +94,14 @@ def test_a_difference_over_other_units_subtracts_the_errors_of_shared_ones() -> 
 
 def test_ends_are_wilsons_where_few_rows_lie_on_one_side() -> None:
     errors = np.full(100, 1e-6)
-    plain, sized = (IntervalEstimate(0.02, errors, image=SIZE, size=size) for size in (np.nan, 100.0))
+    plain, sized = (Estimate(0.02, errors, image=SIZE, size=size) for size in (np.nan, 100.0))
     wilson = stats.binomtest(2, 100).proportion_ci(0.95, method="wilson")
     assert sized.interval(0.95) == pytest.approx((wilson.low, wilson.high))
     assert plain.interval(0.95) == pytest.approx((0.02, 0.02), abs=1e-4)
-    enough = IntervalEstimate(0.3, errors, image=SIZE, size=100.0)
-    assert enough.interval(0.95) == IntervalEstimate(0.3, errors, image=SIZE).interval(0.95)
-    wide = IntervalEstimate(0.02, np.full(100, 0.1), image=SIZE, size=100.0)
-    assert wide.interval(0.95) == IntervalEstimate(0.02, np.full(100, 0.1), image=SIZE).interval(0.95)
+    enough = Estimate(0.3, errors, image=SIZE, size=100.0)
+    assert enough.interval(0.95) == Estimate(0.3, errors, image=SIZE).interval(0.95)
+    wide = Estimate(0.02, np.full(100, 0.1), image=SIZE, size=100.0)
+    assert wide.interval(0.95) == Estimate(0.02, np.full(100, 0.1), image=SIZE).interval(0.95)
 
 
 def test_sizes_are_those_of_the_ends_of_piu_alone() -> None:

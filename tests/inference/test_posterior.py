@@ -479,7 +479,7 @@ def test_settings_are_checked() -> None:
     for rate in (0.0, -1, "a", True):
         with pytest.raises(DataError, match=f"learning_rate={rate!r} must be a number above 0"):
             fit_posterior(drawn, table(), GRAPH, learning_rate=rate)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="graph_or_unfair='A -> Y' is a str; expected a CausalGraph, or unfair paths"):
+    with pytest.raises(DataError, match="graph_or_unfair='A -> Y' must be a CausalGraph, or unfair paths"):
         fit_posterior(drawn, table(), "A -> Y")  # type: ignore[arg-type]
 
 

@@ -843,7 +843,7 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, learned: Lear
         learn(frame.drop(columns="Q"))
     with pytest.raises(DataError, match="lacks the column 'Q'"):
         learn(frame.drop(columns="Q"), nodes="Q")
-    with pytest.raises(DataError, match="graph_or_unfair='A -> Y' is a str; pass a CausalGraph"):
+    with pytest.raises(DataError, match="graph_or_unfair='A -> Y' must be a CausalGraph"):
         learn(frame, "A -> Y")
     with pytest.raises(DataError, match="never takes the value 1"):
         learn(frame[frame["A"] == 0])

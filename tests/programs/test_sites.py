@@ -625,7 +625,7 @@ def test_parents_are_found_behind_an_inverse(made: Callable[[], Any]) -> None:
 
 
 READING = [
-    "provenance._numbers",
+    "provenance.numbers_in",
     "provenance.get_provenance",
     "provenance.run_program",
     "provenance.signature",

@@ -23,9 +23,9 @@ from pyrofair._validation import require_callable
 from pyrofair.classifiers.pscf.replay import FittedProgram
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
-from pyrofair.inference.abduction import takes_float64
 from pyrofair.inference.amortised import AmortisedGuide, Problem, Steps, elbo_of, fit_amortised
 from pyrofair.inference.likelihood import Likelihood, read_likelihood, site_values
+from pyrofair.inference.noise import takes_float64
 from pyrofair.inference.numbers import (
     Stored,
     allow_local_parameters,

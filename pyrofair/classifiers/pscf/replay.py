@@ -17,11 +17,11 @@ from pyrofair._random import labelled_keys, row_keys
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_path
-from pyrofair.inference.abduction import ImpossibleNoise, noise_of_units, precision
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import solve, step_of_noise
-from pyrofair.inference.keyed_noise import GuideOnKeys, KeyedNoise, KeyedUniforms, halves
+from pyrofair.inference.keyed_noise import KeyedNoise, KeyedUniforms, halves
+from pyrofair.inference.noise import ImpossibleNoise, ReadSites, noise_of_units, precision
 from pyrofair.programs.couplings import (
     Coupling,
     Noise,
@@ -33,7 +33,7 @@ from pyrofair.programs.couplings import (
 )
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
-from pyrofair.programs.worlds import Evaluation, RunOnNoise, StopTracing, World
+from pyrofair.programs.worlds import Evaluation, RunOnNoise, World
 
 __all__ = ["FittedProgram", "Latents", "Plan", "Replayed", "fair_world", "outcome_probability", "read_plan", "replay"]
 
@@ -316,8 +316,9 @@ class _Rows:
             return {}
         types = fitted.equations.info.dtypes
         rows = wide if fitted.guide_wide else {site: each.to(types[site]) for site, each in wide.items()}
+        guide = fitted.guide
         with precision(wide=fitted.guide_wide):
-            GuideOnKeys(noise).run_guide(fitted.guide, rows)
+            RunOnNoise(noise, (), {}).run(lambda _: guide(rows))
         found = {site: noise.values.pop(site) for site in fitted.drawn}  # noqa: PD011 - no table
         return {site: _as_site(fitted, site, each) for site, each in found.items()}
 
@@ -330,14 +331,14 @@ class _Rows:
         """Return the graph's latent nodes of the units, which fair edges carry as they are."""
         if not self.fitted.hidden:
             return {}
-        run = _ReadSites(noise, self.fitted.equations.endogenous, wide | latent, self.fitted.hidden)
+        run = ReadSites(noise, self.fitted.equations.endogenous, wide | latent, self.fitted.hidden)
         run.run(self.fitted.equations.program)
         return run.values  # noqa: PD011 - no table
 
     def _couple(self, noise: KeyedNoise, wide: World, latent: World, uniform: KeyedUniforms) -> None:
         """Put the noise behind latent variables whose distribution reads a node in place of their values."""
         moving = self.fitted.moving & latent.keys()
-        run = _ReadSites(noise, self.fitted.equations.endogenous, wide | latent, moving)
+        run = ReadSites(noise, self.fitted.equations.endogenous, wide | latent, moving)
         run.run(self.fitted.equations.program)
         for site in moving:
             distribution, value = run.distributions[site], noise.values.pop(site)  # noqa: PD011 - no table
@@ -444,30 +445,9 @@ def fair_world(
     return Evaluation.of(bound, noise).world(bound, sites, held, switched=switched and not plan.as_is)
 
 
-class _ReadSites(RunOnNoise):
-    """Run a program and keep the values and distributions of some sites."""
-
-    def __init__(
-        self, noise: Noise, endogenous: Collection[str], held: Mapping[str, Tensor], sites: Collection[str]
-    ) -> None:
-        super().__init__(noise, endogenous, held)
-        self.sites = sites
-        self.values: World = {}
-        self.distributions: dict[str, Any] = {}
-
-    def respond(self, name: str, distribution: Any) -> Tensor:
-        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.sites:
-            self.values[msg["name"]], self.distributions[msg["name"]] = msg["value"], msg["fn"]
-            if len(self.values) == len(self.sites):
-                raise StopTracing
-
-
 def outcome_probability(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:
     """Return P(outcome = 1) where all that the outcome reads is held, shape (n,)."""
-    read = _ReadSites(noise, equations.endogenous, held | {site: torch.zeros(noise.n)}, [site])
+    read = ReadSites(noise, equations.endogenous, held | {site: torch.zeros(noise.n)}, [site])
     read.run(equations.program)
     inner = unwrap(read.distributions[site])
     if isinstance(inner, torch.distributions.Bernoulli) and not read.distributions[site].event_shape:

@@ -1,0 +1,230 @@
+"""The noise of observed units as one object: what is known of it, and what their values say of nodes without a site.
+
+Noise that is recovered in double precision gives the observed values back to 15 digits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from pyro.poutine.messenger import Messenger
+from torch import Tensor
+
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.inference.evidence import Evidence
+from pyrofair.programs.couplings import (
+    Noise,
+    Observed,
+    Redraws,
+    Uniform,
+    at_noise,
+    has_distribution,
+    inside,
+    noise_given,
+    parameters_of,
+    partner,
+)
+from pyrofair.programs.provenance import Program, is_deterministic
+from pyrofair.programs.worlds import RunOnNoise, StopTracing, World, quiet
+
+__all__ = ["ImpossibleNoise", "Moments", "ReadSites", "noise_of_units", "precision", "takes_float64"]
+
+TRIED = 61
+"""With so many units a program is tried in float64; with few, what is assigned may be empty."""
+
+
+# -- double precision --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def precision(*, wide: bool) -> Iterator[None]:
+    """Run in float64, in which recovered noise gives the observed values back to 15 digits, or in the types set."""
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64 if wide else before)
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class _Widened(Messenger):
+    """Put the values of some sites in float64."""
+
+    def __init__(self, sites: Iterable[str]) -> None:
+        super().__init__()
+        self.sites = {*sites}
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.sites and msg["value"].is_floating_point():
+            msg["value"] = msg["value"].double()
+
+
+def takes_float64(program: Program, sites: Iterable[str]) -> bool:
+    """Return whether a program runs in float64 throughout; one with a float32 network, say, does not."""
+    with precision(wide=True):
+        try:
+            with quiet(), _Widened(sites):
+                program(TRIED)
+        except (RuntimeError, TypeError, ValueError):  # the run proper raises it, if it was not the type
+            return False
+    return True
+
+
+# -- the noise object of observed units --------------------------------------------------------------------------------
+
+
+class ReadSites(RunOnNoise):
+    """Run a program on noise until some sites have been met, and keep their values and distributions.
+
+    ``natural`` holds what the equations of the nodes that are held give.
+    """
+
+    def __init__(
+        self, noise: Noise, endogenous: Collection[str], held: Mapping[str, Tensor], sites: Iterable[str]
+    ) -> None:
+        super().__init__(noise, endogenous, held)
+        self.sites = {*sites}
+        self.values, self.natural = World(), World()
+        self.distributions: dict[str, Any] = {}
+
+    def _pyro_sample(self, msg: Any) -> None:
+        if msg["name"] in self.held and is_deterministic(msg):
+            self.natural[msg["name"]] = msg["value"]
+        super()._pyro_sample(msg)
+
+    def respond(self, name: str, distribution: Any) -> Tensor:
+        """Return the value of a random site whose distribution depends on a node."""
+        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
+
+    def _pyro_post_sample(self, msg: Any) -> None:
+        if msg["name"] in self.sites:
+            self.values[msg["name"]], self.distributions[msg["name"]] = msg["value"], msg["fn"]
+            if len(self.values) == len(self.sites):
+                raise StopTracing
+
+
+Moments = dict[str, tuple[Tensor, Tensor]]
+
+
+class ImpossibleNoise(DataError):
+    """Known noise under which an observed value has no probability; ``units`` (m,) holds of which of the units."""
+
+    def __init__(self, text: str, units: Tensor) -> None:
+        super().__init__(text)
+        self.units = units
+
+
+@dataclass
+class _Recovered:
+    """The noise of observed nodes drawn without explicit noise: of each its numbers, with their moments, or redraws."""
+
+    own: dict[str, Tensor] = field(default_factory=dict)
+    natural: World = field(default_factory=dict)
+    redraws: dict[str, Redraws] = field(default_factory=dict)
+    moments: Moments = field(default_factory=dict)
+
+
+def noise_of_units(
+    evidence: Evidence,
+    rows: Tensor,
+    repeat: int,
+    known: Mapping[str, Tensor],
+    uniform: Uniform | None = None,
+    wanted: Collection[str] | None = None,
+    *,
+    tails: Tensor | None = None,
+) -> tuple[Noise, Moments]:
+    """Return the noise of units ``rows`` (r,), each ``repeat`` times, m = r * repeat, and moments of its uniforms (m,).
+
+    ``known`` has the noise, (m, ...), of each unobserved random site that an observed one reads. That of an observed
+    node drawn without explicit noise (by default of all, or of those wanted) is drawn given its value, by ``uniform``
+    numbers. A possible value so far in a tail that the distribution function rounds to 0 or 1 is refused, or for the
+    units of ``tails``, (m,) of truth values, has the last uniform number there, with a warning.
+    """
+    m, coupling, implicit = len(rows) * repeat, evidence.coupling, evidence.implicit
+    evidence.info.confirm(m)
+    given = evidence.given(rows, repeat)
+    values = {site: evidence.spare_for(site, m) for site in evidence.spare if not (site in implicit and site in known)}
+    values |= {site: evidence.as_site(site, each) for site, each in known.items() if site not in implicit}
+    values |= evidence.parameters
+    held = {site: each for site, each in known.items() if site in implicit}
+    recorded = implicit & {*held, *(given if wanted is None else wanted)} - {evidence.sensitive}
+    pairs = {site: (each, each) for site, each in held.items()}
+    noise = Noise(m, coupling, values, pairs, dict.fromkeys(implicit), seed=None)
+    seen = {*evidence.nodes, *evidence.observed}
+    run = ReadSites(noise, implicit, given, seen | recorded)
+    run.run(evidence.program)
+    factual = {site: value for site, value in run.values.items() if site in seen}
+    found = _Recovered(held, {site: run.natural.get(site, value) for site, value in factual.items()})
+    distributions = {site: each for site, each in run.distributions.items() if site in recorded}
+    for site, distribution in distributions.items():
+        if site in given:
+            values.pop(site, None)
+            _recover(evidence, found, site, distribution, given[site], rows, uniform, tails)
+        if site in found.own:
+            pairs[site] = found.own[site], partner(found.own[site], coupling, site, uniform)
+    values |= {site: value for site, value in factual.items() if site in evidence.info.random - implicit}
+    compared = coupling in ("independent", "antithetic")
+    under = {site: parameters_of(each) for site, each in distributions.items()} if compared else {}
+    observed = Observed(factual, found.natural, under)
+    redraws = dict.fromkeys(implicit) | found.redraws
+    return Noise(m, coupling, values, pairs, redraws, None, observed), found.moments
+
+
+def _recover(
+    evidence: Evidence,
+    found: _Recovered,
+    site: str,
+    distribution: Any,
+    value: Tensor,
+    rows: Tensor,
+    uniform: Uniform | None,
+    tails: Tensor | None,
+) -> None:
+    """Draw the noise of an observed node given its value (m,); see :func:`noise_of_units`."""
+    coupling = evidence.coupling
+    if coupling == "independent" and not has_distribution(site, distribution, value):
+        found.redraws[site] = Redraws()
+        found.redraws[site].add(distribution, value)
+        unknown = torch.full(value.shape, torch.nan)
+        found.moments[site] = unknown, unknown
+        return
+    drawn = {} if uniform is None else {"uniform": uniform}
+    own, mean, variance = noise_given(site, distribution, value, coupling, **drawn)
+    found.own[site], found.moments[site] = own, (mean, variance)
+    discrete, repeat = distribution.support.is_discrete, len(value) // len(rows)
+    impossible = variance <= 0 if discrete else ~torch.isfinite(own)
+    if tails is not None:
+        far = impossible & (distribution.log_prob(value) > -torch.inf)
+        if not discrete:
+            far = (own == inside(own - 1.0)) | (own == inside(own + 1.0))
+        impossible = (impossible & ~far) | (far & ~tails)
+        _warn_of_tails(evidence, site, far & tails, rows)
+    if bool(impossible.any()):
+        row = int(rows[int(impossible.int().argmax()) // repeat])
+        raise ImpossibleNoise(
+            f"{evidence.describe(row, site)} has no probability under the program, given what the other nodes imply "
+            "for the noise. Correct the row or the program.",
+            impossible,
+        )
+    found.natural[site] = at_noise(site, distribution, own, coupling)
+
+
+def _warn_of_tails(evidence: Evidence, site: str, far: Tensor, rows: Tensor) -> None:
+    """Warn of values so far out, (m,), that their noise is rounded."""
+    if bool(far.any()):
+        repeat = len(far) // len(rows)
+        count = int(far.reshape(len(rows), repeat).any(1).sum())
+        row = int(rows[int(far.int().argmax()) // repeat])
+        warnings.warn(
+            f"{evidence.describe(row, site)} lies so far in a tail of its distribution (probability below "
+            f"{torch.finfo(torch.get_default_dtype()).eps:.0e}), in {count} row(s), that its noise is taken for the "
+            "last number there: its value elsewhere is nearer to the others than it is here.",
+            PyrofairWarning,
+            stacklevel=4,
+        )
