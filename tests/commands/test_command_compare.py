@@ -80,11 +80,9 @@ def test_all_methods_are_audited_on_test_rows_and_traced(result: Comparison) -> 
 
 def test_the_text(result: Comparison) -> None:
     text = result.text
-    assert text.startswith(str(result.audit))
     assert "Proposed 75.0, FIO 78.0, PSCF 76.0, Unconstrained 81.0, Remove 73.0" in text
     majority = result.audit.table.set_index(["model", "quantity"]).sort_index()["estimate"]["FIO", "majority_rate"]
     assert f"{majority:.1%}" in text
-    assert all(f"{mode} {what}." in text for mode, what in MODES.items())
     table = text[text.index("Thresholded decisions on test rows") :].splitlines()
     assert table[1].split()[1:] == [
         "accuracy", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper",
@@ -226,16 +224,11 @@ def test_files_of_another_run_are_kept_and_those_of_the_same_replaced(
     main(["compare", "adult", "--output", "out"])
     assert capsys.readouterr().out.startswith("replacing audit.csv in out\n")
     assert Path("out/notes.txt").read_text() == "mine"
-    assert len(calls) == 2
-
-
-def test_cells_of_another_run_are_refused(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    main(["compare", "adult", "--output", "out"])
-    Path("out/audit.csv").unlink()
+    Path("out/audit.csv").unlink()  # the finished cells are those of another run as well
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "out", "--seed", "3"])
     assert "seed is 0 there and 3 here" in capsys.readouterr().err
-    assert len(calls) == 1
+    assert len(calls) == 2
 
 
 class Broken(io.StringIO):
@@ -251,8 +244,9 @@ class Broken(io.StringIO):
             raise self.error
 
 
-@pytest.mark.parametrize("lines", [0, 1])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), BrokenPipeError(32, "Broken pipe")])
+@pytest.mark.parametrize(
+    ("lines", "error"), [(0, OSError(28, "No space left on device")), (1, BrokenPipeError(32, "Broken pipe"))]
+)
 def test_a_broken_standard_output_loses_nothing(
     calls: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lines: int, error: Exception
 ) -> None:

@@ -49,12 +49,6 @@ def test_help_describes_every_option_and_gives_an_example(command: str, capsys: 
     assert f"pyrofair {command} " in out.split("example")[1]
 
 
-def test_the_exit_codes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--help"])
-    told = re.findall(r"^ +(\d+)  ", capsys.readouterr().out.split("exit codes:")[1], re.MULTILINE)
-    assert told == ["0", "1", "2", "3", "4", "130"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -86,16 +80,6 @@ def test_identify_prints_the_estimand(capsys: pytest.CaptureFixture[str]) -> Non
     assert out == f"{unfair}\n\n{pyrofair.identify(unfair)}\n"
     main(["identify", *GRAPH, "--direct", "--latex"])
     assert capsys.readouterr().out.startswith("\\begin{aligned}")
-
-
-def test_identify_names_why_not(capsys: pytest.CaptureFixture[str]) -> None:
-    graph = ["--graph", "A -> M; M -> {D Y}; {A D} -> Y", "--sensitive", "A", "--outcome", "Y"]
-    with pytest.raises(SystemExit, match="4"):
-        main(["identify", *graph, "--unfair", "A -> M -> Y"])
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("pyrofair identify: cannot be judged: ")
-    assert "'M'" in captured.err
 
 
 def test_messages_of_the_package_are_told_as_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

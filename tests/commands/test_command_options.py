@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -114,14 +113,6 @@ def test_a_file_of_settings_has_no_settings_of_a_call() -> None:
 
 def options_of(command: Command) -> dict[str, Option]:
     return {each.flag.removeprefix("--"): each for each in command.params if isinstance(each, Option)}
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.name)
-def test_options_are_named_and_described_once(command: Any) -> None:
-    names = [option.name for option in command.params]
-    assert len(names) == len(set(names))
-    assert all(option.help and not option.help.endswith(".") for option in options_of(command).values())
-    assert f"pyrofair {command.name}" in command.epilog
 
 
 def test_settings_are_those_of_the_package() -> None:

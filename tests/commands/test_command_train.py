@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -65,23 +66,27 @@ def test_remove_leaves_columns_out(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("command", "arguments", "message"),
     [
-        (("--patience", "3"), "--patience needs rows that choose the epoch, --validation-fraction"),
-        (("--strength", "-1"), "--strength.*-1"),
-        (("--penalty", "effect"), "--penalty.*'effect'.*'effect_gap'"),
-        (("--draws", "3"), "--draws belongs to --source gcomputation, and not to --source ipw"),
-        (("--device", "abacus"), "device='abacus' is not available"),
-        (("--regression", "boosted"), "--regression"),
+        ("train", ("--patience", "3"), "--patience needs rows that choose the epoch, --validation-fraction"),
+        ("train", ("--strength", "-1"), "--strength.*-1"),
+        ("train", ("--penalty", "effect"), "--penalty.*'effect'.*'effect_gap'"),
+        ("train", ("--draws", "3"), "--draws belongs to --source gcomputation, and not to --source ipw"),
+        ("train", ("--device", "abacus"), "device='abacus' is not available"),
+        ("train", ("--regression", "boosted"), "--regression"),
+        ("path", ("--at-most", ".1", "--accuracy-loss", ".1"), "two ways to choose"),
+        ("path", ("--quantity", "piu_lower"), "give --at-most or --accuracy-loss"),
+        ("path", ("--test", "test.csv", "--held-out", ".5"), "--held-out is a part of DATA"),
+        ("path", ("--strengths", "0"), "--strengths must hold one above 0"),
+        ("path", ("--strengths", "-1"), "--strengths.*-1"),
+        ("path", ("--test", "tst.csv"), "there is no file 'tst.csv'.*Did you mean 'test.csv'"),
     ],
 )
-def test_wrong_settings_of_training(call: Call, arguments: tuple[str, ...], message: str) -> None:
-    import re
-
-    code, out, err = call("train", "train.csv", *QUESTION, *QUICK, *arguments)
+def test_wrong_settings(call: Call, command: str, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = call(command, "train.csv", *QUESTION, *QUICK, *arguments)
     assert (code, out) == (2, "")
     assert re.search(message, err), err
-    assert not Path("train-train").exists()
+    assert not Path(f"{command}-train").exists()
 
 
 def test_a_path_and_a_choice(call: Call) -> None:
@@ -115,25 +120,6 @@ def test_a_classifier_that_cannot_be_saved_does_not_lose_the_path(call: Call, mo
     assert "The chosen classifier could not be saved: DataError: the encoder cannot be saved" in out
     assert "saved as" not in out
     assert {"path.csv", "run.json"} <= {path.name for path in Path("path-train").iterdir()}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--at-most", ".1", "--accuracy-loss", ".1"), "two ways to choose"),
-        (("--quantity", "piu_lower"), "give --at-most or --accuracy-loss"),
-        (("--test", "test.csv", "--held-out", ".5"), "--held-out is a part of DATA"),
-        (("--strengths", "0"), "--strengths must hold one above 0"),
-        (("--strengths", "-1"), "--strengths.*-1"),
-        (("--test", "tst.csv"), "there is no file 'tst.csv'.*Did you mean 'test.csv'"),
-    ],
-)
-def test_wrong_settings_of_a_path(call: Call, arguments: tuple[str, ...], message: str) -> None:
-    import re
-
-    code, out, err = call("path", "train.csv", *QUESTION, *QUICK, *arguments)
-    assert (code, out) == (2, "")
-    assert re.search(message, err), err
 
 
 def test_an_interrupted_path_writes_what_is_finished(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,23 +237,6 @@ def test_the_majority_and_bayes_rates_of_the_printed_equations() -> None:
     assert bayes_rates("latent", 400_000) == pytest.approx((0.955, 0.991), abs=0.001)
 
 
-def test_jobs_share_cells_and_cover_the_methods() -> None:
-    from experiments import EXPERIMENTS
-    from fits import METHODS, RATES
-    from problems import PROBLEMS
-    from results import FULL
-
-    jobs = {name: set(each.jobs(FULL)) for name, each in EXPERIMENTS.items()}
-    assert jobs["fig4"] == jobs["table1"]
-    assert jobs["fig2"] < jobs["table1"]
-    assert jobs["fig5"] < jobs["table1"]
-    assert jobs["testsetbound"] < jobs["table-logistic"]
-    every = set().union(*jobs.values())
-    assert {job.method for job in every} == {*METHODS, RATES}
-    assert {job.data for job in every} == set(PROBLEMS)
-    assert [len(job.strengths) for job in jobs["fig5"]] == [41, 41]
-
-
 # -- verdicts ----------------------------------------------------------------------------------------------------------
 
 

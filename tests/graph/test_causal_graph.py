@@ -5,14 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import pytest
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
 
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.causal_graph import CausalGraph
@@ -48,15 +44,6 @@ def test_every_form_gives_the_same_graph(edges: Any) -> None:
     assert set(graph.edges) == set(PAIRS)
     assert graph.order == hiring().order
     assert graph.directed_paths("A", "Y") == hiring().directed_paths("A", "Y")
-
-
-def test_dot_files(tmp_path: Path) -> None:
-    file = tmp_path / "hiring.dot"
-    file.write_text("digraph { H [latent=true]; H -> A; A -> Y; H -> Y }")
-    for edges in (file, str(file)):
-        graph = hiring(edges)
-        assert graph.latent == ("H",)
-        assert graph.columns == {"A": ["A"], "Y": ["Y"]}
 
 
 def test_latent_nodes_of_the_source_and_of_the_argument_join() -> None:
@@ -199,22 +186,6 @@ def test_copies_are_equal_before_and_after_use(copied: Any) -> None:
     assert copied(graph).parents("Y") == graph.parents("Y")
 
 
-def test_text() -> None:
-    graph = hiring("{A Q} -> M -> Y; H -> {M Y}", columns={"M": ["m1", "m2"]}, latent=["H"], positive="hired")
-    assert str(graph) == (
-        "(no cause) -> Q\n"
-        "(no cause) -> H\n"
-        "(no cause) -> A\n"
-        "A Q H -> M\n"
-        "M H -> Y\n"
-        "sensitive attribute: A (0 is 0, 1 is 1)\n"
-        "outcome: Y (1 is 'hired')\n"
-        "M: columns m1, m2\n"
-        "latent: H"
-    )
-    assert repr(graph) == "<CausalGraph A -> Y: 5 nodes (A, Q, M, Y, H), 5 edges; print it for all>"
-
-
 # --- what it refuses -------------------------------------------------------------------------------------------------
 
 
@@ -283,29 +254,7 @@ def test_questions_about_unknown_nodes(ask: Any) -> None:
         ask(hiring())
 
 
-def test_what_must_stay_observed() -> None:
-    with pytest.raises(GraphError, match="sensitive attribute 'A' is declared latent"):
-        hiring().with_latent("A")
-
-
 # --- drawn -----------------------------------------------------------------------------------------------------------
-
-
-def red_arrows(graph: CausalGraph, *paths: str) -> int:
-    ax = graph.draw(graph.unfair(*paths) if paths else None, ax=Figure().add_subplot())
-    return sum(isinstance(p, FancyArrowPatch) and to_hex(p.get_edgecolor()) == "#cc3311" for p in ax.patches)
-
-
-def test_drawing_paints_the_edges_of_unfair_paths_red() -> None:
-    assert red_arrows(hiring()) == 0
-    assert red_arrows(hiring(), "A -> Y") == 1
-    assert red_arrows(hiring(), "A -> Y", "A -> D -> Y") == 3
-
-
-def test_drawing_names_the_columns() -> None:
-    graph = hiring(columns={"M": ["height", "weight"]})
-    ax = graph.draw(ax=Figure().add_subplot())
-    assert {text.get_text() for text in ax.texts} == {"Q", "A", "D", "M", "height, weight", "Y"}
 
 
 # --- undirected edges ------------------------------------------------------------------------------------------------

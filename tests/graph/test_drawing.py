@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -168,9 +167,3 @@ def test_crowded_axes_shrink_the_text() -> None:
         own = draw_graph(LONG, ax=Figure(figsize=(width, 4)).add_subplot())
         sizes.append(own.texts[0].get_fontsize())
     assert sizes[1] == pytest.approx(2 * sizes[0])
-
-
-def test_figures_render(tmp_path: Path) -> None:
-    own = draw_graph(ADULT.with_latent("L"), ADULT.unfair("A -> Y")).figure
-    assert isinstance(own, Figure)
-    own.savefig(tmp_path / "adult.png")

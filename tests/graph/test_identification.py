@@ -11,7 +11,7 @@ import pytest
 from pyrofair.datasets.uci import load_adult, load_german
 from pyrofair.exceptions import FormulaNotApplicableError, GraphError, NotIdentifiedError, PyrofairError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.identification import Estimand, Weight
+from pyrofair.graph.identification import Weight
 from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 
@@ -69,32 +69,6 @@ def test_the_weights_of_the_paper(unfair: UnfairPaths, world0: dict[Any, int], w
         assert weight.evaluate(p1.__getitem__) == pytest.approx(by_hand, rel=1e-14)
 
 
-def test_the_weights_of_the_paper_as_text() -> None:
-    adult, german = identify(load_adult().unfair), identify(load_german().unfair)
-    assert str(adult.baseline.weight(0)) == "1[A=0] 1 / [P(A=0 | C)]"
-    assert str(adult.switched.weight(1)) == (
-        "1[A=1] P(A=1 | C, M) P(A=0 | C, M, L, R) / [P(A=1 | C) P(A=0 | C, M) P(A=1 | C, M, L, R)]"
-    )
-    assert str(german.switched.weight(1)) == (
-        "1[A=1] P(A=1 | C, S) P(A=0 | C, S, R) / [P(A=1 | C) P(A=0 | C, S) P(A=1 | C, S, R)]"
-    )
-
-
-@pytest.mark.parametrize("unfair", [case[0] for case in PAPER.values()], ids=PAPER)
-def test_weights_of_the_other_group_and_of_both_pooled(unfair: UnfairPaths) -> None:
-    """With coherent propensities: w_g P(A=g | features) is the same for both groups, and it is the pooled weight."""
-    found = identify(unfair)
-    rng = np.random.default_rng(1)
-    for part in (found.baseline, found.switched):
-        every = (*(f.before for f in part.factors), part.order)
-        p1 = {prefix: rng.uniform(0.1, 0.9, size=5) for prefix in every}
-        pooled = part.weight(None).evaluate(p1.__getitem__)
-        for group in (0, 1):
-            weight = part.weight(group).evaluate(p1.__getitem__)
-            share = p1[part.order] if group else 1 - p1[part.order]
-            assert weight * share == pytest.approx(pooled, rel=1e-12)
-
-
 def test_pooled_weights_leave_out_what_no_arm_enters() -> None:
     """D reads no value of A: its distribution is that of both groups, and so its propensity has no part in the pooled
     weight."""
@@ -102,18 +76,6 @@ def test_pooled_weights_leave_out_what_no_arm_enters() -> None:
     assert str(part.weight(None)) == "P(A=0 | M) / [P(A=0)]"
     assert str(part.weight(0)) == "1[A=0] 1 / [P(A=0)]"
     assert str(part.weight(1)) == "1[A=1] P(A=0 | M) / [P(A=0) P(A=1 | M)]"
-
-
-def test_reversed_weights_are_the_weights_with_0_and_1_swapped() -> None:
-    for unfair in (hiring(), unfair_in("A -> M -> D -> L -> Y; {A M} -> L; A -> Y", "A -> L -> Y")):
-        for part, other in zip(_parts(identify(unfair)), _parts(identify(unfair.reversed())), strict=True):
-            for group, swapped in ((0, 1), (1, 0), (None, None)):
-                powers = {(1 - value, prefix): power for (value, prefix), power in part.weight(group).powers}
-                assert powers == dict(other.weight(swapped).powers)
-
-
-def _parts(found: Estimand) -> tuple[Any, Any]:
-    return found.baseline, found.switched
 
 
 def test_weights_of_the_first_nodes_alone() -> None:
@@ -173,32 +135,11 @@ def test_identified(unfair: UnfairPaths, arms: dict[str, int | None]) -> None:
     assert {f.arm for f in identify(unfair).baseline.factors} <= {0, None}
 
 
-def test_adult_with_latent_nodes_as_outcome() -> None:
-    found = identify(
-        unfair_in(f"{ADULT}; U -> {{M Y}}; V -> {{L R}}", latent="UV", direct=True, through="M"), "outcome"
-    )
-    assert {f.node: f.arm for f in found.switched.factors} == {"C": None, "M": 1, "L": 0, "R": 0}
-    assert found.switched.outcome_arm == 1
-    assert found.switched.outcome_given == ("C", "M", "L", "R")
-
-
-GERMAN_SR = "{A C} -> S; {A C} -> R; {A C S R} -> Y; U -> {S R}"
-
 REFUSED = {
     "recanting witness": (
         unfair_in(TWO_MEDIATORS, "A -> M -> Y"),
         "prediction",
         "'M' is a recanting witness. The unfair path A -> M -> Y and the fair path A -> M -> D -> Y part only there",
-    ),
-    "edge Z -> Y added": (
-        unfair_in("A -> Z -> D -> Y; A -> D; A -> Y; Z -> Y", "A -> Z -> D -> Y"),
-        "prediction",
-        "'Z' is a recanting witness. The unfair path A -> Z -> D -> Y and the fair path A -> Z -> Y",
-    ),
-    "kite": (
-        unfair_in("A -> M1; M1 -> M2; {A M1 M2} -> Y", "A -> M1 -> M2 -> Y"),
-        "prediction",
-        "'M1' is a recanting witness",
     ),
     "M<->L, one unfair": (
         unfair_in(f"{ADULT}; U -> {{M L}}", latent="U", direct=True, through="M"),
@@ -216,11 +157,6 @@ REFUSED = {
         unfair_in(f"{ADULT}; U -> {{A C}}; V -> {{C M}}", latent="UV", direct=True, through="M"),
         "prediction",
         "'A' shares a district with what it causes: {C, A, M}, joined by latent U, V",
-    ),
-    "S<->R, one unfair": (
-        unfair_in(GERMAN_SR, "A -> Y", "A -> S -> Y", latent="U"),
-        "prediction",
-        "(S reads 1, R reads 0)",
     ),
     "M<->Y, one unfair, outcome": (
         unfair_in("A -> M; {A M} -> Y; U -> {M Y}", "A -> Y", latent="U"),
@@ -246,30 +182,6 @@ def test_not_identified(unfair: UnfairPaths, target: Any, message: str) -> None:
         identify(unfair.reversed(), target)
 
 
-ELSEWHERE = {
-    "front door": (unfair_in("A -> M -> Y; U -> {A Y}", "A -> M -> Y", latent="U"), "outcome"),
-    "front door of a mediator": (
-        unfair_in("A -> M -> L -> Y; U -> {A L}", "A -> M -> L -> Y", latent="U"),
-        "prediction",
-    ),
-    "napkin": (unfair_in("W -> R -> A -> Y; U -> {W A}; V -> {W Y}", "A -> Y", latent="UV"), "outcome"),
-    "napkin of a mediator": (
-        unfair_in("W -> R -> A -> M -> Y; U -> {W A}; V -> {W M}", "A -> M -> Y", latent="UV"),
-        "prediction",
-    ),
-    "collider above A": (
-        unfair_in("C -> A; A -> {M L}; {M L} -> Y; U -> {C M}; V -> {C L}", "A -> M -> Y", latent="UV"),
-        "prediction",
-    ),
-}
-
-
-@pytest.mark.parametrize(("unfair", "target"), ELSEWHERE.values(), ids=ELSEWHERE)
-def test_identified_by_another_formula(unfair: UnfairPaths, target: Any) -> None:
-    with pytest.raises(FormulaNotApplicableError, match=r"The edge formula does not apply: .*joined by latent U"):
-        identify(unfair, target)
-
-
 def test_what_another_formula_cannot_tell_either_is_not_identified() -> None:
     """The baseline has a front door here, but the unfair regime has a district that reads both values."""
     edges = "A -> D -> I -> Y; {A D} -> Y; U -> {A I}; V -> {D Y}"
@@ -278,11 +190,6 @@ def test_what_another_formula_cannot_tell_either_is_not_identified() -> None:
     with pytest.raises(NotIdentifiedError, match=r"D reads 1, Y reads 0") as caught:
         identify(unfair_in(edges, "A -> D -> Y", "A -> D -> I -> Y", latent="UV"), "outcome")
     assert type(caught.value) is NotIdentifiedError
-
-
-def test_target_must_be_known() -> None:
-    with pytest.raises(GraphError, match="target='effect' is not known; it is 'prediction' or 'outcome'"):
-        identify(hiring(), "effect")  # type: ignore[arg-type]
 
 
 # --- columns that no table holds -------------------------------------------------------------------------------------
@@ -301,13 +208,6 @@ def test_a_missing_common_cause_joins_its_children() -> None:
     assert identify(graph.unfair("A -> Y")).switched.factors[1].given == ("M",)
     with pytest.raises(NotIdentifiedError, match=r"district \{M, L\} is joined by latent C"):
         identify(graph.unfair("A -> M -> Y"))
-
-
-def test_a_missing_cause_of_the_sensitive_attribute_and_a_mediator() -> None:
-    graph = CausalGraph("C -> A; {A C} -> M; {A M} -> Y", sensitive="A", outcome="Y")
-    assert identify(graph.unfair("A -> M -> Y"))
-    with pytest.raises(NotIdentifiedError, match="joined by latent C"):
-        identify(graph.with_latent("C").unfair("A -> M -> Y"))
 
 
 @pytest.mark.parametrize(
@@ -353,28 +253,15 @@ def test_a_missing_parent_of_the_outcome_is_not_read_by_the_prediction() -> None
 
 
 def test_text() -> None:
-    assert str(identify(hiring())) == (
+    formula, assumptions = str(identify(hiring())).split("Assumptions:\n")
+    assert formula == (
         "Target: the prediction; A=0 is 0, 1 is 1; Y=1 is 1.\n"
         "P(Y(A<=0) = 1) = sum over Q, D, M of P(Y=1 | A=0, Q, D, M) P(M | Q, A=0) P(D | Q, A=0) P(Q)\n"
         "  weight on group 0: 1[A=0] 1 / [P(A=0 | Q)]\n"
         "P(Y(A<=1||pi) = 1) = sum over Q, D, M of P(Y=1 | A=1, Q, D, M) P(M | Q, A=0) P(D | Q, A=1) P(Q)\n"
         "  weight on group 1: 1[A=1] P(A=1 | Q, D) P(A=0 | Q, D, M) / [P(A=1 | Q) P(A=0 | Q, D) P(A=1 | Q, D, M)]\n"
-        "Assumptions:\n"
-        "  1. The graph is right: no edge and no latent common cause is missing beyond those declared.\n"
-        "  2. Every combination of features that occurs in a world occurs in the weighted group (positivity of "
-        "P(A | features)).\n"
-        "  3. A is ignorable given what it does not cause.\n"
-        "  4. Independent errors across worlds (NPSEM-IE): P(Y(A<=1||pi)) joins nodes that read A=0 with nodes that "
-        "read A=1, which no experiment shows. Single-world ignorability, as the paper states it, is not enough.\n"
-        "  5. The outcome is the prediction, a known function of the features, so a latent cause of the observed "
-        "outcome alone confounds nothing."
     )
-
-
-def test_independent_errors_are_assumed_only_across_worlds() -> None:
-    everything = hiring().graph.unfair(lambda path: True)
-    assert not any("NPSEM-IE" in text for text in identify(everything).assumptions)
-    assert any("NPSEM-IE" in text for text in identify(hiring()).assumptions)
+    assert [line.split(". ")[0] for line in assumptions.splitlines()] == [f"  {number}" for number in range(1, 6)]
     declared = identify(unfair_in("A -> M -> Y; A -> Y; U -> {M Y}", "A -> Y", latent="U")).assumptions[0]
     assert declared.endswith("missing beyond those declared (U).")
 
@@ -457,12 +344,6 @@ def test_names_are_escaped_in_latex() -> None:
     assert r"\sum_{\text{hours\_per week\%}}" in found.latex
     assert r"P(Y=1 \mid A=1, \text{hours\_per week\%})" in found.latex
     assert r"\text{hours\_per week\%}" in found.switched.weight(1).latex
-
-
-def test_a_graph_is_no_set_of_paths() -> None:
-    graph = CausalGraph("A -> Y", sensitive="A", outcome="Y")
-    with pytest.raises(GraphError, match="identify needs unfair paths"):
-        identify(graph)  # type: ignore[arg-type]
 
 
 def test_both_groups_pooled_have_a_name_and_others_are_refused() -> None:

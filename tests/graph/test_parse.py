@@ -18,14 +18,12 @@ GROUPS = (("A", "D"), ("A", "M"), ("Q", "D"), ("Q", "M"))
     ("text", "edges"),
     [
         ("A -> B -> C", CHAIN),
-        ("A->B->C", CHAIN),
         ("A → B→C", CHAIN),
         ("A -> B; B -> C", CHAIN),
         ("A -> B\nB -> C\n", CHAIN),
         ("A -> B\r\n\r\nB -> C", CHAIN),
         (";; A -> B ;\n; B -> C;", CHAIN),
         ("A ->\n  B\n\n  -> C", CHAIN),
-        ("A -> B -> C; A -> B", CHAIN),
         ("{A Q} -> {D M}", GROUPS),
         ("{A, Q} -> {D,M}", GROUPS),
         ("{A,Q,}->{D M}", GROUPS),
@@ -60,21 +58,15 @@ NO_NODE = "an arrow has no node beside it in the edge string "
         ("A <-> B", r'hidden common cause, declare a latent node: U -> A; U -> B with latent=\["U"\]'),
         ("A ↔ B", "declare a latent node"),
         ("A -- B", r"'A -- B' is neither a name .*Write an edge from cause to effect, A -> B"),
-        ("A => B", "'A => B' is neither"),
         ("A ->-> B", NO_NODE + "'A->->B'"),
         ("A ⟶ B", "'A ⟶ B' is neither"),
         ("-> B", NO_NODE + "'->B'"),
-        ("A; -> B", NO_NODE + "'->B'"),
         (", A -> B", "', A' is neither"),
         ("A ->", NO_NODE + "'A->'"),
-        ("A -> ; B", NO_NODE + "'A->'"),
         ("A -> -> B", NO_NODE),
-        ("A\n->\n", NO_NODE + "'A->'"),
         ("A -> }", "'}' is neither"),
-        ("A -> B}", "'B}' is neither"),
         ("} -> B", r"'}' is neither .*; a group in braces, \{A Q\} -> B"),
         ("{A Q -> Y", "'{A Q' is neither"),
-        ("Y -> {A Q", "'{A Q' is neither"),
         ("{A; Q} -> Y", "'{A' is neither"),
         ("{A {Q}} -> Y", "'{A {Q}}' is neither"),
         ("{} -> Y", "'{}' is neither"),
@@ -86,16 +78,12 @@ NO_NODE = "an arrow has no node beside it in the edge string "
         ("A B", r"'A B' is neither .*separate statements by ';' or new lines"),
         ("native-country -> Y", r"'native-country' is neither.*\"native-country\" -> B"),
         ("{native-country Q} -> Y", r"'native-country' is neither.*\"native-country\" -> B"),
-        ("A \u2013> B", "'A \u2013> B' is neither"),
         ("A -> B(1)", r"'B\(1\)' is neither"),
-        ("A -> ...", r"'\.\.\.' is neither"),
         ('"marital status -> Y', "'\"marital status' is neither"),
         ('"marital\nstatus" -> Y', "'\"marital' is neither"),
         ('"" -> Y', r"a node is called ''\. Give it a name that is not blank"),
         ("A -> A", "'A' has an edge to itself"),
-        ("{A B} -> {B C}", "'B' has an edge to itself"),
         ("", "the edge string '' names no node. Pass an edge string"),
-        (" ;\n", "names no node"),
     ],
 )
 def test_edge_strings_refused(text: str, message: str) -> None:
@@ -221,7 +209,6 @@ def test_pairs() -> None:
     ("source", "message"),
     [
         (["A -> B"], r"'A -> B' is not a \(parent, child\) pair of names\. Pass an edge string"),
-        (["AB"], "'AB' is not a"),
         ([("A", "B"), ("A", "B", "C")], r"\('A', 'B', 'C'\) is not a"),
         ([("A", 1)], r"\('A', 1\) is not a"),
         ({"A": ["B"]}, "'A' is not a"),
@@ -241,10 +228,6 @@ def test_pairs_refused(source: list[tuple[str, str]], message: str) -> None:
 @pytest.mark.parametrize("path", ["A -> D -> Y", "A→D->\nY", " \nA -> D -> Y;", ["A", "D", "Y"], ("A", "D", "Y")])
 def test_paths(path: str | list[str]) -> None:
     assert read_path(path) == ("A", "D", "Y")
-
-
-def test_paths_quote_names() -> None:
-    assert read_path('A -> "marital status"') == ("A", "marital status")
 
 
 @pytest.mark.parametrize(

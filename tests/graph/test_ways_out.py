@@ -174,13 +174,8 @@ def test_a_recanting_witness() -> None:
     ]
     assert str(error) == f"{error.cause}\n{found}"
     assert error.cause.startswith("Not identified: 'M' is a recanting witness.")
-    assert str(found).splitlines()[:4] == [
-        "What can be done:",
-        "  Identified with other unfair paths, the smallest changes:",
-        "    graph.unfair('A -> M -> D -> Y', 'A -> M -> Y')  # adds A -> M -> D -> Y",
-        "    graph.unfair()  # takes away A -> M -> Y, so that no path is unfair and nothing is left to assess",
-    ]
-    assert repr(found.relabellings[0]).startswith("<Relabelling of 1 path(s): graph.unfair(")
+    assert "graph.unfair('A -> M -> D -> Y', 'A -> M -> Y')  # adds A -> M -> D -> Y" in str(found)
+    assert "graph.unfair()  # takes away A -> M -> Y, so that no path is unfair" in str(found)
 
 
 def test_errors_survive_pickling() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,14 +15,15 @@ import torch
 from pyro import poutine
 from scipy.stats import norm
 
-from pyrofair import SEM, CausalGraph, DataError, GraphError, Posterior, fit_posterior
+from pyrofair import SEM, CausalGraph, DataError, GraphError, fit_posterior
 from pyrofair.inference import abduct, predictive
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.programs.covariates import with_covariates
 from pyrofair.programs.sites import read_sites
+from tests.programs.models import normal, sem, through, units
 
-GRAPH = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
-UNFAIR = GRAPH.unfair("A -> M -> Y")
+UNFAIR = through("M")
+GRAPH = UNFAIR.graph
 ROWS = pd.DataFrame({"A": [0, 1] * 5, "M": [0.0, 0.1] * 5, "Y": [0, 1] * 5})
 Inside = Callable[[Any, Any, Any, Any], None]
 
@@ -68,19 +70,23 @@ def np_log_sigmoid(x: np.ndarray) -> np.ndarray:
     return -np.logaddexp(0.0, -x)
 
 
+def of_each_row(b: np.ndarray) -> np.ndarray:
+    return 10.0 * np_log_sigmoid(20.0 * (b - 3.0))
+
+
 ABOUT_B: dict[str, tuple[Callable[[int], None], Callable[[np.ndarray], np.ndarray]]] = {
     "no evidence": (program_of(), lambda b: 0.0 * b),
     "observed site": (
         program_of(lambda b, A, U, M: pyro.sample("S", dist.Bernoulli(logits=20.0 * (b - 3.0)), obs=ones(A))),
-        lambda b: 10.0 * np_log_sigmoid(20.0 * (b - 3.0)),
+        of_each_row,
     ),
     "factor": (
         program_of(lambda b, A, U, M: pyro.factor("f", log_sigmoid(20.0 * (b - 3.0)).expand(A.shape))),
-        lambda b: 10.0 * np_log_sigmoid(20.0 * (b - 3.0)),
+        of_each_row,
     ),
     "factor of one number": (
         program_of(lambda b, A, U, M: pyro.factor("f", log_sigmoid(20.0 * (b - 3.0)))),
-        lambda b: 10.0 * np_log_sigmoid(20.0 * (b - 3.0)),
+        of_each_row,
     ),
     "conditioned site": (
         poutine.condition(
@@ -173,6 +179,14 @@ def test_the_posterior_is_that_of_quadrature(case: str, method: Literal["nuts", 
         assert mean == pytest.approx(3.16, abs=0.02)
 
 
+def rise(program: Any, df: pd.DataFrame = ROWS) -> float:
+    """Return what the log-density gains from b = 0 to b = 1 beside the prior of b."""
+    model = read_likelihood(program, df, GRAPH)
+    at = [poutine.condition(model, data={"b": torch.tensor(value)}) for value in (0.0, 1.0)]
+    one, other = (poutine.trace(each).get_trace().log_prob_sum().item() for each in at)
+    return float(other - one - norm(0.0, 2.0).logpdf(1.0) + norm(0.0, 2.0).logpdf(0.0))
+
+
 def test_a_mask_and_a_scale_on_noise_count_in_the_density_of_its_node() -> None:
     def program(n: int, mask: Any = None, scale: float = 1.0) -> None:
         b = pyro.sample("b", dist.Normal(0.0, 2.0))
@@ -182,17 +196,9 @@ def test_a_mask_and_a_scale_on_noise_count_in_the_density_of_its_node() -> None:
                 U = pyro.sample("U", dist.Normal(0.0, 1.0))
             pyro.deterministic("M", b * A + U)
 
-    def drop(**settings: Any) -> float:
-        model = read_likelihood(lambda n: program(n, **settings), ROWS, GRAPH)
-        at = [poutine.condition(model, data={"b": torch.tensor(value)}) for value in (0.0, 1.0)]
-        one, other = (poutine.trace(each).get_trace().log_prob_sum().item() for each in at)
-        return float(other - one - norm(0.0, 2.0).logpdf(1.0) + norm(0.0, 2.0).logpdf(0.0))
-
     whole = sum(norm(1.0, 1.0).logpdf(0.1) - norm(0.0, 1.0).logpdf(0.1) for _ in range(5))
-    assert drop() == pytest.approx(whole, abs=1e-4)
-    assert drop(scale=0.5) == pytest.approx(0.5 * whole, abs=1e-4)
-    assert drop(mask=1.0) == pytest.approx(whole, abs=1e-4)
-    assert drop(mask=0.0) == pytest.approx(0.0, abs=1e-4)
+    for settings, share in (({}, 1.0), ({"scale": 0.5}, 0.5), ({"mask": 1.0}, 1.0), ({"mask": 0.0}, 0.0)):
+        assert rise(partial(program, **settings)) == pytest.approx(share * whole, abs=1e-4)
 
 
 def test_evidence_of_each_row_is_handed_over_with_the_program() -> None:
@@ -207,15 +213,12 @@ def test_evidence_of_each_row_is_handed_over_with_the_program() -> None:
 
     rng = np.random.default_rng(0)
     table = ROWS[["A", "M"]].assign(x=rng.normal(size=10), s=rng.normal(size=10))
-    model = read_likelihood(with_covariates(program, table[["x", "s"]].iloc[::-1]), table, GRAPH)
-    at = [poutine.condition(model, data={"b": torch.tensor(value)}) for value in (0.0, 1.0)]
-    one, other = (poutine.trace(each).get_trace().log_prob_sum().item() for each in at)
 
     def by_hand(b: float) -> float:
-        rows = norm(b * table["A"], 1.0).logpdf(table["M"]) + norm(b * table["x"], 1.0).logpdf(table["s"])
-        return float(norm(0.0, 2.0).logpdf(b) + rows.sum())
+        return (norm(b * table["A"], 1.0).logpdf(table["M"]) + norm(b * table["x"], 1.0).logpdf(table["s"])).sum()
 
-    assert other - one == pytest.approx(by_hand(1.0) - by_hand(0.0), abs=1e-4)
+    found = rise(with_covariates(program, table[["x", "s"]].iloc[::-1]), table)
+    assert found == pytest.approx(by_hand(1.0) - by_hand(0.0), abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -252,12 +255,9 @@ def test_evidence_that_cannot_count_is_refused(program: Any, error: type[Excepti
 
 
 def test_whole_numbers_are_not_cut_to_fit() -> None:
-    def program(n: int) -> None:
-        b = pyro.sample("b", dist.Normal(0.0, 1.0))
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            pyro.sample("M", dist.Categorical(logits=torch.stack([0.0 * A, b * A, 0.0 * A], -1)))
-
+    program = units(
+        {"b": normal()}, M=lambda v: dist.Categorical(logits=torch.stack([0.0 * v.A, v.b * v.A, 0.0 * v.A], -1))
+    )
     with pytest.raises(DataError, match=r"The column 'M' holds 0\.1, but the program's site 'M' holds int64"):
         fit_posterior(program, ROWS, GRAPH, progress=False)
 
@@ -349,54 +349,52 @@ def test_nodes_observed_in_part_are_refused(node: str, mask: str) -> None:
             Q = pyro.sample("Q", dist.Normal(0.0, 1.0), **settings["Q"])
             pyro.sample("M", dist.Normal(A + Q, 1.0), **settings["M"])
 
-    graph = CausalGraph("{A Q} -> M -> Y", sensitive="A", outcome="Y")
     rows = pd.DataFrame({"A": [0, 1], "Q": [0.0, 0.0], "M": [0.5, 2.5]})
-    sem = SEM(program, graph.unfair("A -> M -> Y"))
+    source = sem(program, "{A Q} -> M -> Y", "A -> M -> Y")
     match = rf"'{node}' is given data \(obs_mask=\.\.\., for some units\)"
-    for entry in (lambda: sem.nodes(5), lambda: sem.counterfactual(rows), lambda: abduct(program, rows)):
+    for entry in (lambda: source.nodes(5), lambda: source.counterfactual(rows), lambda: abduct(program, rows)):
         with pytest.raises(GraphError, match=match):
             entry()
     assert node in read_sites(program).observed
 
 
-@pytest.mark.parametrize("name", ["M", "U"])
-def test_what_is_observed_at_some_places_is_refused(name: str) -> None:
+def observing(name: str, obs: float, mask: Callable[[int, Any], Any] | None = None) -> Callable[[int], None]:
+    """Return M ~ N(A + U, 1) in which a site is observed, for those units that a function of A tells."""
+
     def program(n: int) -> None:
-        given = {"obs": torch.full((n,), 7.0), "obs_mask": torch.arange(n) % 2 == 0}
+        def given(site: str, A: Any = None) -> dict[str, Any]:
+            own = {"obs": torch.full((n,), obs)} if site == name else {}
+            return own | {"obs_mask": mask(n, A)} if own and mask else own
+
         with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
-            U = pyro.sample("U", dist.Normal(0.0, 1.0), **(given if name == "U" else {}))
-            pyro.sample("M", dist.Normal(A + U, 1.0), **(given if name == "M" else {}))
+            U = pyro.sample("U", dist.Normal(0.0, 1.0), **given("U", A))
+            pyro.sample("M", dist.Normal(A + U, 1.0), **given("M", A))
 
-    with pytest.raises(
-        GraphError, match=rf"'{name}' is given data \(obs_mask=\.\.\., for some units\), and which units"
+    return program
+
+
+@pytest.mark.parametrize(
+    ("program", "match"),
+    [
+        *[
+            (
+                observing(name, 7.0, lambda n, A: torch.arange(n) % 2 == 0),
+                rf"'{name}' is given data \(obs_mask=\.\.\., for some units\), and which units",
+            )
+            for name in "MU"
+        ],
+        (observing("U", 7.0), r"'U' is evidence .* is read by 'M'"),
+        (observing("U", 0.0, lambda n, A: A > 0), r"'U_observed' is evidence .* reads 'A'"),
+    ],
+)
+def test_what_is_observed_and_read_is_refused(program: Any, match: str) -> None:
+    for entry in (
+        lambda: SEM(program, UNFAIR).nodes(5),
+        lambda: CausalGraph.from_pyro(program, nodes=["A", "M"], sensitive="A", outcome="M"),
     ):
-        SEM(program, UNFAIR).nodes(5)
-
-
-def test_a_node_that_reads_what_is_given_is_refused() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            Q = pyro.sample("Q", dist.Normal(0.0, 1.0), obs=torch.full((n,), 7.0))
-            pyro.sample("M", dist.Normal(A + Q, 1.0))
-
-    with pytest.raises(GraphError, match=r"'Q' is evidence .* is read by 'M'"):
-        SEM(program, UNFAIR).nodes(5)
-
-
-def test_noise_observed_in_part_is_refused() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            half = pyro.sample("known", dist.Bernoulli(0.5)) > 0
-            U = pyro.sample("U", dist.Normal(0.0, 1.0), obs=torch.zeros(n), obs_mask=half)
-            pyro.deterministic("M", A + U)
-
-    with pytest.raises(GraphError, match=r"'U_observed' is evidence .* reads 'known'"):
-        SEM(program, UNFAIR).nodes(5)
-    with pytest.raises(GraphError, match=r"'U_observed' is evidence .* reads 'known'"):
-        CausalGraph.from_pyro(program, nodes=["A", "M"], sensitive="A", outcome="M")
+        with pytest.raises(GraphError, match=match):
+            entry()
 
 
 @pytest.mark.parametrize("how", ["mask", "scale", "masked distribution"])
@@ -419,17 +417,12 @@ def test_a_row_is_not_weighed_by_a_masked_or_scaled_distribution(how: str) -> No
 
 
 def test_noise_that_nothing_reads_changes_nothing() -> None:
-    def program(n: int) -> None:
-        b = pyro.sample("b", dist.Normal(0.0, 2.0))
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            pyro.sample("idle", dist.Poisson(torch.exp(b)))
-            pyro.sample("M", dist.Normal(b * A, 1.0))
-
-    mean, sd = by_quadrature(lambda b: 0.0 * b)
-    found: Posterior = fit_posterior(
-        program, ROWS, GRAPH, method="svi", steps=800, draws=1000, progress=False, random_state=0
+    program = units(
+        {"b": normal(0.0, 2.0)}, idle=lambda v: dist.Poisson(torch.exp(v.b)), M=lambda v: dist.Normal(v.b * v.A, 1.0)
     )
-    assert found.flat["b"].mean() == pytest.approx(mean, abs=0.1 * sd)
+    whole = float(
+        sum(norm(a, 1.0).logpdf(m) - norm(0.0, 1.0).logpdf(m) for a, m in zip(ROWS["A"], ROWS["M"], strict=True))
+    )
+    assert rise(program) == pytest.approx(whole, abs=1e-4)
     _, switched = SEM(program, UNFAIR, posterior={"b": [2.0]}).nodes(20, random_state=0)
     assert switched["M"].shape == (20,)

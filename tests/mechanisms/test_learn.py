@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import random
 import warnings
 from collections.abc import Callable, Mapping
@@ -66,8 +65,7 @@ def learned(frame: pd.DataFrame) -> LearnedMechanisms:
     return learn(frame)
 
 
-# -- the distributions
-# ---------------------------------------------------------------------------------------------------------
+# -- the distributions ------------------------------------------------------------------------------------------------
 
 
 def test_families_follow_the_columns(learned: LearnedMechanisms) -> None:
@@ -194,12 +192,6 @@ def test_columns_of_one_node_follow_the_chain_rule() -> None:
 def test_a_mechanism_may_be_given_other_nodes(frame: pd.DataFrame) -> None:
     found = learn(frame, nodes=["M"], given={"M": ("A", "Q", "D")}, steps=60)
     assert [*found.fits["M"].mechanism.reads] == ["A", "Q", "D"]
-    with pytest.raises(GraphError, match="'D' cannot read 'M', which does not come before it"):
-        learn(frame, given={"D": ["M"]})
-    with pytest.raises(GraphError, match=r"'Z' is no observed node of the graph\. It has: A, Q, D, M, Y"):
-        learn(frame, nodes=["Z"])
-    with pytest.raises(GraphError, match="There is no node to learn"):
-        learn(frame, nodes=[])
     named = learn(frame, nodes="M", given={"M": "Q"}, steps=20)
     assert {column: [*fit.mechanism.reads] for column, fit in named.fits.items()} == {"M": ["Q"]}
 
@@ -209,10 +201,7 @@ def test_weights_count_rows(frame: pd.DataFrame) -> None:
     found = learn(frame, nodes=["A"], sample_weight=weight, learning_rate=0.05)
     share = weight[frame["A"] == 1].sum() / weight.sum()
     assert found.distribution("A", frame.head(1)).probs.item() == pytest.approx(share, abs=0.02)
-    with pytest.raises(DataError, match="10 rows with a weight above 0; at least 20"):
-        learn(frame, sample_weight=np.arange(len(frame)) < 10)
-    with pytest.raises(DataError, match="sample_weight must be finite"):
-        learn(frame, sample_weight=-weight)
+    assert found.families["A"].p == pytest.approx(share, abs=0.002)  # type: ignore[attr-defined]
 
 
 # -- as a program and as an SEM ---------------------------------------------------------------------------------------
@@ -245,15 +234,13 @@ def test_program_runs_in_worlds_side_by_side(numeric: LearnedMechanisms) -> None
 
 
 def test_everything_of_an_sem_works(numeric: LearnedMechanisms, frame: pd.DataFrame) -> None:
-    from sklearn.linear_model import LogisticRegression
-
     model = LogisticRegression().fit(frame[["A", "Q", "D", "M"]], frame["Y"])
     sem = pf.SEM.from_mechanisms(numeric, UNFAIR, random_state=0)
     truth = sem.truth(model, n=2000)
     assert 0.0 < truth.piu.value < 1.0
-    units = pf.SEM.from_mechanisms(numeric, UNFAIR, unit="shared", draws=5).worlds(n=40, random_state=0)
-    assert len(units[0].rows) == 200
-    assert units[0].rows["M"].groupby(units[0].unit).std().max() == 0.0
+    shared = pf.SEM.from_mechanisms(numeric, UNFAIR, unit="shared", draws=5).worlds(n=40, random_state=0)
+    assert len(shared[0].rows) == 200
+    assert shared[0].rows["M"].groupby(shared[0].unit).std().max() == 0.0
     given = frame.head(6).astype({"Q": float})
     found = sem.counterfactual(given, draws=20)
     men = given["A"] == 1
@@ -264,7 +251,7 @@ def test_everything_of_an_sem_works(numeric: LearnedMechanisms, frame: pd.DataFr
 def test_recanting_witnesses_are_evaluated_node_by_node() -> None:
     graph = pf.CausalGraph("A -> D -> M -> Y; D -> Y; A -> Y", sensitive="A", outcome="Y")
     df = units(600)[["A", "D", "M", "Y"]]
-    sem = pf.SEM.from_mechanisms(learn(df, graph, steps=60), graph.unfair("A -> D -> Y"))
+    sem = pf.SEM.from_mechanisms(learn(df, graph, steps=10, parameters="linear"), graph.unfair("A -> D -> Y"))
     baseline, switched = sem.nodes(50, random_state=0)
     assert sem._read[1].strategy == "sequential"
     assert (switched["M"] == baseline["M"]).all()
@@ -322,32 +309,21 @@ def test_numeric_labels_of_the_sensitive_attribute_are_kept_in_the_program() -> 
     assert (switched["M"] - baseline["M"]).mean() == pytest.approx(2.0, abs=0.3)
 
 
-@pytest.mark.parametrize("posterior", ["point", "normal", "multivariate"])
-def test_column_names_may_be_any(posterior: str) -> None:
-    df = units(200)[["A", "M", "Y"]].rename(columns={"M": "years of work, sq.m"})
-    graph = pf.CausalGraph([("A", "years of work, sq.m"), ("years of work, sq.m", "Y")], sensitive="A", outcome="Y")
-    found = learn(df, graph, posterior=posterior, posterior_draws=3, parameters="linear", steps=20)
-    assert pf.SEM.from_mechanisms(found, graph.unfair(["A", "years of work, sq.m", "Y"])).nodes(5, random_state=0)[
-        0
-    ].shape == (5, 3)
-
-
-@pytest.mark.parametrize("name", ["units", "row", "rows", "A__code"])
-def test_names_of_the_program_may_be_those_of_columns(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "posterior"),
+    [
+        *(("years of work, sq.m", posterior) for posterior in ("point", "normal", "multivariate")),
+        *((name, "point") for name in ("units", "row", "rows", "A__code")),
+    ],
+)
+def test_column_names_may_be_any(name: str, posterior: str) -> None:
+    """Those of the program's own sites and plates too."""
     df = units(200)[["A", "M", "Y"]].rename(columns={"M": name}).assign(A=lambda df: df["A"] + 1)
     graph = pf.CausalGraph([("A", name), ("A", "Y"), (name, "Y")], sensitive="A", outcome="Y", baseline=1, contrast=2)
-    found = pf.SEM.from_mechanisms(learn(df, graph, steps=20), graph.unfair(["A", name, "Y"])).nodes(3, random_state=0)
-    assert {*found[0].columns} == {"A", name, "Y"}
-
-
-def test_a_column_named_like_a_parameter_is_refused() -> None:
-    df = units(200)[["A", "M", "Y"]].rename(columns={"M": "A__bias_1"})
-    graph = pf.CausalGraph("A -> A__bias_1; {A A__bias_1} -> Y", sensitive="A", outcome="Y")
-    with pytest.raises(
-        DataError,
-        match=r"distribution of 'A' has the name 'A__bias_1', which is that of the column 'A__bias_1' too. Rename",
-    ):
-        learn(df, graph)
+    found = learn(df, graph, posterior=posterior, posterior_draws=3, parameters="linear", steps=20)
+    baseline, _ = pf.SEM.from_mechanisms(found, graph.unfair(["A", name, "Y"])).nodes(5, random_state=0)
+    assert baseline.shape == (5, 3)
+    assert {*baseline.columns} == {"A", name, "Y"}
 
 
 def test_unfair_paths_are_those_of_the_graph(learned: LearnedMechanisms) -> None:
@@ -384,10 +360,8 @@ def test_calibration_sees_a_wrong_mechanism() -> None:
     assert table["gap"][0] > 0.05
 
 
-def test_words_and_history(learned: LearnedMechanisms) -> None:
-    assert repr(learned) == "LearnedMechanisms(5 columns, 1350 training and 150 held-out rows, posterior='point')"
-    assert "  D | A, Q: Integer, " in str(learned)
-    assert str(learned).count(repr(learned)) == 1
+def test_history(learned: LearnedMechanisms) -> None:
+    assert "5 columns, 1350 training and 150 held-out rows" in repr(learned)
     history = learned.history
     assert list(history) == ["column", "step", "loss", "held_out"]
     for name, own in history.groupby("column"):
@@ -416,12 +390,6 @@ def test_to_inference_data(learned: LearnedMechanisms) -> None:
     assert data["posterior_predictive"]["D"].shape == (1, 3, 1500)
     assert data["observed_data"]["D"].shape == (1500,)
     assert data["sample_stats"]["loss"].shape[2] == 5
-
-
-def test_mechanisms_can_be_pickled(learned: LearnedMechanisms) -> None:
-    again = pickle.loads(pickle.dumps(learned))
-    table = pd.DataFrame({"A": [0], "Q": [1]})
-    assert again.distribution("M", table).mean.item() == learned.distribution("M", table).mean.item()
 
 
 # -- replicates, interruption, convergence ----------------------------------------------------------------------------
@@ -526,14 +494,7 @@ def test_an_interrupted_refit_is_none(learned: LearnedMechanisms, monkeypatch: p
         learned.refit(np.random.default_rng(0).exponential(size=1500))
 
 
-def test_weights_may_be_a_series(frame: pd.DataFrame) -> None:
-    one, other = (learn(frame, nodes=["Q"], sample_weight=weight) for weight in (None, pd.Series(np.ones(len(frame)))))
-    np.testing.assert_array_equal(one.posterior["Q__bias_1"], other.posterior["Q__bias_1"])
-
-
 def test_refit_refuses_bad_weights(learned: LearnedMechanisms) -> None:
-    with pytest.raises(DataError, match=r"expected \(1500,\)"):
-        learned.refit(np.ones(3))
     with pytest.raises(DataError, match="Only 0 training rows have a weight above 0"):
         learned.refit(np.isin(np.arange(1500), learned.rows.held.numpy()))
 
@@ -673,45 +634,6 @@ def test_replicates_spread_as_exact_refits_do(n: int, parameters: Any, replicate
     assert together > 0.99
 
 
-def influences(inputs: Any, left: Any, curvature: Any, precision: Any, slope: Any) -> Any:
-    """One-step influence values of a smooth function of linear parameters with normal priors, (n,)."""
-    bread = np.linalg.inv(inputs.T @ (curvature[:, None] * inputs) + precision)
-    return (left[:, None] * inputs) @ bread @ slope
-
-
-@pytest.mark.parametrize(
-    ("n", "parameters"),
-    [(400, "linear"), *(pytest.param(n, "network", marks=pytest.mark.slow) for n in (400, 3000))],
-)
-def test_replicates_spread_as_influence_values_say(n: int, parameters: Any) -> None:
-    """The mean effect of A on a binary M given a continuous Q, against a logistic regression written out here."""
-    rng = np.random.default_rng(2)
-    A, Q = rng.integers(2, size=n), rng.normal(size=n)
-    df = pd.DataFrame({"A": A, "Q": Q, "M": (rng.random(n) < expit(0.5 * A + 0.7 * Q - 0.3)).astype(int)}).assign(Y=A)
-    graph = pf.CausalGraph("{A Q} -> M -> Y", sensitive="A", outcome="Y")
-    learned = learn_mechanisms(df, graph, nodes=["M"], parameters=parameters, progress=False, random_state=0)
-    tables = [pd.DataFrame({"A": a, "Q": Q}) for a in (0, 1)]
-    train = learned.rows.train.numpy()
-
-    def effect(found: LearnedMechanisms) -> float:
-        p0, p1 = (found.distribution("M", table).probs.mean().item() for table in tables)
-        return p1 - p0
-
-    X = np.column_stack([np.ones(n), A, (Q - learned.families["Q"].mean) / learned.families["Q"].sd])  # type: ignore[attr-defined]
-    fitted = LogisticRegression(C=np.inf, tol=1e-8).fit(X[train, 1:], df["M"].to_numpy()[train])
-    p = fitted.predict_proba(X[train, 1:])[:, 1]
-    slopes = []
-    for a in (0.0, 1.0):
-        switched = np.column_stack([X[:, 0], np.full(n, a), X[:, 2]])
-        chance = fitted.predict_proba(switched[:, 1:])[:, 1]
-        slopes.append(((chance * (1.0 - chance))[:, None] * switched).mean(axis=0))
-    values = influences(
-        X[train], df["M"].to_numpy()[train] - p, p * (1 - p), np.diag([0.25, 0.5, 0.5]), slopes[1] - slopes[0]
-    )
-    replicates = [effect(learned.refit(n * rng.dirichlet(np.ones(n)))) for _ in range(150)]
-    assert np.std(replicates) == pytest.approx(np.sqrt((values**2).sum()), rel=0.1)
-
-
 @pytest.mark.parametrize("parameters", ["linear", "network"])
 def test_equal_weights_change_nothing(frame: pd.DataFrame, parameters: Any) -> None:
     found = learn(frame, parameters=parameters, steps=3)
@@ -783,76 +705,72 @@ def named(name: str, size: int = 9) -> Callable[[], Any]:
     ("settings", "message"),
     [
         ({"families": {"Z": Binary(0.5)}}, "families names 'Z'; a distribution can be chosen for Q, A, D, M"),
-        ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
         ({"families": {"M": Continuous}}, r"families\['M'\] is the class Continuous; a family is an instance"),
         ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* distributions of 0 and 1"),
         ({"families": {"D": Integer(0, 3, 1.0, 1.0)}}, "family Integer of 'D' gives the value .* no probability"),
         ({"families": {"M": Positive(0.0, 1.0)}}, "distributions of positive numbers"),
         ({"families": {"D": Wide()}}, "family Wide of 'D' .* has an offset of shape"),
         ({"families": {"D": None}}, "family NoneType of 'D' fails: AttributeError"),
-        (
-            {"families": {"D": Vector()}},
-            r"family Vector of 'D' makes distributions of batch shape \(3,\) and event shape \(1,\)",
-        ),
-        ({"parameters": "cubic"}, "parameters='cubic' of 'Q' is not known"),
+        ({"families": {"D": Vector()}}, r"family Vector of 'D' .* batch shape \(3,\) and event shape \(1,\)"),
         ({"parameters": {"Z": "linear"}}, "parameters names 'Z', which is no column"),
-        (
-            {"parameters": {"M": lambda: lambda values: values["A"]}},
-            r"parameters of 'M' have the shape .* \(\.\.\., 9\)",
-        ),
+        ({"parameters": {"M": lambda: lambda v: v["A"]}}, r"parameters of 'M' have the shape .* \(\.\.\., 9\)"),
         ({"parameters": {"M": lambda: None}}, "parameters of 'M' fail: TypeError: .* They are a function"),
-        ({"parameters": {"M": lambda: lambda values: values["Z"]}}, r"parameters of 'M' fail: KeyError.*\(A, Q\)"),
+        ({"parameters": {"M": lambda: lambda v: v["Z"]}}, r"parameters of 'M' fail: KeyError.*\(A, Q\)"),
         ({"parameters": {"M": named("D")}}, "distribution of 'M' has the name 'D', .* that of the column 'D' too"),
         ({"parameters": {"M": named("rows")}}, "distribution of 'M' has the name 'rows', .* a plate"),
         (
             {"parameters": {"M": named("b"), "Q": named("b", 3)}},
             "'M' has the name 'b', .* a parameter of the distribution of 'Q'",
         ),
-        ({"posterior": "exact"}, "posterior='exact' is not known"),
-        ({"posterior": ["point"]}, r"posterior=\['point'\] is not known"),
         ({"posterior": "multivariate", "hidden": (64, 64)}, "has 5.* parameters; posterior='multivariate'"),
-        ({"steps": 0}, "steps=0 must be an integer of at least 1"),
-        ({"hidden": (0,)}, r"hidden\[0\]=0 must be an integer of at least 1"),
-        ({"hidden": 32}, r"hidden=32 must list the units of each hidden layer, such as \(32, 32\)"),
-        ({"hidden": "32"}, "hidden='32' must list the units"),
         ({"validation_fraction": 1.0}, "validation_fraction=1.0 must be"),
-        ({"validation_fraction": "a"}, "validation_fraction='a' must be"),
-        (
-            {"validation_fraction": 0.9999},
-            "validation_fraction=0.9999 leaves 0 of 1500 rows to learn from; at least 10",
-        ),
-        ({"learning_rate": -1.0}, "learning_rate=-1.0 must be a number above 0"),
-        ({"learning_rate": "a"}, "learning_rate='a' must be a number above 0"),
-        ({"given": ["M"]}, r"given=\['M'\] must be a dictionary"),
-        ({"random_state": "a"}, "random_state='a' must be a non-negative integer"),
-        ({"learning_rate": 1e30}, r"loss of 'M' is .* Lower learning_rate=1e\+30"),
+        ({"validation_fraction": 0.9999}, "validation_fraction=0.9999 leaves 0 of 1500 rows .*; at least 10"),
+        ({"nodes": ["M"], "learning_rate": 1e30}, r"loss of 'M' is .* Lower learning_rate=1e\+30"),
+        ({"sample_weight": np.arange(1500) < 10}, "10 rows with a weight above 0; at least 20"),
+        ({"given": {"D": ["M"]}}, "'D' cannot read 'M', which does not come before it"),
+        ({"nodes": ["Z"]}, r"'Z' is no observed node of the graph\. It has: A, Q, D, M, Y"),
+        ({"nodes": []}, "There is no node to learn"),
     ],
 )
 def test_a_setting_that_does_not_fit_is_refused(frame: pd.DataFrame, settings: dict[str, Any], message: str) -> None:
-    nodes = ["Q", "D", "M"] if "1e+30" not in message.replace("\\", "") else ["M"]
+    with pytest.raises((DataError, GraphError), match=message):
+        learn(frame, **{"nodes": ["Q", "D", "M"], "steps": 60, **settings})
+
+
+def test_a_column_named_like_a_parameter_is_refused() -> None:
+    df = units(200)[["A", "M", "Y"]].rename(columns={"M": "A__bias_1"})
+    graph = pf.CausalGraph("A -> A__bias_1; {A A__bias_1} -> Y", sensitive="A", outcome="Y")
+    with pytest.raises(DataError, match=r"'A' has the name 'A__bias_1', .* column 'A__bias_1' too. Rename"):
+        learn(df, graph)
+
+
+@pytest.mark.parametrize(
+    ("changed", "nodes", "message"),
+    [
+        (lambda df: df.assign(M=df["M"].where(df.index > 3)), None, r"missing value\(s\) \(NaN\) in the column 'M'"),
+        (lambda df: df.head(12), None, "The table has 12 rows"),
+        (lambda df: df.drop(columns="Q"), None, "'D' reads 'Q', and the data lacks the column 'Q'.*given="),
+        (lambda df: df.drop(columns="Q"), "Q", "lacks the column 'Q'"),
+        (lambda df: df[df["A"] == 0], None, "never takes the value 1"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, changed: Any, nodes: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        learn(frame, nodes=nodes, **{"steps": 60, **settings})
+        learn(changed(frame), nodes=nodes)
 
 
-def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, learned: LearnedMechanisms) -> None:
-    with pytest.raises(DataError, match=r"missing value\(s\) \(NaN\) in the column 'M'"):
-        learn(frame.assign(M=frame["M"].where(frame.index > 3)))
-    with pytest.raises(DataError, match="The table has 12 rows"):
-        learn(frame.head(12))
-    with pytest.raises(DataError, match=r"distribution of 'D' reads 'Q', and the data lacks the column 'Q'.*given="):
-        learn(frame.drop(columns="Q"))
-    with pytest.raises(DataError, match="lacks the column 'Q'"):
-        learn(frame.drop(columns="Q"), nodes="Q")
-    with pytest.raises(DataError, match="graph_or_unfair='A -> Y' must be a CausalGraph"):
-        learn(frame, "A -> Y")
-    with pytest.raises(DataError, match="never takes the value 1"):
-        learn(frame[frame["A"] == 0])
-    with pytest.raises(DataError, match=r"No distribution of 'q' was learned.* Did you mean 'Q'"):
-        learned.distribution("q", frame)
-    with pytest.raises(DataError, match="lacks the column 'Q'"):
-        learned.distribution("D", frame[["A"]])
-    with pytest.raises(DataError, match="must be a pandas DataFrame"):
-        learn(frame.to_numpy())  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("column", "columns", "message"),
+    [
+        ("q", "AQ", r"No distribution of 'q' was learned.* Did you mean 'Q'"),
+        ("D", "A", "lacks the column 'Q'"),
+    ],
+)
+def test_a_distribution_that_cannot_be_made_is_refused(
+    learned: LearnedMechanisms, frame: pd.DataFrame, column: str, columns: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        learned.distribution(column, frame[[*columns]])
 
 
 def test_a_constant_column_warns_and_its_distribution_is_certain(frame: pd.DataFrame) -> None:

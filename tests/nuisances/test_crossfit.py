@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -22,11 +20,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.nuisances.crossfit import CrossFit
 from pyrofair.nuisances.folds import split_folds
 from pyrofair.nuisances.learners import Boosted
-from pyrofair.sources.ipw import IPW
 
 ONES = np.ones(400)
 
@@ -69,22 +65,6 @@ def test_logistic_agrees_with_scikit_learn() -> None:
         model = CrossFit("logistic").fit(table, a, weight)
         assert model.fitted == pytest.approx(expected, abs=1e-6)
         assert model.predict(table) == pytest.approx(model.fitted, abs=1e-14)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_logistic_solves_the_score_equations(weighted: bool) -> None:
-    table, a = units()
-    weight = np.random.default_rng(3).exponential(size=400) if weighted else ONES
-    residual = weight * (a - CrossFit("logistic").fit(table, a, weight).fitted)
-    columns = [np.ones(400), table["age"], table["hours"], *(table["job"] == j for j in ("cook", "nurse", "smith"))]
-    for column in (*columns, table["city"] == "x"):
-        assert residual @ np.asarray(column, dtype=float) / 400 == pytest.approx(0.0, abs=1e-9)
-
-
-def test_logistic_without_signal_is_the_share_in_each_group_of_rows() -> None:
-    table = pd.DataFrame({"c": ["x"] * 10 + ["y"] * 30})
-    a = np.array([1] * 4 + [0] * 6 + [1] * 21 + [0] * 9, dtype=np.int8)
-    assert CrossFit("logistic").fit(table, a, np.ones(40)).fitted == pytest.approx([0.4] * 10 + [0.7] * 30, abs=1e-10)
 
 
 def test_logistic_under_separation_ends_near_0_and_1() -> None:
@@ -179,31 +159,12 @@ def test_boosted_trees_of_new_rows_are_averaged() -> None:
     assert each[model.fold, np.arange(900)] == pytest.approx(model.fitted, abs=0.0)
 
 
-def test_boosted_trees_find_an_interaction() -> None:
-    rng = np.random.default_rng(1)
-    table = pd.DataFrame({"x": rng.normal(size=2_000), "c": rng.choice(["u", "v"], 2_000)})
-    p = np.where((table["x"] > 0) == (table["c"] == "u"), 0.8, 0.2)
-    a = (rng.random(2_000) < p).astype(np.int8)
-    weight = np.ones(2_000)
-    assert np.abs(CrossFit("boosted").fit(table, a, weight).fitted - p).mean() < 0.1
-    assert np.abs(CrossFit("logistic").fit(table, a, weight).fitted - p).mean() > 0.25
-
-
 def test_boosted_trees_follow_the_weights() -> None:
     rng = np.random.default_rng(2)
     noise, a = pd.DataFrame({"x": rng.integers(0, 2, 1_000)}), np.arange(1_000, dtype=np.int8) % 2
     weight = np.where(a == 1, 3.0, 1.0)
     assert CrossFit("boosted").fit(noise, a, weight).fitted == pytest.approx(np.full(1_000, 0.75), abs=0.05)
     assert CrossFit("boosted").fit(noise, a, np.ones(1_000)).fitted == pytest.approx(np.full(1_000, 0.5), abs=0.05)
-
-
-def test_boosted_needs_rows_in_both_groups_of_each_fold() -> None:
-    with pytest.raises(
-        DataError, match=r"A group has 3 rows with a weight, too few for 5-fold cross-fitting; .* \(folds=1 fits on all"
-    ):
-        CrossFit("boosted").fit(
-            pd.DataFrame({"x": range(20)}), np.array([1] * 3 + [0] * 17, dtype=np.int8), np.ones(20)
-        )
 
 
 # --- any classifier --------------------------------------------------------------------------------------------------
@@ -259,22 +220,6 @@ def test_without_sample_weight_rows_are_repeated() -> None:
         CrossFit(make_pipeline(StandardScaler(), KNeighborsClassifier())).fit(table, a, irrational)
 
 
-def test_equal_weights_need_no_support() -> None:
-    table, a = units()
-    CrossFit(TakesNoWeight()).fit(table, a, ONES)
-
-
-@pytest.mark.parametrize("propensity", ["probit", None, 3, LogisticRegression, StandardScaler()])
-def test_unknown_propensities(propensity: Any) -> None:
-    graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
-    with pytest.raises(
-        DataError,
-        match=r"propensity=.* is not known\. Use 'logistic', 'boosted', 'saturated', 'stacked', or a scikit-learn "
-        r"classif",
-    ):
-        IPW(graph.unfair(), propensity=propensity).fit(pd.DataFrame({"A": [0, 1], "M": [0, 1]}))
-
-
 # --- properties of all of them ---------------------------------------------------------------------------------------
 
 PROPENSITIES: dict[str, Any] = {
@@ -282,7 +227,6 @@ PROPENSITIES: dict[str, Any] = {
     "saturated": "saturated",
     "boosted": "boosted",
     "tree": DecisionTreeClassifier(max_depth=3, random_state=0),
-    "forest": RandomForestClassifier(5, random_state=0),
     "neighbours": KNeighborsClassifier(5),
 }
 each_propensity = pytest.mark.parametrize("propensity", PROPENSITIES.values(), ids=PROPENSITIES)
@@ -295,29 +239,6 @@ def discrete() -> tuple[pd.DataFrame, NDArray[np.int8]]:
 
 def make(propensity: Any, folds: int = 5) -> CrossFit:
     return CrossFit(propensity, 0, folds)
-
-
-@each_propensity
-def test_probabilities_of_the_fitted_rows_and_of_new_ones(propensity: Any) -> None:
-    table, a = discrete()
-    model = make(propensity).fit(table, a, ONES)
-    for p, n in ((model.fitted, 400), (model.predict(table[:30]), 30)):
-        assert p.shape == (n,)
-        assert p.dtype == np.float64
-        assert ((p >= 0) & (p <= 1)).all()
-
-
-@each_propensity
-def test_same_seed_same_numbers_and_no_global_generator_is_touched(propensity: Any) -> None:
-    table, a = discrete()
-    before = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    one, two = (make(propensity).fit(table, a, counts()) for _ in range(2))
-    after = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    assert np.array_equal(one.fitted, two.fitted, equal_nan=True)  # a cell without weight has no share
-    assert np.array_equal(one.predict(table[counts() > 0]), two.predict(table[counts() > 0]))
-    assert np.array_equal(before[0][1], after[0][1])
-    assert before[0][2] == after[0][2]
-    assert torch.equal(before[1], after[1])
 
 
 @pytest.mark.parametrize("propensity", [each for name, each in PROPENSITIES.items() if name != "boosted"])
@@ -404,16 +325,6 @@ def test_copies_are_judged_by_fits_that_saw_none_of_them(propensity: Any) -> Non
     assert np.array_equal(again.fold, together.fold) == together.learner.warm  # others take folds of their own
 
 
-@pytest.mark.parametrize("propensity", ["logistic", "saturated", DecisionTreeClassifier(max_depth=3, random_state=0)])
-def test_a_weight_is_so_many_rows(propensity: Any) -> None:
-    table, a = discrete()
-    for weight in (2 * ONES, counts()):
-        rows, groups, ones = repeated(table, a, weight)
-        expected = make(propensity, folds=1).fit(rows, groups, ones).predict(table[weight > 0])
-        weighted = make(propensity, folds=1).fit(table, a, weight)
-        assert weighted.predict(table[weight > 0]) == pytest.approx(expected, abs=1e-8)
-
-
 def test_a_refit_of_logistic_on_rows_without_a_level() -> None:
     """A bootstrap that misses a level estimates nothing of it, and the other levels are unaffected."""
     table, a = units()
@@ -436,13 +347,3 @@ def test_pickles(propensity: Any) -> None:
     assert again.refit(table, a, counts()).fitted == pytest.approx(
         model.refit(table, a, counts()).fitted, abs=1e-12, nan_ok=True
     )
-
-
-def test_logistic_on_many_rows_recovers_its_coefficients() -> None:
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=20_000)
-    a = (rng.random(20_000) < expit(0.5 - x)).astype(np.int8)
-    fitted = (
-        CrossFit("logistic").fit(pd.DataFrame({"x": x}), a, np.ones(20_000)).predict(pd.DataFrame({"x": [0.0, 1.0]}))
-    )
-    assert logit(fitted) == pytest.approx([0.5, -0.5], abs=0.08)

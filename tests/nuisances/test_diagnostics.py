@@ -69,13 +69,6 @@ def test_the_limit_is_on_the_mass() -> None:
         IPW(ONE, arm="paper", propensity="saturated", max_unsupported=0).fit(unsupported())
 
 
-def test_another_group_supports_the_target() -> None:
-    source = IPW(ONE, arm=0, propensity="saturated").fit(unsupported())
-    world = source.worlds()[1]
-    assert world.weight @ score(world.rows) == pytest.approx((30 * 0.5 + 10 * 0.9 + 5 * 1.0) / 45)
-    assert source.overlap()["unsupported_mass"].tolist() == [0.0, 0.0]
-
-
 @pytest.mark.parametrize("propensity", ["logistic", "boosted"])
 def test_a_categorical_level_is_seen_whatever_the_propensity(propensity: Any) -> None:
     table = unsupported().astype({"M": str}).astype({"M": "category"})
@@ -85,17 +78,28 @@ def test_a_categorical_level_is_seen_whatever_the_propensity(propensity: Any) ->
         IPW(ONE, arm="paper", propensity=propensity, random_state=0).fit(table)
 
 
-def test_a_number_has_no_levels_unless_saturated() -> None:
-    """As a number 2 is only a value to extrapolate to; the mean weight is what shows it."""
-    source = IPW(ONE, arm="paper").fit(unsupported())
-    assert source.overlap()["unsupported_mass"].tolist() == [0.0, 0.0]
+def with_levels(table: pd.DataFrame, *levels: str) -> pd.DataFrame:
+    return table.astype({"M": str}).astype({"M": pd.CategoricalDtype(list(levels))})
 
 
-def test_declared_levels_that_nobody_has_are_no_matter() -> None:
-    declared = pd.CategoricalDtype(["0", "1", "2", "3"])
-    table = unsupported()[:100].astype({"M": str}).astype({"M": declared})
-    source = IPW(ONE, arm="paper").fit(table)
-    assert source.overlap()["unsupported_cells"].tolist() == ["", ""]
+@pytest.mark.parametrize(
+    ("table", "settings"),
+    [
+        (unsupported(), {"arm": 0, "propensity": "saturated"}),  # group 0 has all of the target
+        (unsupported(), {"arm": "paper"}),  # as a number 2 is a value to extrapolate to; the mean weight shows it
+        (with_levels(unsupported()[:100], "0", "1", "2", "3"), {"arm": "paper"}),  # declared, and nobody's
+        # The score is a function of the features: one row of group 1 with M=2 shows it.
+        (
+            pd.concat([unsupported(), pd.DataFrame({"A": [1], "M": [2]})], ignore_index=True),
+            {"arm": "paper", "propensity": "saturated"},
+        ),
+    ],
+    ids=["another group", "a number", "declared levels", "one row"],
+)
+def test_what_is_supported(table: pd.DataFrame, settings: dict[str, Any]) -> None:
+    overlap = IPW(ONE, **settings).fit(table).overlap()
+    assert overlap["unsupported_mass"].tolist() == [0.0, 0.0]
+    assert overlap["unsupported_cells"].tolist() == ["", ""]
 
 
 def test_rows_without_weight_are_no_support() -> None:
@@ -167,13 +171,6 @@ def test_a_distribution_is_not_learned_from_one_row_of_a_cell(rows: int, refused
         one_step.fit(table)
 
 
-def test_one_row_is_enough_to_be_weighted() -> None:
-    """The score is a function of the features: the one row of group 1 with M=2 shows it."""
-    table = pd.concat([unsupported(), pd.DataFrame({"A": [1], "M": [2]})])
-    source = IPW(ONE, arm="paper", propensity="saturated").fit(table)
-    assert source.overlap()["unsupported_mass"].tolist() == [0.0, 0.0]
-
-
 def test_a_cell_of_the_columns_of_the_first_node() -> None:
     """Both columns of Q are full in group 0, and their combination (1, 1) is not."""
     graph = CausalGraph("Q -> A; {A Q} -> Y", sensitive="A", outcome="Y", columns={"Q": ["q", "r"]})
@@ -200,7 +197,7 @@ def test_mass_is_counted_once() -> None:
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityWarning")
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("arm", GROUPS)
-@pytest.mark.some(8)
+@pytest.mark.some(5)
 def test_what_is_missing_from_the_mean_weight_is_the_unsupported_mass(seed: int, arm: Any) -> None:
     """Exactly so for saturated propensities, where every node is a child of A."""
     rng = np.random.default_rng(seed)
@@ -224,24 +221,9 @@ def test_what_is_missing_from_the_mean_weight_is_the_unsupported_mass(seed: int,
 def test_the_table() -> None:
     source = IPW(ONE, propensity="saturated").fit(unsupported()[:100])
     overlap = source.overlap()
-    assert list(overlap.columns) == [
-        "regime",
-        "group",
-        "used",
-        "n",
-        "mean_weight",
-        "max_weight",
-        "ess",
-        "at_bounds",
-        "clipped",
-        "trimmed",
-        "unsupported_cells",
-        "unsupported_mass",
-        "rows_0",
-        "rows_1",
-        "ess_0",
-        "ess_1",
-    ]
+    columns = "regime group used n mean_weight max_weight ess at_bounds clipped trimmed unsupported_cells"
+    columns += " unsupported_mass rows_0 rows_1 ess_0 ess_1"
+    assert " ".join(overlap.columns) == columns
     assert list(zip(overlap["regime"], overlap["group"], strict=True)) == [
         (regime, group) for regime in ("baseline", "unfair") for group in ("pooled", "0", "1")
     ]
@@ -254,11 +236,7 @@ def test_the_table() -> None:
     assert (overlap[["at_bounds", "clipped", "trimmed", "unsupported_mass"]] == 0).all(axis=None)
     counted = overlap[["rows_0", "rows_1", "ess_0", "ess_1"]].to_numpy()
     assert counted == pytest.approx(np.tile([40, 60, 40, 60], (6, 1)))
-
-
-def test_the_effective_size_counts_sample_weights() -> None:
-    weight = np.r_[np.full(40, 3.0), np.ones(60)]
-    weight[:10] = 9.0
+    weight = np.r_[np.full(10, 9.0), np.full(30, 3.0), np.ones(60)]
     source = IPW(ONE, arm="paper", propensity="saturated").fit(unsupported()[:100], sample_weight=weight)
     ess = source.overlap().set_index("regime").loc["baseline", "ess"]
     assert ess == pytest.approx(weight[:40].sum() ** 2 / (weight[:40] ** 2).sum())
@@ -282,18 +260,8 @@ def test_few_effective_rows_are_warned_of() -> None:
 
 
 def overlap(**changes: Any) -> GroupOverlap:
-    settings: dict[str, Any] = {
-        "regime": "unfair",
-        "group": 1,
-        "n": 100,
-        "mean_weight": 1.0,
-        "max_weight": 2.0,
-        "effective_size": 50.0,
-        "at_bounds": 0,
-        "clipped": 0,
-        "cells": (),
-        "unsupported": 0.0,
-    }
+    settings: dict[str, Any] = {"regime": "unfair", "group": 1, "n": 100, "mean_weight": 1.0, "max_weight": 2.0}
+    settings |= {"effective_size": 50.0, "at_bounds": 0, "clipped": 0, "cells": (), "unsupported": 0.0}
     return GroupOverlap(**{**settings, **changes})
 
 

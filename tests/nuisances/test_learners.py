@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances import learners
@@ -163,10 +165,16 @@ def test_copies_are_held_out_together(name: Any, monkeypatch: pytest.MonkeyPatch
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["tree", None, LinearRegression, LogisticRegression()])
-def test_unknown_regressions(value: Any) -> None:
-    with pytest.raises(DataError, match=r"regression=.* is not known\. Use 'boosted', 'logistic', 'saturated', 'stack"):
-        require_learner("regression", value, "regression")
+@pytest.mark.parametrize(
+    ("target", "value"),
+    [
+        *product(["propensity"], ["probit", None, 3, LogisticRegression, StandardScaler()]),
+        *product(["regression"], ["tree", None, LinearRegression, LogisticRegression()]),
+    ],
+)
+def test_unknown_learners(target: Any, value: Any) -> None:
+    with pytest.raises(DataError, match=rf"{target}=.* is not known.*'logistic'.*'saturated'.*'stacked'.*scikit-learn"):
+        require_learner(target, value, target)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])

@@ -20,7 +20,7 @@ from pyrofair.sources.prefix_form import PrefixForm
 
 GRAPH = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
-N = 700
+N = 400
 
 
 def units(n: int = N, seed: int = 0) -> pd.DataFrame:
@@ -92,7 +92,7 @@ def test_clusters_go_along_where_rows_are_trimmed_refitted_and_pickled() -> None
 
 @pytest.mark.parametrize(
     ("clusters", "message"),
-    [(np.arange(5), r"groups has the shape \(5,\), expected \(700,\)"), ([None] * 700, "lacks a value in 700 of 700")],
+    [(np.arange(5), r"groups has the shape \(5,\), expected \(400,\)"), ([None] * 400, "lacks a value in 400 of 400")],
 )
 def test_clusters_that_do_not_fit_the_rows_are_refused(clusters: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):

@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pyro
-import pyro.distributions as dist
 import pytest
 import torch
 from pyro import poutine
@@ -16,6 +15,7 @@ from pyrofair.exceptions import PyrofairError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.programs.distributions import TruncatedNormal
 from pyrofair.sources.sem import SEM
+from tests.programs.models import through, units
 
 LAWS = [
     (2.0, 1.0, 0.1, 3.0),
@@ -118,23 +118,20 @@ def test_it_works_in_a_plate_and_is_pickled() -> None:
 
 
 def test_a_node_drawn_from_it_is_coupled_through_its_quantile() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            pyro.sample("M", TruncatedNormal(1.0 + A, 1.0, 0.0, 3.0))
-
+    program = units(M=lambda v: TruncatedNormal(1.0 + v.A, 1.0, 0.0, 3.0))
     assert CausalGraph.from_pyro(program, nodes=["A", "M"], sensitive="A", outcome="M").edges == (("A", "M"),)
-    graph = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
-    low, high = SEM(program, graph.unfair("A -> M -> Y")).nodes(500, random_state=0)
+    low, high = SEM(program, through("M")).nodes(500, random_state=0)
     u = scipy_distribution(1.0, 1.0, 0.0, 3.0).cdf(low["M"])
     np.testing.assert_allclose(high["M"], scipy_distribution(2.0, 1.0, 0.0, 3.0).ppf(u), atol=1e-4)
 
 
-def test_ends_in_the_wrong_order_are_refused() -> None:
-    with pytest.raises(PyrofairError, match=r"needs low < high; got low=3.0 and high=0.1"):
-        TruncatedNormal(2.0, 1.0, 3.0, 0.1)
-
-
-def test_ends_without_mass_are_refused() -> None:
-    with pytest.raises(PyrofairError, match=r"no mass between 50.0 and 60.0 that torch.float32 can hold"):
-        TruncatedNormal(0.0, 1.0, 50.0, 60.0)
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ((2.0, 1.0, 3.0, 0.1), "needs low < high; got low=3.0 and high=0.1"),
+        ((0.0, 1.0, 50.0, 60.0), "no mass between 50.0 and 60.0 that torch.float32 can hold"),
+    ],
+)
+def test_ends_in_the_wrong_order_or_without_mass_are_refused(given: tuple[float, ...], match: str) -> None:
+    with pytest.raises(PyrofairError, match=match):
+        TruncatedNormal(*given)

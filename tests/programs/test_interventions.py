@@ -65,51 +65,47 @@ def values(program: Callable[..., Any]) -> dict[str, Tensor]:
 # -- names and values -------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_site_is_refused_with_the_sites_that_there_are() -> None:
-    with pytest.raises(InterventionError, match=r"no site 'Z' to intervene on. Its sites: X, U, M, Y\."):
-        do(chain, {"Z": 1})()
-    with pytest.raises(InterventionError, match="Did you mean 'M'"):
-        do(chain, {"m": 1})()
-
-
-def test_nothing_but_a_dictionary_is_taken() -> None:
-    with pytest.raises(InterventionError, match="program=3 must be a function, such as one of the number of units"):
-        do(3, {"A": 1})  # type: ignore[arg-type]
-    with pytest.raises(InterventionError, match=r"values=\[\('X', 1\)\] must be a dictionary from sites to values"):
-        do(chain, [("X", 1)])  # type: ignore[arg-type]
+def vectors() -> Tensor:
+    with pyro.plate("units", 4):
+        return pyro.sample("V", dist.Normal(torch.zeros(3), 1.0).to_event(1))
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("program", "given", "match"),
     [
-        (None, "is None; leave the site out"),
-        ("high", "must be a number, an array or a tensor"),
-        (lambda: 1.0, "must be a number, an array or a tensor"),
-        (math.nan, "outside its support"),
+        (chain, {"Z": 1}, r"no site 'Z' to intervene on. Its sites: X, U, M, Y\."),
+        (chain, {"m": 1}, "Did you mean 'M'"),
+        (scope(chain, prefix="s"), {"X": 1}, "no site 'X'"),
+        (3, {"A": 1}, "program=3 must be a function, such as one of the number of units"),
+        (chain, [("X", 1)], r"values=\[\('X', 1\)\] must be a dictionary from sites to values"),
+        (chain, {"X": None}, "is None; leave the site out"),
+        (chain, {"X": "high"}, "must be a number, an array or a tensor"),
+        (chain, {"X": lambda: 1.0}, "must be a number, an array or a tensor"),
+        (chain, {"X": math.nan}, "outside its support"),
+        (chain, {"M": math.nan}, "value for the site 'M' is nan, which is not finite"),
+        *[
+            (chain, {site: bad}, rf"value for the site {site!r} is .*inf.* not finite; drop or fill in")
+            for site in "XM"
+            for bad in (math.inf, -math.inf, [0.0, 0.0, math.inf, 0.0])
+        ],
+        (chain, {"X": [1.0, 2.0, 3.0]}, r"'X' has the shape \(3,\).*\(4,\) in the plate 'units' of size 4"),
+        (chain, {"M": torch.zeros(3)}, r"'M' has the shape \(3,\)"),
+        (vectors, {"V": torch.ones(4)}, r"\(4,\), which does not fit the site's \(4, 3\)"),
+        (coded, {"C": 0.5}, r"'C' holds int64, which cannot take the value 0.5"),
+        (coded, {"C": 3}, "outside its support"),
+        (coded, {"B": 0.5}, "outside its support"),
+        (coded, {"B": -1}, "outside its support"),
     ],
 )
-def test_what_is_no_value_is_refused(given: Any, match: str) -> None:
+def test_what_cannot_be_set_is_refused_and_leaves_no_handler_behind(program: Any, given: Any, match: str) -> None:
+    before = list(poutine.runtime._PYRO_STACK)
     with pytest.raises(InterventionError, match=match):
-        do(chain, {"X": given})()
+        do(program, given)()
+    assert list(poutine.runtime._PYRO_STACK) == before
 
 
-@pytest.mark.parametrize("site", ["X", "M"])
-@pytest.mark.parametrize("bad", [math.inf, -math.inf, [0.0, 0.0, math.inf, 0.0]])
-def test_infinite_values_are_refused(site: str, bad: Any) -> None:
-    with pytest.raises(InterventionError, match=rf"value for the site {site!r} is .*inf.* not finite; drop or fill in"):
-        do(chain, {site: bad})()
-
-
-def test_missing_values_of_a_computed_site_are_refused() -> None:
-    with pytest.raises(InterventionError, match="value for the site 'M' is nan, which is not finite"):
-        do(chain, {"M": math.nan})()
-
-
-def test_an_array_that_cannot_be_written_is_copied() -> None:
-    table = np.arange(4.0)
-    table.flags.writeable = False
-    for given in (table, pd.Series(table, copy=False)):
-        assert values(do(chain, {"X": given}))["X"].tolist() == [0.0, 1.0, 2.0, 3.0]
+UNWRITABLE = np.ones(4)
+UNWRITABLE.flags.writeable = False
 
 
 @pytest.mark.parametrize(
@@ -125,7 +121,10 @@ def test_an_array_that_cannot_be_written_is_copied() -> None:
         [1, 1, 1, 1],
         torch.tensor(1, dtype=torch.int8),
         torch.ones(4, dtype=torch.float64),
+        UNWRITABLE,
+        pd.Series(UNWRITABLE, copy=False),
     ],
+    ids=str,
 )
 def test_b6_numbers_are_cast_and_broadcast(one: Any) -> None:
     found = [values(poutine.condition(do(chain, {"X": x}), {"U": torch.arange(4.0)})) for x in (one, torch.ones(4))]
@@ -135,25 +134,10 @@ def test_b6_numbers_are_cast_and_broadcast(one: Any) -> None:
     torch.testing.assert_close(found[0]["M"], 2.0 + torch.arange(4.0), rtol=0, atol=0)
 
 
-def test_b6_a_wrong_length_names_site_and_plate() -> None:
-    with pytest.raises(InterventionError, match=r"'X' has the shape \(3,\).*\(4,\) in the plate 'units' of size 4"):
-        do(chain, {"X": [1.0, 2.0, 3.0]})()
-    with pytest.raises(InterventionError, match=r"'M' has the shape \(3,\)"):
-        do(chain, {"M": torch.zeros(3)})()
-
-
 def test_whole_numbers_stay_whole() -> None:
     found = values(do(coded, {"C": 2.0}))
     assert found["C"].dtype == torch.int64
     assert found["C"].tolist() == [2, 2, 2, 2]
-    with pytest.raises(InterventionError, match=r"'C' holds int64, which cannot take the value 0.5"):
-        do(coded, {"C": 0.5})()
-
-
-@pytest.mark.parametrize(("program", "bad"), [(coded, {"C": 3}), (coded, {"B": 0.5}), (coded, {"B": -1})])
-def test_values_outside_the_support_are_refused(program: Callable[..., Any], bad: dict[str, Any]) -> None:
-    with pytest.raises(InterventionError, match="outside its support"):
-        do(program, bad)()
 
 
 def test_each_person_may_have_a_value_and_gradients_flow_through_it() -> None:
@@ -173,14 +157,8 @@ def test_a_constant_of_the_program_can_differ_between_units() -> None:
 
 
 def test_vector_sites() -> None:
-    def program() -> Tensor:
-        with pyro.plate("units", 4):
-            return pyro.sample("V", dist.Normal(torch.zeros(3), 1.0).to_event(1))
-
-    assert do(program, {"V": [1.0, 2.0, 3.0]})().tolist() == [[1.0, 2.0, 3.0]] * 4
-    assert do(program, {"V": 1})().shape == (4, 3)
-    with pytest.raises(InterventionError, match=r"\(4,\), which does not fit the site's \(4, 3\)"):
-        do(program, {"V": torch.ones(4)})()
+    assert do(vectors, {"V": [1.0, 2.0, 3.0]})().tolist() == [[1.0, 2.0, 3.0]] * 4
+    assert do(vectors, {"V": 1})().shape == (4, 3)
 
 
 # -- the trace ------------------------------------------------------------------------------------------------------
@@ -253,8 +231,6 @@ def test_an_error_in_the_program_leaves_no_handler_behind() -> None:
     before = list(poutine.runtime._PYRO_STACK)
     with pytest.raises(KeyError, match="lost"):
         do(program, {"X": 1})()
-    with pytest.raises(InterventionError):
-        do(chain, {"X": [1.0, 2.0]})()
     assert list(poutine.runtime._PYRO_STACK) == before
 
 
@@ -276,8 +252,6 @@ def test_scope_inside_and_outside() -> None:
     assert list(outside) == list(inside)
     for found in (inside, outside):
         torch.testing.assert_close(found["s/M"], 2.0 + found["s/U"])
-    with pytest.raises(InterventionError, match="no site 'X'"):
-        do(scope(chain, prefix="s"), {"X": 1})()
 
 
 @pytest.mark.parametrize("site", ["X", "Y"])
@@ -324,25 +298,18 @@ def mixed(y: Tensor | None = None) -> None:
 SEEN = torch.tensor([0.5, 2.0, 3.5])
 
 
-@pytest.mark.parametrize("order", ["enumerate inside", "enumerate outside"])
-def test_enumeration_gives_the_exact_evidence(order: str) -> None:
-    if order == "enumerate inside":
-        program = do(config_enumerate(mixed), {"X": 1})
-    else:
-        program = config_enumerate(do(mixed, {"X": 1}))
+@pytest.mark.parametrize("natural", [None, torch.tensor([1.0, 0.0, 1.0])])
+@pytest.mark.parametrize("inside", [True, False])
+def test_enumeration_gives_the_exact_evidence(inside: bool, natural: Tensor | None) -> None:
+    """Evidence on the natural value of X counts; the intervened one does not."""
+    program = config_enumerate(mixed) if inside else mixed
+    program = program if natural is None else poutine.condition(program, {"X": natural})
+    program = do(program, {"X": 1}) if inside else config_enumerate(do(program, {"X": 1}))
     loss = TraceEnum_ELBO(max_plate_nesting=1).loss(program, lambda y: None, SEEN)
     z = torch.tensor([0.0, 1.0]).unsqueeze(-1)
     terms = dist.Normal(1.0 + 2.0 * z, 1.0).log_prob(SEEN) + torch.tensor([0.7, 0.3]).log().unsqueeze(-1)
-    assert loss == pytest.approx(-terms.logsumexp(0).sum().item(), rel=1e-6)
-
-
-def test_enumeration_with_evidence_on_the_natural_value() -> None:
-    natural = torch.tensor([1.0, 0.0, 1.0])
-    program = do(poutine.condition(config_enumerate(mixed), {"X": natural}), {"X": 0})
-    loss = TraceEnum_ELBO(max_plate_nesting=1).loss(program, lambda y: None, SEEN)
-    z = torch.tensor([0.0, 1.0]).unsqueeze(-1)
-    terms = dist.Normal(2.0 * z, 1.0).log_prob(SEEN) + torch.tensor([0.7, 0.3]).log().unsqueeze(-1)
-    terms = terms + dist.Bernoulli(0.2 + 0.6 * z).log_prob(natural)
+    if natural is not None:
+        terms = terms + dist.Bernoulli(0.2 + 0.6 * z).log_prob(natural)
     assert loss == pytest.approx(-terms.logsumexp(0).sum().item(), rel=1e-6)
 
 
@@ -365,21 +332,6 @@ def test_automatic_guides_leave_an_intervened_discrete_site_out(family: type[Any
     loss = SVI(do(program, {"X": 1}), guide, pyro.optim.Adam({"lr": 0.1}), Trace_ELBO()).step()
     assert math.isfinite(loss)
     assert set(guide.median()) == {"loc"}
-
-
-@pytest.mark.slow
-def test_svi_finds_the_posterior_of_the_intervened_program() -> None:
-    def program() -> None:
-        loc = pyro.sample("loc", dist.Normal(0.0, 10.0))
-        with pyro.plate("units", 3):
-            x = pyro.sample("X", dist.Normal(loc, 1.0))
-            pyro.sample("Y", dist.Normal(loc + x, 1.0), obs=SEEN)
-
-    guide = AutoDelta(do(program, {"X": 1}))
-    svi = SVI(do(program, {"X": 1}), guide, pyro.optim.Adam({"lr": 0.1}), Trace_ELBO())
-    for _ in range(200):
-        svi.step()
-    assert guide.median()["loc"].item() == pytest.approx((SEEN - 1).sum().item() / (3 + 0.01), abs=1e-2)
 
 
 def test_nuts_sees_only_what_is_left_to_infer() -> None:

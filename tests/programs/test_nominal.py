@@ -14,15 +14,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyrofair import SEM, CausalGraph, DataError, effect_posterior, learn_mechanisms
+from pyrofair import SEM, DataError, effect_posterior, learn_mechanisms
 from pyrofair._random import isolated
 from pyrofair.inference import abduct
 from pyrofair.mechanisms.families import Categorical, choose_family
 from pyrofair.programs.couplings import gumbel_max, is_nominal, noise_given
 from pyrofair.programs.distributions import OrderedCategorical
+from tests.programs.models import Scores, normal, through, units
 
-GRAPH = CausalGraph("A -> J; J -> Y", sensitive="A", outcome="Y")
-UNFAIR = GRAPH.unfair("A -> J -> Y")
+UNFAIR = through("J")
 LAW = torch.tensor([[0.4, 0.3, 0.3], [0.3, 0.3, 0.4]])
 """P(J = x, y, z | A)."""
 
@@ -38,41 +38,20 @@ PIU = 0.3 + 0.3 - 2.0 * both_y()
 CODINGS = list(permutations(range(3)))
 
 
-class YesTo:
-    """A model that accepts one code."""
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-        self.classes_ = np.array([0, 1])
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        yes = (np.asarray(X["J"]) == self.code).astype(float)
-        return np.column_stack([1.0 - yes, yes])
+def yes_to(code: Any) -> Scores:
+    """Return a model that accepts one code or label."""
+    return Scores(lambda X: X["J"] == code)
 
 
 def drawn_from(family: Callable[[Tensor], Any], order: tuple[int, ...] = (0, 1, 2)) -> Callable[[int], None]:
     """Return a program whose codes 0, 1, 2 stand for x, y, z in some order."""
-
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            pyro.sample("J", family(LAW[:, list(order)][A.long()]))
-
-    return program
-
-
-def one_hot(p: Tensor) -> Any:
-    return dist.OneHotCategorical(p)
+    return units(J=lambda v: family(LAW[:, list(order)][v.A.long()]))
 
 
 def by_one_hot(order: tuple[int, ...]) -> Callable[[int], None]:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            place = pyro.sample("place", one_hot(LAW[:, list(order)][A.long()]))
-            pyro.deterministic("J", place.argmax(-1).float())
-
-    return program
+    return units(
+        place=lambda v: dist.OneHotCategorical(LAW[:, list(order)][v.A.long()]), J=lambda v: v.place.argmax(-1).float()
+    )
 
 
 @pytest.mark.parametrize("order", CODINGS)
@@ -80,7 +59,7 @@ def by_one_hot(order: tuple[int, ...]) -> Callable[[int], None]:
 def test_piu_does_not_depend_on_the_coding(order: tuple[int, ...], family: str) -> None:
     program = drawn_from(dist.Categorical, order) if family == "Categorical" else by_one_hot(order)
     sem = SEM(program, UNFAIR)
-    found = sem.truth(YesTo(order.index(1)), n=20_000, random_state=0)
+    found = sem.truth(yes_to(order.index(1)), n=20_000, random_state=0)
     assert found.piu.value == pytest.approx(PIU, abs=4 * found.piu.error)
     assert pytest.approx(0.0545, abs=1e-4) == PIU
     assert found.coupling == "gumbel"
@@ -108,7 +87,7 @@ def test_nor_does_a_counterfactual(order: tuple[int, ...]) -> None:
 def test_monotone_is_by_rank_for_ordered_categories_and_where_it_is_asked_for(
     order: tuple[int, ...], piu: float
 ) -> None:
-    model = YesTo(order.index(1))
+    model = yes_to(order.index(1))
     cut = LAW[:, list(order)].cumsum(-1)[:, :2]
 
     def ordered_logistic(n: int) -> None:
@@ -127,31 +106,24 @@ def test_monotone_is_by_rank_for_ordered_categories_and_where_it_is_asked_for(
 
 
 def test_two_categories_are_ordered_either_way() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            pyro.sample("J", dist.Categorical(torch.tensor([[0.75, 0.25], [0.4, 0.6]])[A.long()]))
-
-    found = SEM(program, UNFAIR).truth(YesTo(1), n=20_000, random_state=0)
+    program = units(J=lambda v: dist.Categorical(torch.tensor([[0.75, 0.25], [0.4, 0.6]])[v.A.long()]))
+    found = SEM(program, UNFAIR).truth(yes_to(1), n=20_000, random_state=0)
     assert found.piu.value == pytest.approx(0.35, abs=4 * found.piu.error)
 
 
 def test_the_coupling_is_named_by_what_it_is_about() -> None:
     """Without categories among the coupled sites Gumbel noise plays no part."""
-
-    def program(n: int) -> None:
-        b = pyro.sample("b", dist.Normal(0.0, 1.0))
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            pyro.sample("aside", dist.Categorical(LAW[A.long()]))
-            pyro.sample("J", dist.Poisson(torch.exp(A * b)))
-
+    program = units(
+        {"b": normal()},
+        aside=lambda v: dist.Categorical(LAW[v.A.long()]),
+        J=lambda v: dist.Poisson(torch.exp(v.A * v.b)),
+    )
     sem = SEM(program, UNFAIR, posterior={"b": [0.0, 0.5]})
-    assert sem.truth(YesTo(1), n=500, random_state=0).coupling == "monotone"
-    assert effect_posterior(sem, None, YesTo(1), {"b": [0.5]}, n=500, progress=False).coupling == "monotone"
-    assert set(sem.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"monotone", "independent", "antithetic"}
+    assert sem.truth(yes_to(1), n=500, random_state=0).coupling == "monotone"
+    assert effect_posterior(sem, None, yes_to(1), {"b": [0.5]}, n=500, progress=False).coupling == "monotone"
+    assert set(sem.truths(yes_to(1), n=500, random_state=0)["coupling"]) == {"monotone", "independent", "antithetic"}
     nominal = SEM(drawn_from(dist.Categorical), UNFAIR)
-    assert set(nominal.truths(YesTo(1), n=500, random_state=0)["coupling"]) == {"gumbel", "independent"}
+    assert set(nominal.truths(yes_to(1), n=500, random_state=0)["coupling"]) == {"gumbel", "independent"}
 
 
 def test_a_category_without_probability_is_never_drawn() -> None:
@@ -170,13 +142,9 @@ def test_a_category_without_probability_is_never_drawn() -> None:
 
 def test_a_row_without_probability_is_refused() -> None:
     """J = z has none where A = 1, whatever the noise that its distribution reads."""
-
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            U = pyro.sample("U", dist.Uniform(0.2, 0.8))
-            pyro.sample("J", dist.Categorical(torch.stack([U, 1.0 - U, 1.0 - A], -1)))
-
+    program = units(
+        U=lambda v: dist.Uniform(0.2, 0.8), J=lambda v: dist.Categorical(torch.stack([v.U, 1.0 - v.U, 1.0 - v.A], -1))
+    )
     rows = pd.DataFrame({"A": [0, 1], "J": [2, 2]})
     SEM(program, UNFAIR).counterfactual(rows[:1], random_state=0)
     with pytest.raises(DataError, match="Row 1: J = 2 given A=1 has no probability under the program"):
@@ -229,17 +197,7 @@ def test_a_learned_program_couples_its_columns_by_their_type() -> None:
     ):
         table = pd.DataFrame({"A": A, "J": column, "Y": rng.integers(0, 2, 200)})
         distributions = learn_mechanisms(
-            table, GRAPH, nodes=["A", "J"], posterior="point", steps=30, progress=False, random_state=0
+            table, UNFAIR.graph, nodes=["A", "J"], posterior="point", steps=30, progress=False, random_state=0
         )
-        found = SEM.from_mechanisms(distributions, UNFAIR).truth(YesToLabel(), n=200, random_state=0)
+        found = SEM.from_mechanisms(distributions, UNFAIR).truth(yes_to("y"), n=200, random_state=0)
         assert found.coupling == coupling
-
-
-class YesToLabel(YesTo):
-    """A model that accepts the label y."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        return super().predict_proba(pd.DataFrame({"J": (X["J"] == "y").astype(int)}))

@@ -6,37 +6,32 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyro
 import pyro.distributions as dist
 import pytest
 import torch
 
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.programs.couplings import Coupling
 from pyrofair.sources import effect_posterior
 from pyrofair.sources.sem import SEM
+from tests.programs.models import Scores, coin, graph, normal, through, units
 
-GRAPH = CausalGraph("{A J} -> S; {A J S M} -> Y; A -> M", sensitive="A", outcome="Y", columns={"J": "job"})
-UNFAIR = GRAPH.unfair("A -> S -> Y")
+UNFAIR = graph("{A J} -> S; {A J S M} -> Y; A -> M", columns={"J": "job"}).unfair("A -> S -> Y")
 LEVELS: Any = {"J": ["nurse", "cook"], "S": [10, 20, 40]}
 
 
-def program(n: int) -> None:
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        J = pyro.sample("J", dist.Bernoulli(0.3))
-        S = pyro.deterministic("S", A + pyro.sample("U_S", dist.Bernoulli(0.4)) * 1.0)
-        M = pyro.sample("M", dist.Normal(A, 1.0))
-        pyro.sample("Y", dist.Bernoulli(logits=A + S + M + J))
+SITES: dict[str, Any] = {
+    "J": coin(0.3),
+    "U_S": coin(0.4),
+    "S": lambda v: v.A + v.U_S,
+    "M": lambda v: dist.Normal(v.A, 1.0),
+    "Y": lambda v: dist.Bernoulli(logits=v.A + v.S + v.M + v.J),
+}
+program, learned = units(**SITES), units({"b": normal()}, **SITES)
 
 
-class Rule:
-    """Reads labels."""
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        p = np.where(X["job"] == "cook", 0.2, 0.0) + X["S"].to_numpy() / 100
-        return np.column_stack([1 - p, p])
+RULE = Scores(lambda X: np.where(X["job"] == "cook", 0.2, 0.0) + X["S"].to_numpy() / 100)
+"""Reads labels."""
 
 
 def test_tables_hold_labels() -> None:
@@ -55,43 +50,20 @@ def test_tables_hold_labels() -> None:
 
 def test_a_model_of_labels_has_a_truth() -> None:
     sem = SEM(program, UNFAIR, levels=LEVELS)
-    truth = sem.truth(Rule(), n=20_000, random_state=0, decisions="score")
+    truth = sem.truth(RULE, n=20_000, random_state=0, decisions="score")
     assert truth.mean_unfair_effect.value == pytest.approx(0.6 * 0.1 + 0.4 * 0.2, abs=0.002)
-    assert "groups of identical" in truth.grouping or "share" in truth.grouping
-
-    def learned(n: int) -> None:
-        pyro.sample("b", dist.Normal(0.0, 1.0))
-        program(n)
-
-    found = effect_posterior(
-        SEM(learned, UNFAIR, levels=LEVELS),
-        None,
-        Rule(),
-        {"b": [0.0, 1.0]},
-        n=2000,
-        decisions="score",
-        progress=False,
-        random_state=0,
-    )
+    of_draws, settings = SEM(learned, UNFAIR, levels=LEVELS), {"decisions": "score", "progress": False}
+    found = effect_posterior(of_draws, None, RULE, {"b": [0.0, 1.0]}, n=2000, random_state=0, **settings)
     assert found.samples["mean_unfair_effect"].mean() == pytest.approx(0.14, abs=0.02)
     assert found.coupled == sem.coupled == ("M",)
 
 
 def test_draws_of_parameters_keep_the_types_of_a_model() -> None:
-    seen = []
-
-    class Seen(Rule):
-        def predict_proba(self, X: pd.DataFrame) -> Any:
-            seen.append(X.dtypes["job"])
-            return super().predict_proba(X)
-
-    def learned(n: int) -> None:
-        pyro.sample("b", dist.Normal(0.0, 1.0))
-        program(n)
-
+    seen: list[Any] = []
+    model = Scores(lambda X: seen.append(X.dtypes["job"]) or RULE.of(X))  # type: ignore[func-returns-value]
     jobs = pd.CategoricalDtype(["cook", "nurse"])
     sem = SEM(learned, UNFAIR, levels=LEVELS, dtypes={"job": jobs})
-    effect_posterior(sem, None, Seen(), {"b": [0.0]}, n=50, progress=False, random_state=0)
+    effect_posterior(sem, None, model, {"b": [0.0]}, n=50, progress=False, random_state=0)
     assert set(seen) == {jobs}
 
 
@@ -103,7 +75,7 @@ def test_given_units_come_and_go_with_labels() -> None:
     assert found.baseline["job"].tolist() == ["cook", "nurse"]
     assert found.baseline["S"].tolist() == [20, 20]
     assert found.switched["S"].tolist() == [40, 40]
-    np.testing.assert_allclose(found.scores(Rule())["effect"], 0.2)
+    np.testing.assert_allclose(found.scores(RULE)["effect"], 0.2)
     assert (found.worlds[0].sd == 0.0).all(axis=None)
     for name in ("J", "job"):
         kept = sem.counterfactual(units, do={name: "nurse"})
@@ -124,16 +96,12 @@ def test_given_units_come_and_go_with_labels() -> None:
     ],
 )
 def test_labels_that_are_not_determined(coupling: Coupling, high: float) -> None:
-    def drawn(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            p = torch.stack([0.6 - 0.5 * A, torch.full_like(A, 0.2), 0.2 + 0.5 * A], -1)
-            pyro.sample("S", dist.Categorical(p))
-
-    graph = CausalGraph("A -> S -> Y", sensitive="A", outcome="Y")
-    sem = SEM(drawn, graph.unfair("A -> S -> Y"), coupling=coupling, levels={"S": ["low", "mid", "high"]})
-    units = pd.DataFrame({"A": [0, 0, 1], "S": ["low", "high", "high"]})
-    found = sem.counterfactual(units, draws=400, random_state=0)
+    drawn = units(
+        S=lambda v: dist.Categorical(torch.stack([0.6 - 0.5 * v.A, torch.full_like(v.A, 0.2), 0.2 + 0.5 * v.A], -1))
+    )
+    sem = SEM(drawn, through("S"), coupling=coupling, levels={"S": ["low", "mid", "high"]})
+    rows = pd.DataFrame({"A": [0, 0, 1], "S": ["low", "high", "high"]})
+    found = sem.counterfactual(rows, draws=400, random_state=0)
     assert not found.exact
     assert found.baseline["S"].tolist()[:2] == ["low", "high"]
     assert found.switched["S"].tolist()[1:] == ["high", "high"]
@@ -141,28 +109,8 @@ def test_labels_that_are_not_determined(coupling: Coupling, high: float) -> None
     assert set(found.draws[1]["S"][0]) == {"low", "mid", "high"}
     assert found.worlds[1].sd["S"].isna().tolist() == [True, False, False]
 
-    class High:
-        def predict_proba(self, X: pd.DataFrame) -> Any:
-            p = np.where(X["S"] == "high", 1.0, 0.0)
-            return np.column_stack([1 - p, p])
-
-    assert found.scores(High()).loc[0, "switched"] == pytest.approx(high, abs=0.1)
-    text = str(found)
-    assert "counterfactuals of 3 units" in text
-    assert "drawn for 2 of 3 units (67%), 400 draws each" in text
-    assert "means are shown, of labels the most frequent one" in text
-    assert "high" in text
-
-
-def test_a_text_is_short() -> None:
-    sem = SEM(program, UNFAIR)
-    rows = pd.DataFrame({"A": [0, 1] * 50, "job": 0, "S": 1, "M": 0.5})
-    text = repr(sem.counterfactual(rows))
-    assert text.startswith("counterfactuals of 100 units (methods: ")
-    assert "... (100 rows)" in text
-    assert "baseline" in text
-    assert "switched" in text
-    assert len(text.splitlines()) < 15
+    assert found.scores(Scores(lambda X: X["S"] == "high")).loc[0, "switched"] == pytest.approx(high, abs=0.1)
+    assert "2 of 3 units (67%), 400 draws each" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -188,19 +136,19 @@ def test_levels_that_do_not_fit(levels: Any, match: str) -> None:
         SEM(program, UNFAIR, levels=levels).nodes(100, 0)
 
 
-def test_unseen_labels_and_missing_values() -> None:
-    sem = SEM(program, UNFAIR, levels=LEVELS)
-    units = pd.DataFrame({"A": [0], "job": ["cok"], "S": [20], "M": [0.0]})
-    with pytest.raises(
-        DataError, match=r"'job' holds 'cok', which is none of its 2 levels: 'nurse', 'cook'.*Did you mean"
-    ):
-        sem.counterfactual(units)
-    with pytest.raises(DataError, match="'S' holds 30, which is none of its 3 levels: 10, 20, 40"):
-        sem.counterfactual(units.assign(job="cook", S=30))
-    with pytest.raises(DataError, match="'J' holds 'pilot', which is none of its 2 levels"):
-        sem.counterfactual(units.assign(job="cook"), do={"J": "pilot"})
-    with pytest.raises(DataError, match="missing value"):
-        sem.counterfactual(units.assign(job=None))
+@pytest.mark.parametrize(
+    ("changed", "do", "match"),
+    [
+        ({}, None, r"'job' holds 'cok', which is none of its 2 levels: 'nurse', 'cook'.*Did you mean"),
+        ({"job": "cook", "S": 30}, None, "'S' holds 30, which is none of its 3 levels: 10, 20, 40"),
+        ({"job": "cook"}, {"J": "pilot"}, "'J' holds 'pilot', which is none of its 2 levels"),
+        ({"job": None}, None, "missing value"),
+    ],
+)
+def test_unseen_labels_and_missing_values(changed: Any, do: Any, match: str) -> None:
+    rows = pd.DataFrame({"A": [0], "job": ["cok"], "S": [20], "M": [0.0]}).assign(**changed)
+    with pytest.raises(DataError, match=match):
+        SEM(program, UNFAIR, levels=LEVELS).counterfactual(rows, do=do)
 
 
 def test_labels_of_several_types() -> None:
@@ -209,10 +157,8 @@ def test_labels_of_several_types() -> None:
 
 
 def test_the_outcome_comes_back_with_the_labels_of_the_table() -> None:
-    graph = CausalGraph(
-        "A -> S; {A S M J} -> Y; A -> M", sensitive="A", outcome="Y", positive="yes", columns={"Y": "hired"}
-    )
-    sem = SEM(program, graph.unfair("A -> S -> Y"))
+    named = graph("A -> S; {A S M J} -> Y; A -> M", positive="yes", columns={"Y": "hired"})
+    sem = SEM(program, named.unfair("A -> S -> Y"))
     rows = pd.DataFrame({"A": [0, 0], "S": 1.0, "M": 0.0, "J": 0.0, "hired": ["no", "yes"]})
     found = sem.counterfactual(rows, draws=50, random_state=0)
     assert found.baseline["hired"].tolist() == ["no", "yes"]

@@ -24,23 +24,24 @@ from pyrofair.programs.sites import read_sites
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.simulate import scenario
 from pyrofair.sources.sem import SEM
+from tests.programs.models import coin, graph, normal, through, units
 
-
-def confounded(n: int) -> None:
-    """H feeds D and M, and U feeds M and the outcome."""
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        H, U = (pyro.sample(name, dist.Normal(0.0, 1.0)) for name in "HU")
-        D = pyro.sample("D", dist.Normal(A + H, 1.0))
-        M = pyro.deterministic("M", A + H + U)
-        pyro.deterministic("Y", D + M + U + pyro.sample("U_Y", dist.Normal(0.0, 1.0)))
+confounded = units(
+    H=normal(),
+    U=normal(),
+    D=lambda v: dist.Normal(v.A + v.H, 1.0),
+    M=lambda v: v.A + v.H + v.U,
+    U_Y=normal(),
+    Y=lambda v: v.D + v.M + v.U + v.U_Y,
+)
+"""H feeds D and M, and U feeds M and the outcome."""
 
 
 EDGES = "A -> D; A -> M; {D M} -> Y"
 
 
 def read(program: Any, edges: str, **settings: Any) -> None:
-    read_equations(program, CausalGraph(edges, sensitive="A", outcome="Y", **settings).unfair("A -> D -> Y"))
+    read_equations(program, graph(edges, **settings).unfair("A -> D -> Y"))
 
 
 def test_a_common_cause_that_the_graph_does_not_declare() -> None:
@@ -52,14 +53,13 @@ def test_a_common_cause_that_the_graph_does_not_declare() -> None:
 
 
 def test_noise_of_the_sensitive_attribute_counts() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            U = pyro.sample("U", dist.Normal(0.0, 1.0))
-            A = pyro.sample("A", dist.Bernoulli(logits=U))
-            step = pyro.sample("step", dist.Normal(U, 1.0))
-            D = pyro.deterministic("D", A + step)
-            pyro.deterministic("M", A + step + D)
-
+    program = units(
+        U=normal(),
+        A=lambda v: dist.Bernoulli(logits=v.U),
+        step=lambda v: dist.Normal(v.U, 1.0),
+        D=lambda v: v.A + v.step,
+        M=lambda v: v.A + v.step + v.D,
+    )
     with pytest.warns(PyrofairWarning) as w:
         read(program, "A -> D; {A D} -> M; {D M} -> Y")
     assert [str(each.message).split(" of the program")[0] for each in w] == [
@@ -92,8 +92,8 @@ def test_the_papers_scenarios_are_fine(name: str) -> None:
 
 # -- plates and handlers ----------------------------------------------------------------------------------------------
 
-CHAIN = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
-UNFAIR = CHAIN.unfair("A -> M -> Y")
+UNFAIR = through("M")
+CHAIN = UNFAIR.graph
 
 
 def drawn(distribution: Any, **plate: Any) -> Program:
@@ -126,24 +126,14 @@ def test_a_transformed_node_is_what_it_was() -> None:
 
 
 def test_noise_of_a_reparametrised_node_is_inferred() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.4))
-            E = pyro.sample("E", dist.Normal(1.0, 2.0))
-            pyro.deterministic("M", 3 * A + E)
-
+    program = units(A=coin(0.4), E=normal(1.0, 2.0), M=lambda v: 3 * v.A + v.E)
     reparametrised = poutine.reparam(program, {"E": LocScaleReparam(0.0)})
     given = pd.DataFrame({"A": [0, 1], "M": [0.5, 4.0]})
     assert abduct(reparametrised, given).do({"A": 1}).rows["M"].round(4).tolist() == [3.5, 4.0]
 
 
 def test_a_reparametrised_node_has_no_density_to_fit() -> None:
-    def program(n: int) -> None:
-        w = pyro.sample("w", dist.Normal(0.0, 3.0))
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.4))
-            pyro.sample("M", dist.Normal(w * A, 2.0))
-
+    program = units({"w": normal(0.0, 3.0)}, M=lambda v: dist.Normal(v.w * v.A, 2.0))
     df = pd.DataFrame({"A": [0, 1], "M": [0.0, 1.0]})
     with pytest.raises(PosteriorError, match=r"The node 'M' is reparametrised \(poutine.reparam\).*Leave it out"):
         fit_posterior(poutine.reparam(program, {"M": LocScaleReparam(0.0)}), df, CHAIN)
@@ -165,15 +155,9 @@ def test_straight_through_distributions_mix_no_units() -> None:
 
 
 def test_a_plate_may_have_another_dimension() -> None:
-    def distribution(A: Any) -> Any:
-        return dist.Normal(A, 1.0)
-
-    for one, other in zip(
-        SEM(drawn(distribution, dim=-2), UNFAIR).nodes(3, random_state=0),
-        SEM(drawn(distribution), UNFAIR).nodes(3, random_state=0),
-        strict=True,
-    ):
-        pd.testing.assert_frame_equal(one, other)
+    one, other = (SEM(drawn(lambda A: dist.Normal(A, 1.0), **dim), UNFAIR) for dim in ({"dim": -2}, {}))
+    for left, right in zip(one.nodes(3, random_state=0), other.nodes(3, random_state=0), strict=True):
+        pd.testing.assert_frame_equal(left, right)
 
 
 def test_a_plate_in_another_dimension_than_what_it_holds_is_named() -> None:

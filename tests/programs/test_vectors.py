@@ -26,6 +26,7 @@ from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
 from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds
 from pyrofair.sources import effect_posterior
+from tests.programs.models import Scores, graph, units
 
 K = 3
 B = torch.tensor([1.0, -0.5, 2.0])
@@ -41,24 +42,19 @@ def score(parts):
 
 @cache
 def scalars(family):
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            parts = [pyro.sample(NAMES[i], family(A * B[i])) for i in range(K)]
-            pyro.sample("Y", dist.Normal(score(parts), 1.0))
+    return units(
+        **{NAMES[i]: lambda v, i=i: family(v.A * B[i]) for i in range(K)},
+        Y=lambda v: dist.Normal(score([getattr(v, name) for name in NAMES]), 1.0),
+    )
 
-    return program
+
+def outcome(v):
+    return dist.Normal(score(v.M.unbind(-1)), 1.0)
 
 
 @cache
 def event(family):
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", family(A[..., None] * B).to_event(1))
-            pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
-
-    return program
+    return units(M=lambda v: family(v.A[..., None] * B).to_event(1), Y=outcome)
 
 
 @cache
@@ -85,7 +81,7 @@ def items_right(family):
     return program
 
 
-def normal(loc):
+def of_normals(loc):
     return dist.Normal(loc, 1.5)
 
 
@@ -93,34 +89,28 @@ def poisson(loc):
     return dist.Poisson(torch.exp(0.5 * loc))
 
 
-def jointly(n):
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        M = pyro.sample("M", dist.MultivariateNormal(A[..., None] * B, SIGMA))
-        pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
+def moved(v):
+    return v.A[..., None] * B
 
 
-def by_hand(n):
-    """The same with the noise of the Cholesky factor as a site."""
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        U = pyro.sample("U", dist.Normal(torch.zeros(K), 1.0).to_event(1))
-        M = pyro.deterministic("M", A[..., None] * B + (torch.linalg.cholesky(SIGMA).to(U) @ U[..., None])[..., 0])
-        pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
+jointly = units(M=lambda v: dist.MultivariateNormal(moved(v), SIGMA), Y=outcome)
 
 
-def one_hot(n):
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        M = pyro.sample("M", dist.OneHotCategorical(logits=A[..., None] * B))
-        pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
+by_hand = units(
+    U=lambda v: dist.Normal(torch.zeros(K), 1.0).to_event(1),
+    M=lambda v: moved(v) + (torch.linalg.cholesky(SIGMA).to(v.U) @ v.U[..., None])[..., 0],
+    Y=outcome,
+)
+"""The same with the noise of the Cholesky factor as a site."""
 
 
-def category(n):
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        M = pyro.sample("M", dist.Categorical(probs=torch.softmax(A[..., None] * B, -1)))
-        pyro.sample("Y", dist.Normal(score([(i == M).float() for i in range(K)]), 1.0))
+one_hot = units(M=lambda v: dist.OneHotCategorical(logits=moved(v)), Y=outcome)
+
+
+category = units(
+    M=lambda v: dist.Categorical(probs=torch.softmax(moved(v), -1)),
+    Y=lambda v: dist.Normal(score([(i == v.M).float() for i in range(K)]), 1.0),
+)
 
 
 @cache
@@ -141,20 +131,16 @@ def equal(one, other):
     return all(a.drop(columns="A").equals(b[a.columns].drop(columns="A")) for a, b in zip(one, other, strict=True))
 
 
-class Probit:
-    """Accepts by the sign of a weighted sum."""
-
-    classes_ = np.array([0, 1])
-
-    def predict_proba(self, X):
-        accepted = (X[NAMES].to_numpy(dtype=float) @ C.double().numpy() > 0.0).astype(float)
-        return np.stack([1.0 - accepted, accepted], 1)
+PROBIT = Scores(lambda X: X[NAMES].to_numpy(dtype=float) @ C.double().numpy() > 0.0)
+"""Accepts by the sign of a weighted sum."""
 
 
 # -- the graph ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("program", [event(normal), items_left(normal), items_right(normal), jointly, one_hot])
+@pytest.mark.parametrize(
+    "program", [event(of_normals), items_left(of_normals), items_right(of_normals), jointly, one_hot]
+)
 def test_a_vector_gets_a_column_for_each_component(program):
     graph = graph_of(program)
     assert graph.columns == {"A": ["A"], "M": NAMES, "Y": ["Y"]}
@@ -172,23 +158,18 @@ def test_its_columns_may_be_named():
 
 
 def test_a_graph_by_hand_serves_with_columns_and_is_refused_without():
-    right = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y", columns={"M": NAMES})
+    right = graph("A -> M -> Y", columns={"M": NAMES})
     assert list(SEM(jointly, right.unfair(through=["M"])).nodes(3, random_state=0)[0]) == ["A", *NAMES, "Y"]
     message = r"'M' has the shape \(n, 3\), 3 numbers .* 1 column: M\..*columns={'M': \['M\[0\]', 'M\[1\]', 'M\[2\]'\]}"
     with pytest.raises(GraphError, match=message):
-        SEM(jointly, CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")).nodes(3)
+        SEM(jointly, graph("A -> M -> Y").unfair("A -> M -> Y")).nodes(3)
     with pytest.raises(GraphError, match=r"'M' .* has 2 columns: a, b"):
         graph_with(jointly, columns={"M": ["a", "b"]})
 
 
 def test_a_component_must_not_have_the_name_of_another_site():
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            U = pyro.sample("M[1]", dist.Normal(A, 1.0))
-            M = pyro.sample("M", dist.Normal(A[..., None] * B + U[..., None], 1.0).to_event(1))
-            pyro.sample("Y", dist.Normal(M.sum(-1), 1.0))
-
+    sites = {"M[1]": lambda v: dist.Normal(v.A, 1.0)}
+    program = units(**sites, M=lambda v: dist.Normal(moved(v), 1.0).to_event(1), Y=outcome)
     with pytest.raises(GraphError, match=r"component 'M\[1\]' of the site 'M' has the name of another site"):
         graph_of(program)
 
@@ -207,7 +188,7 @@ def test_the_sensitive_attribute_and_the_outcome_are_one_number(role, other):
 def test_a_trailing_dimension_of_one_is_no_vector():
     assert component_names("D", (-1, 1)) == ("D",)
     assert component_names("D", (2, -1, 2))[1] == "D[0,1]"
-    assert graph_of(items_right(normal)).columns["A"] == ["A"]
+    assert graph_of(items_right(of_normals)).columns["A"] == ["A"]
 
 
 def worlds_of_scalars(family, **settings):
@@ -222,9 +203,9 @@ def worlds_of_scalars(family, **settings):
 @pytest.mark.parametrize(
     ("form", "family", "coupling"),
     [
-        (event, normal, "independent"),
+        (event, of_normals, "independent"),
         (event, poisson, "monotone"),
-        (items_left, normal, "monotone"),
+        (items_left, of_normals, "monotone"),
         (items_left, poisson, "independent"),
         (items_right, poisson, "antithetic"),
     ],
@@ -242,7 +223,7 @@ def test_one_hot_is_a_category(coupling):
         assert (table[NAMES].to_numpy().argmax(1) == other["M"]).all()
 
 
-@pytest.mark.parametrize("program", [event(normal), items_right(poisson), jointly, by_hand, one_hot])
+@pytest.mark.parametrize("program", [event(of_normals), items_right(poisson), jointly, by_hand, one_hot])
 def test_one_run_equals_the_definition(program):
     equations = read_equations(program, graph_of(program).unfair(through=["M"]))
     for n, coupling in product((2, K, 50), COUPLINGS):
@@ -255,7 +236,7 @@ def test_one_run_equals_the_definition(program):
 
 
 def test_items_to_the_left_of_individuals_never_mix_with_worlds():
-    sem = SEM(items_left(normal), graph_of(items_left(normal)).unfair(through=["M"]))
+    sem = SEM(items_left(of_normals), graph_of(items_left(of_normals)).unfair(through=["M"]))
     for n in (2, K, 50):  # K worlds or individuals look like K items
         first, second = sem.nodes(n, random_state=0)
         assert np.allclose(second[NAMES] - first[NAMES], B.numpy(), atol=1e-5)
@@ -263,14 +244,7 @@ def test_items_to_the_left_of_individuals_never_mix_with_worlds():
 
 def test_the_noise_of_a_multivariate_normal_is_that_of_its_cholesky_factor():
     factors = torch.linalg.cholesky(torch.stack([SIGMA, 4 * torch.eye(K)]))
-
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            distribution = dist.MultivariateNormal(A[..., None] * B, scale_tril=factors[A.long()])
-            M = pyro.sample("M", distribution)
-            pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
-
+    program = units(M=lambda v: dist.MultivariateNormal(moved(v), scale_tril=factors[v.A.long()]), Y=outcome)
     first, second = worlds_of(program, n=4000)
     noise = [
         np.linalg.solve(factors[arm].double().numpy(), (table[NAMES].to_numpy(float) - arm * B.numpy()).T)
@@ -290,7 +264,7 @@ def test_a_multivariate_normal_has_its_mean_effect_and_covariance():
 
 @pytest.mark.parametrize("program", [jointly, by_hand])
 def test_the_truth_of_a_vector(program):
-    truth = SEM(program, graph_of(program).unfair(through=["M"])).truth(Probit(), n=40_000, random_state=0)
+    truth = SEM(program, graph_of(program).unfair(through=["M"])).truth(PROBIT, n=40_000, random_state=0)
     sd = math.sqrt(C @ SIGMA @ C)
     right = norm.cdf(float(C @ B) / sd) - 0.5
     assert truth.mean_unfair_effect.value == pytest.approx(right, abs=4 * truth.mean_unfair_effect.error)
@@ -298,7 +272,7 @@ def test_the_truth_of_a_vector(program):
 
 
 def test_shared_units_draw_vectors_anew():
-    for program in (jointly, items_left(normal), one_hot):
+    for program in (jointly, items_left(of_normals), one_hot):
         sem = SEM(program, graph_of(program).unfair(through=["M"]), unit="shared", draws=20)
         first, second = sem.worlds(50, random_state=0)
         assert list(first.rows) == NAMES
@@ -307,13 +281,11 @@ def test_shared_units_draw_vectors_anew():
 
 
 def test_a_recanting_witness_may_be_a_vector():
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", dist.MultivariateNormal(A[..., None] * B, SIGMA))
-            D = pyro.sample("D", dist.Normal(M.sum(-1), 1.0))
-            pyro.sample("Y", dist.Normal(D + M.sum(-1), 1.0))
-
+    program = units(
+        M=lambda v: dist.MultivariateNormal(moved(v), SIGMA),
+        D=lambda v: dist.Normal(v.M.sum(-1), 1.0),
+        Y=lambda v: dist.Normal(v.D + v.M.sum(-1), 1.0),
+    )
     unfair = graph_of(program, nodes=("A", "M", "D", "Y")).unfair("A -> M -> D -> Y")
     first, second = SEM(program, unfair).nodes(200, random_state=0)
     assert np.allclose(second["D"] - first["D"], float(B.sum()), atol=1e-5)
@@ -322,66 +294,57 @@ def test_a_recanting_witness_may_be_a_vector():
 
 
 def test_a_random_vector_that_is_no_node_is_coupled_too():
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            H = pyro.sample("H", dist.MultivariateNormal(A[..., None] * B, SIGMA))
-            D = pyro.deterministic("D", score(H.unbind(-1)))
-            pyro.sample("Y", dist.Normal(D, 1.0))
-
-    graph = graph_of(program, nodes=("A", "D", "Y"))
-    assert graph.edges == (("A", "D"), ("D", "Y"))
-    assert graph.latent == ()
-    sem = SEM(program, graph.unfair("A -> D -> Y"))
+    program = units(
+        H=lambda v: dist.MultivariateNormal(moved(v), SIGMA),
+        D=lambda v: score(v.H.unbind(-1)),
+        Y=lambda v: dist.Normal(v.D, 1.0),
+    )
+    of_nodes = graph_of(program, nodes=("A", "D", "Y"))
+    assert of_nodes.edges == (("A", "D"), ("D", "Y"))
+    assert of_nodes.latent == ()
+    sem = SEM(program, of_nodes.unfair("A -> D -> Y"))
     first, second = sem.nodes(100, random_state=0)
     assert np.allclose(second["D"] - first["D"], float(C @ B), atol=1e-5)
     assert sem.coupled == ("H[0]", "H[1]", "H[2]")
 
 
 def test_a_random_vector_behind_two_nodes_is_one_latent_node():
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            H = pyro.sample("H", dist.MultivariateNormal(A[..., None] * B, SIGMA))
-            D = pyro.sample("D", dist.Normal(H.sum(-1), 1.0))
-            M = pyro.sample("M", dist.Normal(H[..., 0], 1.0))
-            pyro.sample("Y", dist.Normal(D + M, 1.0))
-
-    graph = graph_of(program, nodes=("A", "D", "M", "Y"))
-    assert graph.latent == ("H",)
-    first, second = SEM(program, graph.unfair("A -> H -> D -> Y")).nodes(100, random_state=0)
+    program = units(
+        H=lambda v: dist.MultivariateNormal(moved(v), SIGMA),
+        D=lambda v: dist.Normal(v.H.sum(-1), 1.0),
+        M=lambda v: dist.Normal(v.H[..., 0], 1.0),
+        Y=lambda v: dist.Normal(v.D + v.M, 1.0),
+    )
+    of_nodes = graph_of(program, nodes=("A", "D", "M", "Y"))
+    assert of_nodes.latent == ("H",)
+    first, second = SEM(program, of_nodes.unfair("A -> H -> D -> Y")).nodes(100, random_state=0)
     assert np.allclose(second["D"] - first["D"], float(B.sum()), atol=1e-5)
     assert first["M"].equals(second["M"])
 
 
 def test_vector_noise_of_several_nodes_is_one_latent_node():
-    graph = graph_of(common_noise, nodes=("A", "D", "M", "Y"))
-    assert graph.latent == ("U",)
-    assert ("U", "D") in graph.edges
-    assert ("U", "M") in graph.edges
-    first, second = SEM(common_noise, graph.unfair(through=["M"])).nodes(100, random_state=0)
+    of_nodes = graph_of(common_noise, nodes=("A", "D", "M", "Y"))
+    assert of_nodes.latent == ("U",)
+    assert {("U", "D"), ("U", "M")} <= {*of_nodes.edges}
+    first, second = SEM(common_noise, of_nodes.unfair(through=["M"])).nodes(100, random_state=0)
     assert first["D"].equals(second["D"])
     assert np.allclose(second["M"] - first["M"], 2.0, atol=1e-5)
 
 
-def common_noise(n):
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        U = pyro.sample("U", dist.MultivariateNormal(torch.zeros(2), torch.eye(2) + 0.5))
-        D = pyro.deterministic("D", A + U[..., 0])
-        M = pyro.deterministic("M", A + D + U[..., 1])
-        pyro.sample("Y", dist.Normal(M + D, 1.0))
+common_noise = units(
+    U=lambda v: dist.MultivariateNormal(torch.zeros(2), torch.eye(2) + 0.5),
+    D=lambda v: v.A + v.U[..., 0],
+    M=lambda v: v.A + v.D + v.U[..., 1],
+    Y=lambda v: dist.Normal(v.M + v.D, 1.0),
+)
 
 
 @cache
 def dirichlet(depends):
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", dist.Dirichlet(torch.ones(K) + (A[..., None] if depends else 0.0)))
-            pyro.sample("Y", dist.Normal(A + score(M.unbind(-1)), 1.0))
-
-    return program
+    return units(
+        M=lambda v: dist.Dirichlet(torch.ones(K) + (v.A[..., None] if depends else 0.0)),
+        Y=lambda v: dist.Normal(v.A + score(v.M.unbind(-1)), 1.0),
+    )
 
 
 def test_a_vector_without_a_coupling_serves_as_noise_and_is_refused_elsewhere():
@@ -413,8 +376,14 @@ def test_a_vector_that_is_given_data_is_refused(distribution):
         graph_of(given)
 
 
-def test_a_program_with_vectors_can_be_pickled():
-    equations = read_equations(jointly, graph_of(jointly).unfair(through=["M"]))
+def jointly_by_name(n):
+    """A program that pickle finds by its name."""
+    jointly(n)
+
+
+def test_equations_with_vectors_can_be_pickled():
+    program = jointly_by_name
+    equations = read_equations(program, graph_of(program).unfair(through=["M"]))
     copy = pickle.loads(pickle.dumps(equations))
     with isolated(0):
         noise = Noise(5, "monotone")
@@ -434,7 +403,9 @@ def rows_of(program, n=60, nodes=("A", "M", "Y")):
     return drawn(program, nodes)[:n].assign(A=0), graph_of(program, nodes)
 
 
-@pytest.mark.parametrize("program", [event(normal), items_left(normal), items_right(normal), jointly, by_hand])
+@pytest.mark.parametrize(
+    "program", [event(of_normals), items_left(of_normals), items_right(of_normals), jointly, by_hand]
+)
 def test_a_given_vector_moves_by_its_effect(program):
     rows, graph = rows_of(program)
     found = SEM(program, graph.unfair(through=["M"])).counterfactual(rows, random_state=0)
@@ -494,36 +465,26 @@ def test_given_noise_vectors_of_two_nodes_are_solved_for():
 
 
 def test_noise_vectors_have_a_support():
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            U = pyro.sample("U", dist.Exponential(torch.ones(2)).to_event(1))
-            M = pyro.deterministic("M", A[..., None] + U)
-            pyro.sample("Y", dist.Normal(M.sum(-1), 1.0))
-
-    graph = graph_of(program)
+    program = units(
+        U=lambda v: dist.Exponential(torch.ones(2)).to_event(1),
+        M=lambda v: v.A[..., None] + v.U,
+        Y=lambda v: dist.Normal(v.M.sum(-1), 1.0),
+    )
+    sem = SEM(program, graph_of(program).unfair(through=["M"]))
     rows = pd.DataFrame({"A": [0, 0], "M[0]": [1.0, 1.0], "M[1]": [2.0, -1.0], "Y": [3.0, 0.0]})
     with pytest.raises(DataError, match=r"Row 1: .*impossible.*noise U would be \[ 1. -1.\], outside its support"):
-        SEM(program, graph.unfair(through=["M"])).counterfactual(rows)
-    assert SEM(program, graph.unfair(through=["M"])).counterfactual(rows[:1]).exact
+        sem.counterfactual(rows)
+    assert sem.counterfactual(rows[:1]).exact
 
 
 def test_a_given_category_keeps_its_conditional_distribution():
-    graph = graph_of(one_hot)
     rows = pd.DataFrame({"A": [0], "M[0]": [1.0], "M[1]": [0.0], "M[2]": [0.0], "Y": [0.0]})
-    sem = SEM(one_hot, graph.unfair(through=["M"]), coupling="gumbel")
+    sem = SEM(one_hot, graph_of(one_hot).unfair(through=["M"]), coupling="gumbel")
     switched = sem.counterfactual(rows, random_state=0, draws=20_000).switched
-    # Of Gumbel noise: the category stays where its odds do not fall, and moves to one whose odds rise.
-    weight = torch.exp(B).double()
-    stay = 3 * float(_stays(weight))
-    assert switched["M[0]"][0] == pytest.approx(stay, abs=0.02)
+    # Category 0 wins in both worlds if it leads each other one at the larger of both odds.
+    most = torch.maximum(torch.ones(K, dtype=torch.float64), torch.exp(B - B[0]).double())
+    assert switched["M[0]"][0] == pytest.approx(3.0 / (1.0 + float(most[1:].sum())), abs=0.02)
     assert switched[NAMES].sum(axis=1)[0] == pytest.approx(1.0)
-
-
-def _stays(weight):
-    """P(category 0 wins with equal odds, and with the new odds): 0 leads 1 by chance, and 2 by its new odds."""
-    most = torch.maximum(torch.ones(K, dtype=torch.float64), weight / weight[0])
-    return 1.0 / (1.0 + most[1:].sum())
 
 
 def test_what_is_no_category_is_refused():
@@ -535,13 +496,12 @@ def test_what_is_no_category_is_refused():
 
 
 def test_the_coupling_is_about_what_the_sensitive_attribute_reaches():
-    def program(n):
-        with pyro.plate("units", n):
-            Q = pyro.sample("Q", dist.MultivariateNormal(torch.zeros(K), SIGMA))
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", dist.Normal(A[..., None] + Q, 1.0).to_event(1))
-            pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
-
+    program = units(
+        Q=lambda v: dist.MultivariateNormal(torch.zeros(K), SIGMA),
+        A=lambda v: dist.Bernoulli(0.5),
+        M=lambda v: dist.Normal(v.A[..., None] + v.Q, 1.0).to_event(1),
+        Y=outcome,
+    )
     sem = SEM(program, graph_of(program, ("Q", "A", "M", "Y")).unfair(through=["M"]))
     assert sem.coupled == tuple(NAMES)
 
@@ -557,17 +517,29 @@ def test_rows_without_a_graph_name_components():
     assert np.allclose(some[NAMES] - rows[NAMES], B.numpy(), atol=1e-4)
 
 
-def test_components_of_one_vector_are_set_together():
-    rows, graph = rows_of(jointly, n=4)
-    with pytest.raises(DataError, match=r"sets M\[0\], but not M\[1\], M\[2\]: they are one vector"):
-        abduct(jointly, rows).do({"M[0]": 1.0})
-    with pytest.raises(DataError, match=r"sets M\[1\], but not M\[0\], M\[2\]"):
-        SEM(jointly, graph.unfair(through=["M"])).counterfactual(rows, do={"M[1]": 1.0})
-    rows, _ = rows_of(one_hot, n=4)
-    with pytest.raises(DataError, match=r"sets M\[0\] = 1, M\[1\] = 1, M\[2\] = 0, values that the vector cannot take"):
-        abduct(one_hot, rows, random_state=0).do({"M[0]": 1, "M[1]": 1, "M[2]": 0})
-    rows, _ = rows_of(event(normal), n=4)
-    alone = abduct(event(normal), rows).do({"M[0]": 1.0}).rows  # drawn independently: each has its own equation
+@pytest.mark.parametrize(
+    ("program", "values", "message"),
+    [
+        (jointly, {"M[0]": 1.0}, r"sets M\[0\], but not M\[1\], M\[2\]: they are one vector"),
+        (jointly, {"M[1]": 1.0}, r"sets M\[1\], but not M\[0\], M\[2\]"),
+        (
+            one_hot,
+            {"M[0]": 1, "M[1]": 1, "M[2]": 0},
+            r"sets M\[0\] = 1, M\[1\] = 1, M\[2\] = 0, values that the vector",
+        ),
+    ],
+)
+def test_components_of_one_vector_are_set_together(program, values, message):
+    rows, of_nodes = rows_of(program, n=4)
+    with pytest.raises(DataError, match=message):
+        abduct(program, rows, random_state=0).do(values)
+    with pytest.raises(DataError, match=message):
+        SEM(program, of_nodes.unfair(through=["M"])).counterfactual(rows, do=values, random_state=0)
+
+
+def test_components_drawn_independently_have_equations_of_their_own():
+    rows, _ = rows_of(event(of_normals), n=4)
+    alone = abduct(event(of_normals), rows).do({"M[0]": 1.0}).rows
     assert np.allclose(alone[NAMES[1:]], rows[NAMES[1:]], atol=1e-6)
 
 
@@ -616,7 +588,7 @@ def log_density(form, rows):
 
 
 def test_a_vector_counts_as_its_scalars_do():
-    rows, _ = rows_of(event(normal), n=40)
+    rows, _ = rows_of(event(of_normals), n=40)
     right = log_density("scalars", rows)
     for form in ("event", "items", "noise"):
         assert log_density(form, rows) == pytest.approx(right, rel=1e-6)
@@ -624,7 +596,7 @@ def test_a_vector_counts_as_its_scalars_do():
 
 
 def test_vectors_whose_density_cannot_be_told_are_refused():
-    rows, _ = rows_of(event(normal), n=10)
+    rows, _ = rows_of(event(of_normals), n=10)
     with pytest.raises(PosteriorError, match=r"node 'M' is not affine in its noise 'U'"):
         log_density("mixed", rows)
     with pytest.raises(DataError, match=r"node 'M', such as \[.*\], cannot be drawn.*OneHot"):
@@ -634,7 +606,7 @@ def test_vectors_whose_density_cannot_be_told_are_refused():
 def test_a_posterior_of_vectors():
     program = learned("items")
     graph = graph_of(program)
-    rows, _ = rows_of(event(normal), n=300)
+    rows, _ = rows_of(event(of_normals), n=300)
     rows["A"] = np.arange(300) % 2
     found = fit_posterior(program, rows, graph, method="svi", steps=200, draws=100, progress=False, random_state=0)
     ones = rows["A"] == 1
@@ -716,12 +688,10 @@ def test_what_cannot_be_taken_apart_is_refused(distribution):
 
 
 def test_a_distribution_that_cannot_be_taken_apart_stays_a_site():
-    def program(n):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", dist.FoldedDistribution(dist.Normal(torch.zeros(K), 1.0)).to_event(1))
-            pyro.sample("Y", dist.Normal(A + M.sum(-1), 1.0))
-
+    program = units(
+        M=lambda v: dist.FoldedDistribution(dist.Normal(torch.zeros(K), 1.0)).to_event(1),
+        Y=lambda v: dist.Normal(v.A + v.M.sum(-1), 1.0),
+    )
     found = read_scalar_sites(program, {"A": [], "M": [], "Y": []})
     assert found.info.sites == ("A", "M", *NAMES, "Y")
     assert found.info.random == {"A", "M", "Y"}
@@ -748,6 +718,6 @@ def test_a_posterior_given_as_an_array_reaches_vectors():
     unfair, given = graph_of(program).unfair(through=["M"]), {"b": np.tile(B.numpy(), (4, 1))}
     first, second = SEM(program, unfair, posterior=given).nodes(100, random_state=0)
     assert np.allclose(second[NAMES] - first[NAMES], B.numpy(), atol=1e-5)
-    found = effect_posterior(program, unfair, Probit(), given, n=500, progress=False, random_state=0)
+    found = effect_posterior(program, unfair, PROBIT, given, n=500, progress=False, random_state=0)
     right = norm.cdf(float(C @ B) / math.sqrt(C @ SIGMA @ C)) - 0.5
     assert found.samples["mean_unfair_effect"].mean() == pytest.approx(right, abs=0.04)

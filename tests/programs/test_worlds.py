@@ -36,6 +36,7 @@ from pyrofair.programs.worlds import (
     sequential_worlds,
     vectorised_worlds,
 )
+from tests.programs.models import coin, graph, normal, through, units
 
 EXPLICIT = ("linear", "threshold", "product", "floor")
 SEEDS = 30
@@ -225,8 +226,10 @@ def test_random_programs_cover_what_they_should() -> None:
     assert any(model.fed and not model.declared for model in models)
 
 
-# -- distributions
-# -------------------------------------------------------------------------------------------------------------
+# -- distributions ----------------------------------------------------------------------------------------------------
+
+
+DIAMOND = graph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y")
 
 
 def evaluate(
@@ -267,28 +270,19 @@ def test_all_paths_unfair_is_the_total_effect_of_plain_do(seed: int) -> None:
 
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
-def test_relabelling_nodes_and_reordering_equations_changes_nothing(coupling: Coupling) -> None:
-    def one(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-            D = pyro.sample("D", dist.Poisson((0.3 * Q + A).exp()))
-            M = pyro.sample("M", dist.Bernoulli(logits=Q - A))
-            pyro.deterministic("Y", A + D + M)
-
-    def other(n: int) -> None:
-        with pyro.plate("individuals", n):
-            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", dist.Bernoulli(logits=Q - A))
-            D = pyro.sample("D", dist.Poisson((0.3 * Q + A).exp()))
-            pyro.deterministic("Y", A + D + M)
-
-    left = CausalGraph("{A Q} -> D; {A Q} -> M; {A D M} -> Y", sensitive="A", outcome="Y")
-    right = CausalGraph("M -> Y; D -> Y; A -> Y; Q -> M; A -> M; Q -> D; A -> D", sensitive="A", outcome="Y")
+def test_reordering_equations_and_edges_changes_nothing(coupling: Coupling) -> None:
+    sites: dict[str, Any] = {
+        "A": coin(),
+        "Q": normal(),
+        "D": lambda v: dist.Poisson((0.3 * v.Q + v.A).exp()),
+        "M": lambda v: dist.Bernoulli(logits=v.Q - v.A),
+        "Y": lambda v: v.A + v.D + v.M,
+    }
+    left = graph("{A Q} -> D; {A Q} -> M; {A D M} -> Y")
+    right = graph("M -> Y; D -> Y; A -> Y; Q -> M; A -> M; Q -> D; A -> D")
     found = [
-        evaluate(program, graph.unfair("A -> D -> Y"), coupling=coupling)
-        for program, graph in ((one, left), (other, right))
+        evaluate(units(**{name: sites[name] for name in order}), each.unfair("A -> D -> Y"), coupling=coupling)
+        for order, each in (("AQDMY", left), ("QAMDY", right))
     ]
     assert_same(*found)
 
@@ -296,107 +290,76 @@ def test_relabelling_nodes_and_reordering_equations_changes_nothing(coupling: Co
 # -- exact cases ------------------------------------------------------------------------------------------------------
 
 
-def linear(n: int) -> None:
-    with pyro.plate("units", n):
-        u_a = pyro.sample("u_a", dist.Normal(0.0, 1.0))
-        u_m = pyro.sample("u_m", dist.Normal(0.0, 1.0))
-        u_y = pyro.sample("u_y", dist.Normal(0.0, 1.0))
-        a = pyro.deterministic("A", (u_a > 0).float())
-        m = pyro.deterministic("M", 2 * a + u_m)
-        pyro.deterministic("Y", a + 3 * m + u_y)
-
-
-@pytest.mark.parametrize(("paths", "effect"), [(["A -> Y", "A -> M -> Y"], 7), (["A -> Y"], 1), (["A -> M -> Y"], 6)])
-def test_b1_linear(paths: list[str], effect: float) -> None:
-    graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
-    first, second = evaluate(linear, graph.unfair(*paths))
-    torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), float(effect)), rtol=0, atol=1e-5)
-    first, second = evaluate(linear, graph.unfair(*paths).reversed())
-    torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), -float(effect)), rtol=0, atol=1e-5)
+linear = units(
+    u_a=normal(),
+    u_m=normal(),
+    u_y=normal(),
+    A=lambda v: (v.u_a > 0).float(),
+    M=lambda v: 2 * v.A + v.u_m,
+    Y=lambda v: v.A + 3 * v.M + v.u_y,
+)
+kite = units(
+    u1=normal(),
+    u2=normal(),
+    M1=lambda v: v.A + v.u1,
+    M2=lambda v: 2 * v.M1 + v.u2,
+    Y=lambda v: v.A + v.M1 + 5 * v.M2,
+)
+LINEAR, KITE = graph("A -> M -> Y; A -> Y"), graph("A -> M1; M1 -> M2; {A M1 M2} -> Y")
 
 
 @pytest.mark.parametrize(
-    ("noise", "seen"),
+    ("program", "of", "paths", "effect"),
     [
-        ({"U_D": 1.5, "U_M": 0.7}, {"A": 0.0, "D": 3.0, "M": 1.7}),  # the paper's woman
-        ({"U_D": 1.5, "U_M": 0.7}, {"A": 1.0, "D": 4.0, "M": 4.7}),  # and its man
+        (linear, LINEAR, ["A -> Y", "A -> M -> Y"], 7),
+        (linear, LINEAR, ["A -> Y"], 1),
+        (linear, LINEAR, ["A -> M -> Y"], 6),
+        (kite, KITE, ["A -> M1 -> M2 -> Y"], 10),
+        (kite, KITE, ["A -> M1 -> Y"], 1),
+        (kite, KITE, ["A -> Y"], 1),
+        (kite, KITE, ["A -> Y", "A -> M1 -> Y", "A -> M1 -> M2 -> Y"], 12),
     ],
 )
-def test_b2_woman_and_man(noise: dict[str, float], seen: dict[str, float]) -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            Q = pyro.sample("Q", dist.Normal(2.0, 1.0))
-            D = pyro.deterministic("D", A + pyro.sample("U_D", dist.Normal(0.0, 1.0)) * Q)
-            M = pyro.deterministic("M", 3 * A + 0.5 * Q + pyro.sample("U_M", dist.Normal(0.0, 1.0)))
-            pyro.sample("Y", dist.Bernoulli(logits=A + Q + D + M))
+def test_b1_linear_and_b5_kite(program: Program, of: CausalGraph, paths: list[str], effect: float) -> None:
+    for unfair, sign in ((of.unfair(*paths), 1.0), (of.unfair(*paths).reversed(), -1.0)):
+        first, second = evaluate(program, unfair)
+        allowed = 1e-5 if of is LINEAR else 1e-4  # a longer chain of single-precision sums
+        torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), sign * effect), rtol=0, atol=allowed)
 
-    graph = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
-    equations = read_equations(program, graph.unfair("A -> Y", "A -> D -> Y"))
-    units = {name: torch.tensor([value]) for name, value in ({"Q": 2.0, "A": seen["A"]} | noise).items()}
+
+@pytest.mark.parametrize("seen", [{"A": 0.0, "D": 3.0, "M": 1.7}, {"A": 1.0, "D": 4.0, "M": 4.7}])
+def test_b2_woman_and_man(seen: dict[str, float]) -> None:
+    program = units(
+        Q=normal(2.0),
+        U_D=normal(),
+        U_M=normal(),
+        D=lambda v: v.A + v.U_D * v.Q,
+        M=lambda v: 3 * v.A + 0.5 * v.Q + v.U_M,
+        Y=lambda v: dist.Bernoulli(logits=v.A + v.Q + v.D + v.M),
+    )
+    equations = read_equations(program, DIAMOND.unfair("A -> Y", "A -> D -> Y"))
+    known = {name: torch.tensor([value]) for name, value in {"Q": 2.0, "A": seen["A"], "U_D": 1.5, "U_M": 0.7}.items()}
     with isolated(0):
-        world = factual(equations, Noise(1, "monotone", dict(units)))
-        worlds = vectorised_worlds(equations, Noise(1, "monotone", dict(units)), ["Q", "D", "M"])
+        world = factual(equations, Noise(1, "monotone", dict(known)))
+        worlds = vectorised_worlds(equations, Noise(1, "monotone", dict(known)), ["Q", "D", "M"])
     assert {name: round(world[name].item(), 5) for name in seen} == seen
     shown = [{name: round(values.item(), 5) for name, values in each.items()} for each in worlds]
     assert shown == [{"Q": 2.0, "D": 3.0, "M": 1.7}, {"Q": 2.0, "D": 4.0, "M": 1.7}]
 
 
-def test_b3_pearl() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            x = pyro.sample("X", dist.Normal(0.0, 1.0))
-            h = pyro.deterministic("H", 0.5 * x + pyro.sample("u_h", dist.Normal(0.0, 1.0)))
-            pyro.deterministic("Y", 0.7 * x + 0.4 * h + pyro.sample("u_y", dist.Normal(0.0, 1.0)))
-
-    noise: dict[str, Any] = {"X": torch.tensor([0.5]), "u_h": torch.tensor([0.75]), "u_y": torch.tensor([0.75])}
-    known = poutine.condition(program, data=noise)
-    nodes = poutine.trace(known).get_trace(1).nodes
-    assert [round(nodes[name]["value"].item(), 5) for name in ("H", "Y")] == [1.0, 1.5]
-    nodes = poutine.trace(poutine.do(known, data={"H": torch.tensor([2.0])})).get_trace(1).nodes
-    assert nodes["Y"]["value"].item() == pytest.approx(1.90)
-
-
-def kite(n: int) -> None:
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        M1 = pyro.deterministic("M1", A + pyro.sample("u1", dist.Normal(0.0, 1.0)))
-        M2 = pyro.deterministic("M2", 2 * M1 + pyro.sample("u2", dist.Normal(0.0, 1.0)))
-        pyro.deterministic("Y", A + M1 + 5 * M2)
-
-
-@pytest.mark.parametrize(
-    ("paths", "effect"),
-    [
-        (["A -> M1 -> M2 -> Y"], 10),
-        (["A -> M1 -> Y"], 1),
-        (["A -> Y"], 1),
-        (["A -> Y", "A -> M1 -> Y", "A -> M1 -> M2 -> Y"], 12),
-    ],
-)
-def test_b5_kite(paths: list[str], effect: float) -> None:
-    graph = CausalGraph("A -> M1; M1 -> M2; {A M1 M2} -> Y", sensitive="A", outcome="Y")
-    first, second = evaluate(kite, graph.unfair(*paths))
-    torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), float(effect)), rtol=0, atol=1e-4)
-
-
 # -- couplings --------------------------------------------------------------------------------------------------------
 
 
-def coin(n: int) -> None:
-    with pyro.plate("units", n):
-        A = pyro.sample("A", dist.Bernoulli(0.5))
-        D = pyro.sample("D", dist.Bernoulli(0.25 + 0.35 * A))
-        pyro.deterministic("Y", D)
+flip = units(D=lambda v: dist.Bernoulli(0.25 + 0.35 * v.A), Y=lambda v: 1.0 * v.D)
 
 
-COIN = CausalGraph("A -> D -> Y", sensitive="A", outcome="Y").unfair("A -> D -> Y")
+FLIP = through("D")
 
 
 @pytest.mark.parametrize(("coupling", "piu"), [("monotone", 0.35), ("independent", 0.55), ("antithetic", 0.85)])
-@pytest.mark.parametrize("unfair", [COIN, COIN.reversed()])
+@pytest.mark.parametrize("unfair", [FLIP, FLIP.reversed()])
 def test_b4_the_coupling_decides_and_the_seed_does_not(unfair: UnfairPaths, coupling: Coupling, piu: float) -> None:
-    equations = read_equations(coin, unfair)
+    equations = read_equations(flip, unfair)
     n = 100_000
     for seed in (0, 1):
         with isolated(seed):
@@ -408,17 +371,15 @@ def test_b4_the_coupling_decides_and_the_seed_does_not(unfair: UnfairPaths, coup
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
 def test_a_unit_whose_distribution_is_the_same_in_both_worlds_has_the_same_value(coupling: Coupling) -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            Q = pyro.sample("Q", dist.Bernoulli(0.5))
-            D = pyro.sample("D", dist.Poisson(3.0 + A * Q))
-            C = pyro.sample("C", dist.Categorical(logits=torch.stack([0 * D, D * Q, -D], -1)))
-            pyro.deterministic("Y", C + A)
-
-    graph = CausalGraph("{A Q} -> D; {D Q} -> C; {A C} -> Y", sensitive="A", outcome="Y")
+    program = units(
+        Q=coin(),
+        D=lambda v: dist.Poisson(3.0 + v.A * v.Q),
+        C=lambda v: dist.Categorical(logits=torch.stack([0 * v.D, v.D * v.Q, -v.D], -1)),
+        Y=lambda v: v.C + v.A,
+    )
+    of_all = graph("{A Q} -> D; {D Q} -> C; {A C} -> Y")
     for paths in (["A -> D -> C -> Y"], ["A -> D -> C -> Y", "A -> Y"]):
-        first, second = evaluate(program, graph.unfair(*paths), n=500, coupling=coupling)
+        first, second = evaluate(program, of_all.unfair(*paths), n=500, coupling=coupling)
         unmoved = first["Q"] == 0
         assert torch.equal(first["D"][unmoved], second["D"][unmoved])
         same = unmoved & (first["D"] == second["D"])
@@ -427,16 +388,9 @@ def test_a_unit_whose_distribution_is_the_same_in_both_worlds_has_the_same_value
 
 
 def test_gumbel_max_shares_the_noise_of_each_category() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            logits = torch.stack([A, -A, 0.5 * A], -1)
-            C = pyro.sample("C", dist.Categorical(logits=logits))
-            pyro.deterministic("Y", C)
-
-    unfair = CausalGraph("A -> C -> Y", sensitive="A", outcome="Y").unfair("A -> C -> Y")
+    program = units(C=lambda v: dist.Categorical(logits=torch.stack([v.A, -v.A, 0.5 * v.A], -1)), Y=lambda v: 1.0 * v.C)
     n = 50_000
-    worlds = {name: evaluate(program, unfair, n=n, coupling=name) for name in ("gumbel", "monotone")}
+    worlds = {name: evaluate(program, through("C"), n=n, coupling=name) for name in ("gumbel", "monotone")}
     for first, second in worlds.values():
         for world, a in ((first, 0.0), (second, 1.0)):
             expected = torch.softmax(torch.tensor([a, -a, 0.5 * a]), -1)
@@ -449,60 +403,52 @@ def test_gumbel_max_shares_the_noise_of_each_category() -> None:
     assert bool((second["C"] <= first["C"]).float().mean() > 0.5)
 
 
+SUPPORTED: dict[str, Callable[[Tensor], Any]] = {
+    "bernoulli": lambda A: dist.Bernoulli(0.2 + 0.5 * A),
+    "binomial": lambda A: dist.Binomial(7, 0.2 + 0.5 * A),
+    "poisson": lambda A: dist.Poisson(1.0 + 4 * A),
+    "geometric": lambda A: dist.Geometric(0.2 + 0.5 * A),
+    "negative": lambda A: dist.NegativeBinomial(3.0, 0.2 + 0.5 * A),
+    "gamma": lambda A: dist.Gamma(0.3 + A, 2.0),
+    "beta": lambda A: dist.Beta(0.3 + A, 0.4),
+    "lognormal": lambda A: dist.LogNormal(A, 2.0),
+    "uniform": lambda A: dist.Uniform(A, 1.0 + 2 * A),
+    "exponential": lambda A: dist.Exponential(0.5 + A),
+    "halfcauchy": lambda A: dist.HalfCauchy(0.5 + A),
+    "pareto": lambda A: dist.Pareto(1.0 + A, 2.0),
+    "inversegamma": lambda A: dist.InverseGamma(1.5 + A, 1.0),
+    "zeroinflated": lambda A: dist.ZeroInflatedPoisson(3.0 + A, gate=torch.tensor(0.3)),
+    "categorical": lambda A: dist.Categorical(torch.stack([0.5 + A, 1.0 + 0 * A, 2.0 - A], -1)),
+}
+
+
 @pytest.mark.parametrize("coupling", ["antithetic", "gumbel"])
 def test_values_stay_in_the_support_of_their_sites(coupling: Coupling) -> None:
-    def distributions(A: Tensor) -> dict[str, Any]:
-        return {
-            "bernoulli": dist.Bernoulli(0.2 + 0.5 * A),
-            "binomial": dist.Binomial(7, 0.2 + 0.5 * A),
-            "poisson": dist.Poisson(1.0 + 4 * A),
-            "geometric": dist.Geometric(0.2 + 0.5 * A),
-            "negative": dist.NegativeBinomial(3.0, 0.2 + 0.5 * A),
-            "gamma": dist.Gamma(0.3 + A, 2.0),
-            "beta": dist.Beta(0.3 + A, 0.4),
-            "lognormal": dist.LogNormal(A, 2.0),
-            "uniform": dist.Uniform(A, 1.0 + 2 * A),
-            "exponential": dist.Exponential(0.5 + A),
-            "halfcauchy": dist.HalfCauchy(0.5 + A),
-            "pareto": dist.Pareto(1.0 + A, 2.0),
-            "inversegamma": dist.InverseGamma(1.5 + A, 1.0),
-            "zeroinflated": dist.ZeroInflatedPoisson(3.0 + A, gate=torch.tensor(0.3)),
-            "categorical": dist.Categorical(torch.stack([0.5 + A, 1.0 + 0 * A, 2.0 - A], -1)),
-        }
-
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            total = A
-            for name, distribution in distributions(A).items():
-                total = total + pyro.sample(name, distribution)
-            pyro.deterministic("Y", total)
-
-    names = list(distributions(torch.zeros(())))
-    edges = [("A", name) for name in names] + [(name, "Y") for name in (*names, "A")]
-    graph = CausalGraph(edges, sensitive="A", outcome="Y")
-    worlds = evaluate(program, graph.unfair(predicate=lambda path: True), n=2000, coupling=coupling)
+    program = units(
+        **{name: lambda v, family=family: family(v.A) for name, family in SUPPORTED.items()},
+        Y=lambda v: sum((getattr(v, name) for name in SUPPORTED), start=v.A),
+    )
+    of_all = graph(f"A -> {{{' '.join(SUPPORTED)}}} -> Y; A -> Y")
+    worlds = evaluate(program, of_all.unfair(predicate=lambda path: True), n=2000, coupling=coupling)
     for world, a in zip(worlds, (0.0, 1.0), strict=True):
-        for name, distribution in distributions(torch.tensor(a)).items():
-            assert bool(distribution.support.check(world[name]).all()), name
+        for name, family in SUPPORTED.items():
+            assert bool(family(torch.tensor(a)).support.check(world[name]).all()), name
 
 
 # -- what programs may look like --------------------------------------------------------------------------------------
 
-DIAMOND = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
 SOME = DIAMOND.unfair("A -> Y", "A -> D -> Y")
 
 
 def diamond(step: Callable[[Tensor, Tensor], Tensor]) -> Program:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            Q = pyro.sample("Q", dist.Normal(0.0, 1.0))
-            D = pyro.deterministic("D", step(A, Q) + pyro.sample("U_D", dist.Normal(0.0, 1.0)))
-            M = pyro.deterministic("M", step(A, Q) * 2 + pyro.sample("U_M", dist.Normal(0.0, 1.0)))
-            pyro.deterministic("Y", A + Q + D + M)
-
-    return program
+    return units(
+        Q=normal(),
+        U_D=normal(),
+        U_M=normal(),
+        D=lambda v: step(v.A, v.Q) + v.U_D,
+        M=lambda v: step(v.A, v.Q) * 2 + v.U_M,
+        Y=lambda v: v.A + v.Q + v.D + v.M,
+    )
 
 
 def with_numpy(A: Tensor, Q: Tensor) -> Tensor:
@@ -573,24 +519,21 @@ def test_a_site_that_changes_its_shape_later_is_caught() -> None:
 
 @pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 def test_steps_between_nodes_latent_mediators_vectors_and_nodes_without_effect() -> None:
-    def program(n: int) -> None:
-        scale = pyro.sample("scale", dist.LogNormal(0.0, 0.1))
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Categorical(torch.tensor([0.4, 0.6])))
-            V = pyro.sample("V", dist.Normal(torch.zeros(3), 1.0).to_event(1))
-            L = pyro.sample("L", dist.Normal(A + V[..., 0], scale))  # a latent mediator
-            E = pyro.sample("E", dist.Poisson((0.3 * A).exp()))  # a step that is no node
-            step = pyro.deterministic("step", 2 * E)
-            D = pyro.deterministic("D", L + step + V[..., 1])
-            M = pyro.deterministic("M", L - step + A)
-            pyro.deterministic("W", D + 10 * A)  # leads nowhere
-            pyro.sample("Z", dist.Normal(M, 1.0))  # neither
-            pyro.deterministic("Y", D + M + A)
-
-    graph = CausalGraph(
-        "A -> L; {A L} -> D; {A L} -> M; {A D} -> W; M -> Z; {A D M} -> Y", sensitive="A", outcome="Y", latent=["L"]
+    program = units(
+        {"scale": lambda v: dist.LogNormal(0.0, 0.1)},
+        A=lambda v: dist.Categorical(torch.tensor([0.4, 0.6])),
+        V=lambda v: dist.Normal(torch.zeros(3), 1.0).to_event(1),
+        L=lambda v: dist.Normal(v.A + v.V[..., 0], v.scale),  # a latent mediator
+        E=lambda v: dist.Poisson((0.3 * v.A).exp()),  # a step that is no node
+        step=lambda v: 2 * v.E,
+        D=lambda v: v.L + v.step + v.V[..., 1],
+        M=lambda v: v.L - v.step + v.A,
+        W=lambda v: v.D + 10 * v.A,  # leads nowhere
+        Z=lambda v: dist.Normal(v.M, 1.0),  # neither
+        Y=lambda v: v.D + v.M + v.A,
     )
-    unfair = graph.unfair("A -> D -> Y", "A -> L -> D -> Y", "A -> L -> M -> Y")
+    edges = "A -> L; {A L} -> D; {A L} -> M; {A D} -> W; M -> Z; {A D M} -> Y"
+    unfair = graph(edges, latent=["L"]).unfair("A -> D -> Y", "A -> L -> D -> Y", "A -> L -> M -> Y")
     equations = read_equations(program, unfair)
     assert equations.info.parameters == ("scale",)
     assert equations.endogenous == {"L", "E", "Z"}
@@ -607,17 +550,16 @@ def test_steps_between_nodes_latent_mediators_vectors_and_nodes_without_effect()
 
 
 def test_a_node_of_several_columns_of_which_one_reads_another() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            s1 = pyro.deterministic("s1", A + pyro.sample("u1", dist.Normal(0.0, 1.0)))
-            s2 = pyro.sample("s2", dist.Poisson((0.1 * s1).exp() + A))
-            D = pyro.deterministic("D", s1 + s2)
-            pyro.deterministic("Y", D + s2 + A)
-
-    graph = CausalGraph("A -> S -> D -> Y; A -> Y; S -> Y", sensitive="A", outcome="Y", columns={"S": ["s1", "s2"]})
+    program = units(
+        u1=normal(),
+        s1=lambda v: v.A + v.u1,
+        s2=lambda v: dist.Poisson((0.1 * v.s1).exp() + v.A),
+        D=lambda v: v.s1 + v.s2,
+        Y=lambda v: v.D + v.s2 + v.A,
+    )
+    both = graph("A -> S -> D -> Y; A -> Y; S -> Y", columns={"S": ["s1", "s2"]})
     for paths in (["A -> S -> D -> Y", "A -> S -> Y"], ["A -> S -> D -> Y"], ["A -> Y"]):
-        first, second = evaluate(program, graph.unfair(*paths))
+        first, second = evaluate(program, both.unfair(*paths))
         switched = "A -> S -> Y" in paths  # the columns of S are shown as Y reads them
         torch.testing.assert_close(second["s1"] - first["s1"], torch.full((200,), float(switched)))
 
@@ -710,16 +652,13 @@ def test_nodes_of_one_run_are_as_node_by_node(seed: int, observed: bool) -> None
 
 def test_a_node_that_reads_both_arms_starts_another_run() -> None:
     """M is read as in the baseline by D, whose switched value Y reads besides the switched M: two states of M."""
-    graph = CausalGraph("A -> M; A -> D; M -> D; M -> Y; D -> Y", sensitive="A", outcome="Y")
-
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", dist.Normal(A, 1.0))
-            D = pyro.sample("D", dist.Normal(2.0 * A + 3.0 * M, 1.0))
-            pyro.sample("Y", dist.Normal(5.0 * M + 7.0 * D, 1.0))
-
-    equations = read_equations(program, graph.unfair("A -> D -> Y", "A -> M -> Y"))
+    program = units(
+        M=lambda v: dist.Normal(v.A, 1.0),
+        D=lambda v: dist.Normal(2.0 * v.A + 3.0 * v.M, 1.0),
+        Y=lambda v: dist.Normal(5.0 * v.M + 7.0 * v.D, 1.0),
+    )
+    unfair = graph("A -> M; A -> D; M -> D; M -> Y; D -> Y").unfair("A -> D -> Y", "A -> M -> Y")
+    equations = read_equations(program, unfair)
     for observed in (False, True):
         with isolated(0):
             noise = Noise(50, "monotone")
@@ -728,6 +667,5 @@ def test_a_node_that_reads_both_arms_starts_another_run() -> None:
             grouped = Evaluation.of(equations, noise).worlds(equations, ["M", "D", "Y"])
             apart = NodeByNode.of(equations, noise).worlds(equations, ["M", "D", "Y"])
         assert_same(grouped, apart)
-        torch.testing.assert_close(
-            grouped[1]["Y"] - grouped[0]["Y"], torch.full((50,), 5.0 + 7.0 * 2.0), atol=1e-4, rtol=0
-        )
+        rise = torch.full((50,), 5.0 + 7.0 * 2.0)
+        torch.testing.assert_close(grouped[1]["Y"] - grouped[0]["Y"], rise, atol=1e-4, rtol=0)

@@ -113,13 +113,8 @@ def test_a_missing_edge_is_found_and_named() -> None:
     assert row["largest"].startswith("D; M=")
     assert 0.1 < abs(row["effect"]) < 1.0
     assert row["p_adjusted"] < 1e-4
-    text = str(check)
-    assert "2 conditional independence(s) implied by the graph, on 800 rows: 1 fails at 5% (Holm)." in text
-    assert "FAILS: D independent of M given" in text
-    assert "An edge between D and M, or a latent cause of both, would explain it." in text
-    assert "What does not fail is not confirmed" in text
+    assert "FAILS: D independent of M given" in str(check)
     assert "FAILS" not in str(graph_of(f"{HIRING}; D -> M").check(df, regression="smooth", random_state=0))
-    assert repr(check) == "<Check of 2 independences on 800 rows: 1 fail; print it for a reading>"
     assert "Implied independences" in check._repr_html_()
     same = check_graph(graph_of(), df, regression="smooth", random_state=0).table
     pd.testing.assert_frame_equal(check.table, same)
@@ -191,6 +186,14 @@ def test_what_cannot_be_tested_is_said() -> None:
     assert np.isnan(row["p_value"])
     assert not row["fails"]
     assert "not tested: D independent of M" in str(constant)
+    rare = hiring(200, 0).assign(M=[f"town {i % 40}" for i in range(200)])
+    row = graph_of().check(rare, regression="smooth", random_state=0).table.iloc[1]
+    assert row["note"] == "no two levels of M have 20 rows"
+    assert np.isnan(row["p_value"])
+    assert np.isnan(row["p_adjusted"])
+    short, table = graph_of("A -> M -> Y"), hiring(200, 0)[["A", "M", "Y"]]
+    assert len(short.check(table, regression="smooth", random_state=0).table) == 1
+    assert short.check(table.drop(columns="Y"), regression="smooth", random_state=0).table.empty
     full = graph_of("A -> M; {A M} -> Y")
     check = full.check(hiring(200, 0)[["A", "M", "Y"]], regression="smooth", random_state=0)
     assert check.table.empty
@@ -202,13 +205,6 @@ def test_what_cannot_be_tested_is_said() -> None:
     )
     assert found.untested == (("A", "Y"),)
     assert "no observed nodes separate A and Y, though there is no edge" in str(found)
-
-
-def test_levels_of_few_rows_are_said_to_be_few() -> None:
-    df = hiring(200, 0).assign(M=[f"town {i % 40}" for i in range(200)])
-    row = graph_of().check(df, regression="smooth", random_state=0).table.iloc[1]
-    assert row["note"] == "no two levels of M have 20 rows"
-    assert np.isnan(row["p_value"])
 
 
 def jumps(n: int, seed: int, noise: float = 1.0) -> pd.DataFrame:
@@ -250,30 +246,22 @@ def test_a_column_that_is_nearly_determined_is_not_tested() -> None:
     assert not row["fails"]
 
 
-def test_the_outcome_may_be_left_out() -> None:
-    chain_graph = graph_of("A -> M -> Y")
-    df = hiring(200, 0)[["A", "M", "Y"]]
-    assert len(chain_graph.check(df, regression="smooth", random_state=0).table) == 1
-    assert chain_graph.check(df.drop(columns="Y"), regression="smooth", random_state=0).table.empty
-
-
-def test_what_is_refused() -> None:
-    df = hiring(200, 0)
-    with pytest.raises(DataError, match="df has 50 rows, fewer than 100"):
-        graph_of().check(df.iloc[:50])
-    with pytest.raises(DataError, match="lacks the column 'M'"):
-        graph_of().check(df.drop(columns="M"))
-    with pytest.raises(DataError, match="missing value"):
-        graph_of().check(df.assign(Q=np.nan))
-    with pytest.raises(DataError, match="level"):
-        graph_of().check(df, level=1.0)
-    with pytest.raises(DataError, match="regression='splines' is not known"):
-        graph_of().check(df, regression="splines")
-    for folds in (1, 101):
-        with pytest.raises(DataError, match=f"folds={folds} must be an integer from 2 to 100"):
-            graph_of().check(df, folds=folds)
-    with pytest.raises(DataError, match="graph"):
-        check_graph(graph_of().unfair("A -> Y"), df)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("change", "settings", "message"),
+    [
+        (lambda df: df.iloc[:50], {}, "df has 50 rows, fewer than 100"),
+        (lambda df: df.drop(columns="M"), {}, "lacks the column 'M'"),
+        (lambda df: df.assign(Q=np.nan), {}, "missing value"),
+        (lambda df: df, {"level": 1.0}, "level"),
+        (lambda df: df, {"regression": "splines"}, "regression='splines' is not known"),
+        (lambda df: df, {"folds": 1}, "folds=1 must be an integer from 2 to 100"),
+        (lambda df: df, {"folds": 101}, "folds=101 must be an integer from 2 to 100"),
+        (lambda df: df, {"graph": graph_of().unfair("A -> Y")}, "graph"),
+    ],
+)
+def test_what_is_refused(change: Any, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        check_graph(**{"graph": graph_of(), "df": change(hiring(200, 0)), **settings})
 
 
 def test_holm() -> None:

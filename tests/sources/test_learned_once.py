@@ -53,26 +53,32 @@ def equal(one: Any, other: Any) -> None:
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=0.0, atol=1e-12)
 
 
-def test_prefix_form(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("paths", "settings"),  # with features that both worlds share, and without
+    [
+        (("A -> Y",), {"propensity": "logistic"}),
+        (("A -> Y",), {"propensity": "logistic", "folds": 1}),
+        (("A -> Y", "A -> M -> Y"), {"folds": 2}),
+    ],
+)
+def test_prefix_form(paths: tuple[str, ...], settings: dict[str, Any]) -> None:
     def made(paths: tuple[str, ...], **settings: Any) -> Any:
         return pf.OneStep(GRAPH.unfair(*paths), regression=Counting(), random_state=0, **settings).fit(draw(400, 0))
 
-    for paths in (("A -> Y",), ("A -> Y", "A -> M -> Y")):  # with features that both worlds share, and without
-        for settings in ({}, {"folds": 1}, {"propensity": "logistic"}):
-            source, fresh = made(paths, **settings), made(paths, **settings)
-            Counting.fits = 0
-            first = source.influence(Score(1.0), draw(300, 1))
-            learned = Counting.fits
-            assert learned > 0
-            other = source.influence(Score(1.0), draw(200, 2))
-            own = source.influence(Score(1.0))
-            assert Counting.fits == learned
-            changed = source.influence(Score(2.0), draw(300, 1))
-            assert Counting.fits == 2 * learned
-            equal(first, made(paths, **settings).influence(Score(1.0), draw(300, 1)))
-            equal(other, fresh.influence(Score(1.0), draw(200, 2)))
-            equal(own, made(paths, **settings).influence(Score(1.0)))
-            equal(changed, fresh.influence(Score(2.0), draw(300, 1)))
+    source, fresh = made(paths, **settings), made(paths, **settings)
+    Counting.fits = 0
+    first = source.influence(Score(1.0), draw(300, 1))
+    learned = Counting.fits
+    assert learned > 0
+    other = source.influence(Score(1.0), draw(200, 2))
+    own = source.influence(Score(1.0))
+    assert Counting.fits == learned
+    changed = source.influence(Score(2.0), draw(300, 1))
+    assert Counting.fits == 2 * learned
+    equal(first, made(paths, **settings).influence(Score(1.0), draw(300, 1)))
+    equal(other, fresh.influence(Score(1.0), draw(200, 2)))
+    equal(own, made(paths, **settings).influence(Score(1.0)))
+    equal(changed, fresh.influence(Score(2.0), draw(300, 1)))
 
 
 def test_saturated_cells_keep_their_correction() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,12 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import pyrofair as pf
-from pyrofair.effects.influence import InfluenceBased, InfluenceValues
-from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes
+from pyrofair.effects.influence import InfluenceValues
+from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.sources.ipw import IPW
 from pyrofair.sources.onestep import OneStep
@@ -43,6 +42,7 @@ def score(world: CounterfactualSample) -> NDArray[np.float64]:
     return np.column_stack([s > 0.5, s]).astype(np.float64)
 
 
+@cache
 def exact(n: int = 400_000) -> dict[str, NDArray[np.float64]]:
     """Both potential outcomes of decisions and scores by simulation with the noise shared."""
     rng = np.random.default_rng(1)
@@ -95,17 +95,6 @@ def test_one_mediator_is_the_formula_of_the_textbooks() -> None:
 
 def _at(world: CounterfactualSample, df: pd.DataFrame) -> NDArray[np.int64]:
     return df.index.get_indexer(world.rows.index)
-
-
-def test_saturated_nuisances_make_every_correction_zero() -> None:
-    df = units(800).drop(columns="L").assign(L=lambda d: d["M"], Q=lambda d: (d["Q"] > 0).astype(int))
-    source = OneStep(UNFAIR, **SATURATED).fit(df.assign(L=(np.arange(800) % 2)))
-    values = source.influence(score)
-    assert values.stages[["correction", "balance"]].abs().to_numpy().max() < 1e-12
-    assert values.stages["mean_weight"].to_numpy() == pytest.approx(1.0)
-    ipw = IPW(UNFAIR, propensity="saturated", arm="pooled").fit(df.assign(L=(np.arange(800) % 2)))
-    for world, own in zip(ipw.worlds(), (values.y0, values.ypi), strict=True):
-        assert own.mean(axis=0) == pytest.approx(world.weight @ score(world), abs=1e-12)
 
 
 def test_residuals_of_small_cells_are_those_from_a_mean_without_the_row() -> None:
@@ -205,8 +194,8 @@ def test_estimates_are_near_the_truth_and_their_errors_are_those_of_the_sample(s
 
 
 def test_fitted_rows_are_judged_out_of_fold_and_others_by_all_folds() -> None:
-    df = units(700)
-    train, test = df.iloc[:500], df.iloc[500:]
+    df = units(500)
+    train, test = df.iloc[:350], df.iloc[350:]
     source = OneStep(UNFAIR, folds=2, random_state=0).fit(train)
     own, other, both = source.influence(score), source.influence(score, test), source.influence(score, df)
     for name in ("y0", "ypi", "disagreement"):
@@ -227,7 +216,7 @@ def test_a_weight_is_so_many_rows() -> None:
         assert mean == pytest.approx(getattr(second, name).mean(axis=0), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(2))
 def test_ends_keep_effects_of_either_sign_where_few_values_are_shared(seed: int) -> None:
     rng = np.random.default_rng(seed)
     s, a = rng.integers(0, 2, 800), rng.integers(0, 2, 800)
@@ -246,8 +235,7 @@ def test_ends_keep_effects_of_either_sign_where_few_values_are_shared(seed: int)
 
 
 def test_columns_of_scores_do_not_touch_each_other() -> None:
-    df = units(600)
-    source = OneStep(UNFAIR, folds=2, random_state=0).fit(df)
+    source = OneStep(UNFAIR, propensity="logistic", folds=2, random_state=0).fit(units(400))
     both = source.influence(score)
     for i in range(2):
         alone = source.influence(lambda world, i=i: score(world)[:, i])
@@ -275,7 +263,7 @@ def test_the_two_forms_agree_where_the_graph_is_right_and_differ_where_an_edge_i
     settings: dict[str, Any],
 ) -> None:
     edges = "{Q W} -> A; {A Q W} -> M; {A Q W M} -> L; {A Q L M} -> Y"
-    df = units(1500)
+    df = units(1000)
     right = pf.CausalGraph(edges, sensitive="A", outcome="Y").unfair(direct=True, through=["M"])
     found = OneStep(right, **settings, random_state=0).fit(df).compare_forms(score)
     assert found["z"].abs().max() < 3.5
@@ -321,24 +309,6 @@ def test_weights_without_overlap_are_refused_and_warned_of_where_asked_for() -> 
     assert (source.stages()["problem"] != "").any()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"propensity": "tree"}, "propensity='tree' is not known"),
-        ({"regression": "tree"}, "regression='tree' is not known"),
-        ({"regression": LogisticRegression()}, "a classifier has no place here"),
-        ({"form": "both"}, "form"),
-        ({"folds": 0}, "folds"),
-        ({"clip": 0.5}, "clip"),
-        ({"random_state": "seed"}, "random_state"),
-        ({"unfair": GRAPH}, "unfair"),
-    ],
-)
-def test_settings_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        OneStep(**({"unfair": UNFAIR} | settings)).fit(units(100))
-
-
 def test_scores_must_be_probabilities_of_all_rows() -> None:
     source = OneStep(UNFAIR, **SATURATED, form="prefix")
     df = units(400).drop(columns="L").assign(L=0).assign(Q=lambda d: (d["Q"] > 0).astype(int))
@@ -358,39 +328,23 @@ def test_a_cell_without_rows_of_the_group_is_refused() -> None:
         source.influence(score)
     df = df[~((df["W"] == "x") & (df["A"] == 0))]
     with pytest.raises(PositivityError, match=r"baseline world: W=x \(0\.\d+ of the target, no row of group 0\)"):
-        OneStep(UNFAIR, random_state=0).fit(df)
+        OneStep(UNFAIR, **PLAIN, random_state=0).fit(df)
 
 
-def test_a_failed_fit_is_no_fit() -> None:
+def test_a_failed_fit_is_no_fit_and_a_source_of_influence_values_trains_nothing() -> None:
+    df = units(100).assign(Y=np.arange(100) % 2)
     source = OneStep(UNFAIR, **SATURATED)
     with pytest.raises(DataError):
-        source.fit(units(100).drop(columns="M"))
+        source.fit(df.drop(columns="M"))
     with pytest.raises(ValueError, match="not fitted"):
         source.influence(score)
-
-
-# --- the object ------------------------------------------------------------------------------------------------------
-
-
-def test_it_is_a_source_of_influence_values_and_of_nothing_else() -> None:
-    source = OneStep(UNFAIR, **PLAIN, random_state=0).fit(units(400))
-    assert isinstance(source, InfluenceBased)
-    assert not isinstance(source, PotentialOutcomes)
-    assert clone(source).get_params() == source.get_params()
-    again = pickle.loads(pickle.dumps(source))
-    assert again.influence(score).y0 == pytest.approx(source.influence(score).y0, abs=0.0)
-    assert source.assumptions[-1].startswith("Each stage's features occur")
-
-
-def test_it_trains_nothing() -> None:
-    df = units(100).assign(Y=np.arange(100) % 2)
     classifier = pf.PenalizedClassifier(source=OneStep(UNFAIR), strength=1.0, progress=False)
     with pytest.raises(DataError, match="It makes no rows of either world: it judges classifiers, in audits"):
         classifier.fit(df.drop(columns="Y"), df["Y"])
 
 
 def test_the_seed_decides() -> None:
-    df = units(400)
+    df = units(200)
     boosted = {**PLAIN, "regression": "boosted"}  # with logistic models alone the seed changes nothing
     one, same, other = (OneStep(UNFAIR, **boosted, random_state=s).fit(df).influence(score).ypi for s in (0, 0, 1))
     assert (one == same).all()

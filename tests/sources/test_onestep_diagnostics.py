@@ -13,10 +13,10 @@ from scipy.special import expit
 import pyrofair as pf
 from pyrofair.exceptions import PositivityError, PyrofairWarning
 from pyrofair.sources.onestep import OneStep
-from pyrofair.sources.prefix_form import PrefixForm
 
 GRAPH = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
+LOGISTIC: dict[str, Any] = {"propensity": "logistic", "regression": "logistic", "random_state": 0}
 
 
 class Known:
@@ -55,11 +55,11 @@ def test_a_range_of_numbers_without_a_counterpart_is_refused_or_withholds_the_ve
 def test_copies_of_rows_are_warned_of() -> None:
     df = units(300)
     with pytest.warns(PyrofairWarning, match=r"600 of 600 rows repeat another one in all columns, though 'C' has 300"):
-        audited(df.loc[df.index.repeat(2)].reset_index(drop=True))
+        audited(df.loc[df.index.repeat(2)].reset_index(drop=True), OneStep(UNFAIR, **LOGISTIC))
 
 
 def test_few_fitted_rows_widen_the_intervals_of_many() -> None:
-    source = OneStep(UNFAIR, random_state=0).fit(units(400))
+    source = OneStep(UNFAIR, **LOGISTIC).fit(units(400))
     few = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1], units(400, seed=1))
     many = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1], units(4000, seed=1))
     assert (few.inflation, many.inflation) == (1.25, 3.5)
@@ -68,10 +68,10 @@ def test_few_fitted_rows_widen_the_intervals_of_many() -> None:
 
 
 def test_values_are_inflated_by_the_folds_alone_where_all_rows_are_fitted() -> None:
-    source = OneStep(UNFAIR, random_state=0, folds=3).fit(units(300))
+    source = OneStep(UNFAIR, **LOGISTIC, folds=3).fit(units(300))
     values = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1])
     assert values.inflation == 1.5
-    report = audited(units(300), OneStep(UNFAIR, random_state=0, folds=3))
+    report = audited(units(300), OneStep(UNFAIR, **LOGISTIC, folds=3))
     found = report.table.query("decisions == 'score' and quantity == 'p_y0'").iloc[0]
     own = report.influence["known"]["score"]["y0"]
     error = np.sqrt(1.5) * own.std(ddof=0) / np.sqrt(300)
@@ -81,8 +81,7 @@ def test_values_are_inflated_by_the_folds_alone_where_all_rows_are_fitted() -> N
 @pytest.mark.parametrize("where", ["propensity", "regression"])
 def test_stacks_take_weights_that_are_no_integers(where: str) -> None:
     df, weight = units(400), np.random.default_rng(0).random(400) + 0.5
-    settings: dict[str, Any] = {"propensity": "logistic", "regression": "logistic"} | {where: "stacked"}
-    source = OneStep(UNFAIR, **settings, folds=2, random_state=0).fit(df, sample_weight=weight)
+    source = OneStep(UNFAIR, **LOGISTIC | {where: "stacked"}, folds=2).fit(df, sample_weight=weight)
     values = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1])
     assert np.isfinite(values.ypi).all()
     assert values.weight.mean() == pytest.approx(1.0)
@@ -123,9 +122,3 @@ def test_folds_are_described_one_by_one() -> None:
     assert folds.groupby(["regime", "nodes"])["mean_weight"].mean().to_dict() == pytest.approx(
         whole.to_dict(), abs=0.01
     )
-
-
-def test_the_form_is_named_by_the_report() -> None:
-    source = OneStep(UNFAIR, random_state=0).fit(units(500))
-    assert isinstance(source._form, PrefixForm)
-    assert "Estimates in the prefix form" in str(audited(units(500), source))

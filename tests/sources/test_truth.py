@@ -67,7 +67,12 @@ def test_piu_depends_on_the_named_coupling_and_not_on_the_seed(seed: int) -> Non
 
 def test_what_is_coupled_is_what_a_classifier_depends_on() -> None:
     assert SEM(coin, COIN).coupled == ("D",)
-    assert SEM(scenario("hiring").program, scenario("hiring").unfair).coupled == ()
+    truth = SEM(coin, COIN, coupling="antithetic").truth(Known(lambda X: X["D"]), n=1000, random_state=0)
+    assert (truth.coupling, truth.coupled) == ("antithetic", ("D",))
+    assert "antithetic noise of D" in str(truth)
+    explicit = SEM(scenario("hiring").program, scenario("hiring").unfair)
+    assert explicit.coupled == ()
+    assert explicit.truth(Known(lambda X: X["A"] * 0.9), n=100, random_state=0).coupled == ()
 
 
 def test_a_mean_of_one_value_has_no_error() -> None:
@@ -78,16 +83,6 @@ def test_a_mean_of_one_value_has_no_error() -> None:
     truth = SEM(coin, COIN).truth(Known(lambda X: X["D"]), n=1, random_state=0)
     assert np.isnan(truth.piu.error)
     assert "± nan" in str(truth)
-
-
-def test_a_truth_names_its_coupling_and_what_is_coupled() -> None:
-    truth = SEM(coin, COIN, coupling="antithetic").truth(Known(lambda X: X["D"]), n=1000, random_state=0)
-    assert truth.coupling == "antithetic"
-    assert truth.coupled == ("D",)
-    assert "antithetic noise of D" in str(truth)
-    assert "2 groups of identical D" in str(truth)
-    explicit = SEM(scenario("hiring").program, scenario("hiring").unfair)
-    assert explicit.truth(Known(lambda X: X["A"] * 0.9), n=100, random_state=0).coupled == ()
 
 
 # -- C1: a discrete model, by enumeration -----------------------------------------------------------------------------
@@ -383,18 +378,3 @@ def test_a_model_that_reads_more_than_the_graph_allows_is_refused() -> None:
     model = LogisticRegression().fit(rows, [0, 0, 1, 1])
     with pytest.raises(DataError, match=r"'LogisticRegression' reads 'A', 'Z', but the graph has no edge A -> Y"):
         SEM(coin, COIN).truth(model, n=10)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"decisions": "shared"}, r"decisions='shared' is not known; it is 'threshold' or 'score'"),
-        ({"score_noise": "none"}, r"score_noise='none' is not known; it is 'shared' or 'own'"),
-        ({"threshold": 1.0}, r"threshold=1.0 must be a number of at least 0 and below 1"),
-        ({"n": 0}, r"n=0 must be an integer from 1"),
-        ({"n": 10.0}, r"n=10.0 must be an integer from 1"),
-    ],
-)
-def test_unfit_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        SEM(coin, COIN).truth(Known(lambda X: X["D"]), **settings)

@@ -14,28 +14,14 @@ from pyrofair.sources.ipw import IPW
 from pyrofair.tables.labels import (
     code_labels,
     codes_of,
-    codes_of_do,
-    codes_of_rows,
     columns_of_sites,
     labels_of,
-    levels_by_column,
-    outcome_levels,
-    read_levels,
     read_outcome,
     read_sensitive,
 )
 
 GRAPH = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")
-JOBS = CausalGraph(
-    "A -> {J S} -> Y; U -> S",
-    sensitive="A",
-    outcome="Y",
-    latent=["U"],
-    positive="yes",
-    columns={"J": ["job"], "S": ["s1", "s2"]},
-)
-SITES = {"A": "A", "J": "J", "s1": "S", "s2": "S", "U": "U", "Y": "Y"}
 
 
 def units() -> pd.DataFrame:
@@ -103,13 +89,21 @@ def test_unseen_categories_are_refused_unless_they_were_declared() -> None:
         source.weights(regime, new.astype({"M": declared}))
 
 
+def test_groups_and_outcomes_are_coded_together() -> None:
+    graph: Any = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="m", contrast="f", positive="yes")
+    df = pd.DataFrame({"A": ["f", "m"], "Y": ["no", "yes"]})
+    coded, labels = code_labels(df, graph)
+    assert coded.to_numpy().tolist() == [[1, 0], [0, 1]]
+    assert labels == ("no", "yes")
+    assert code_labels(df[["A"]], graph)[1] is None
+    assert df["A"].tolist() == ["f", "m"]
+
+
 def test_a_site_has_the_column_of_its_name_or_of_its_node() -> None:
-    assert columns_of_sites(SITES, JOBS) == {"A": "A", "J": "job", "s1": "s1", "s2": "s2", "U": "U", "Y": "Y"}
-    named = read_levels({"J": ["nurse", "cook"], "U": ["x", "y"]}, SITES, JOBS)
-    assert {name: list(own) for name, own in levels_by_column(named, SITES, JOBS).items()} == {
-        "job": ["nurse", "cook"],
-        "U": ["x", "y"],
-    }
+    columns = {"J": ["job"], "S": ["s1", "s2"]}
+    jobs = CausalGraph("A -> {J S} -> Y; U -> S", sensitive="A", outcome="Y", latent=["U"], columns=columns)
+    sites = {"A": "A", "J": "J", "s1": "S", "s2": "S", "U": "U", "Y": "Y"}
+    assert columns_of_sites(sites, jobs) == {"A": "A", "J": "job", "s1": "s1", "s2": "s2", "U": "U", "Y": "Y"}
 
 
 def test_codes_and_labels_are_inverse() -> None:
@@ -120,36 +114,3 @@ def test_codes_and_labels_are_inverse() -> None:
     assert labels_of("D", labels, np.array([[1.0], [2.0]])).shape == (2, 1)
     with pytest.raises(DataError, match=r"takes the value 0\.5, but its 3 levels have the codes 0 to 2"):
         labels_of("D", labels, np.array([0.5]))
-
-
-def test_rows_and_interventions_are_coded_where_labels_are_known() -> None:
-    labels = {"M": np.array(["low", "high"])}
-    df = pd.DataFrame({"A": [0, 1], "M": ["high", "low"]}, index=[5, 7])
-    assert codes_of_rows(df, labels)["M"].tolist() == [1.0, 0.0]
-    assert codes_of_rows(df[["A"]], labels) is not None
-    coded = codes_of_do({"M": df["M"], "A": 1}, labels)
-    assert coded["A"] == 1
-    pd.testing.assert_series_equal(coded["M"], pd.Series([1.0, 0.0], index=[5, 7]))
-    assert codes_of_do(None, labels) == {}
-    with pytest.raises(DataError, match="do=3 must be a dictionary"):
-        codes_of_do(3, labels)  # type: ignore[arg-type]
-
-
-def test_the_outcome_takes_the_labels_of_the_table() -> None:
-    df = pd.DataFrame({"Y": ["yes", "no", "yes"]})
-    assert outcome_levels({}, SITES, JOBS, df)["Y"].tolist() == ["no", "yes"]
-    assert outcome_levels({}, SITES, JOBS, df.assign(Y=[0, 1, 1])) == {}
-    with pytest.warns(UserWarning, match="is always 'yes' here, so its other label is not known"):
-        assert outcome_levels({}, SITES, JOBS, df[:1]) == {}
-    with pytest.raises(DataError, match="holds 'no', 'maybe' besides positive='yes'"):
-        outcome_levels({}, SITES, JOBS, pd.DataFrame({"Y": ["no", "yes", "maybe"]}))
-
-
-def test_groups_and_outcomes_are_coded_together() -> None:
-    graph: Any = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="m", contrast="f", positive="yes")
-    df = pd.DataFrame({"A": ["f", "m"], "Y": ["no", "yes"]})
-    coded, labels = code_labels(df, graph)
-    assert coded.to_numpy().tolist() == [[1, 0], [0, 1]]
-    assert labels == ("no", "yes")
-    assert code_labels(df[["A"]], graph)[1] is None
-    assert df["A"].tolist() == ["f", "m"]

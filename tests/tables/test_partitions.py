@@ -36,11 +36,14 @@ def test_rows_are_drawn_without_replacement_in_their_order() -> None:
 
 
 def test_each_row_is_as_likely() -> None:
-    frames = [pd.DataFrame({"x": range(start, start + 4)}) for start in (0, 4, 8)]
-    times = np.zeros(12)
-    for seed in range(2_000):
-        times[pf.sample_rows(frames, None, 3, random_state=seed)["x"]] += 1.0
-    assert np.abs(times / 2_000 - 0.25).max() < 5.0 * np.sqrt(0.25 * 0.75 / 2_000)
+    frames = [pd.DataFrame({"x": range(start, start + 400)}) for start in (0, 400, 800)]
+    times = np.zeros(1200)
+    for seed in range(60):
+        times[pf.sample_rows(frames, None, 300, random_state=seed)["x"]] += 1.0
+    assert times.min() > 0.0
+    assert times.max() < 60.0
+    of_blocks = times.reshape(60, 20).mean(axis=1) / 60.0
+    assert np.abs(of_blocks - 0.25).max() < 5.0 * np.sqrt(0.25 * 0.75 / (60 * 20))
 
 
 def test_every_way_in(tmp_path: Path) -> None:

@@ -147,7 +147,8 @@ def test_many_repeated_contents_do_not_hide_rows_in_common() -> None:
 
 
 def widths(df: pd.DataFrame, source: Any, model: Any, **settings: Any) -> pd.DataFrame:
-    report = pf.audit({"m": model}, source, df, n_boot=60, n_jobs=1, progress=False, random_state=0, **settings)
+    settings = {"n_boot": 60, "n_jobs": 1, "progress": False, "random_state": 0} | settings
+    report = pf.audit({"m": model}, source, df, **settings)
     table = report.table.set_index(["decisions", "quantity"])
     return table.loc["score", ["estimate", "lower", "upper"]].assign(told=report.context["resampling"])
 
@@ -158,7 +159,8 @@ def test_intervals_do_not_depend_on_order_index_or_type(bootstrap: Any) -> None:
     df = continuous(600)
     model = LogisticRegression().fit(df, df["M"] + df["A"] > 0)
     source = pf.IPW(UNFAIR, arm="paper").fit(df)
-    expected = widths(df, source, model, bootstrap=bootstrap)
+    settings = {"bootstrap": bootstrap, "n_boot": 40}
+    expected = widths(df, source, model, **settings)
     assert (expected["told"] == "The source was fitted on these rows: a replicate resamples them once, for both.").all()
     shuffled = df.sample(frac=1.0, random_state=1)
     for same in (
@@ -168,8 +170,8 @@ def test_intervals_do_not_depend_on_order_index_or_type(bootstrap: Any) -> None:
         df.convert_dtypes(dtype_backend="pyarrow"),
         shuffled.reset_index(drop=True)[["M", "A", "Q"]],
     ):
-        found = widths(same, source, LogisticRegression().fit(same[["A", "Q", "M"]], same["M"] + same["A"] > 0),
-                       bootstrap=bootstrap)  # fmt: skip
+        own = LogisticRegression().fit(same[["A", "Q", "M"]], same["M"] + same["A"] > 0)
+        found = widths(same, source, own, **settings)
         assert found["told"].str.startswith("The source was fitted on these rows").all()
         numbers = ["estimate", "lower", "upper"]
         np.testing.assert_allclose(found[numbers], expected[numbers], atol=2e-3)

@@ -16,29 +16,16 @@ from scipy.optimize import linprog
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.robustness.sensitivity import Confounding, confounding
+from tests.robustness.sensitivity.models import GRAPH, SATURATED, Known, Table, exact, repeated, sample
 
-GRAPH = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = {
     "through D": GRAPH.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y"),
     "through M": GRAPH.unfair("A -> Y", "A -> M -> Y"),
     "direct": GRAPH.unfair("A -> Y"),
     "all": GRAPH.unfair(direct=True, through=["D", "M"]),
 }
-SATURATED: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "form": "prefix", "random_state": 0}
 LEVELS = {"q": 2, "u": 3, "a": 2, "d": 3, "m": 2}
-COPIES = 25
 CELLS = list(product(*(range(each) for each in LEVELS.values())))
-
-
-class Table:
-    """A known classifier: a table of scores by (a, q, d, m)."""
-
-    def __init__(self, scores: np.ndarray) -> None:
-        self.scores = scores
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = self.scores[tuple(X[name].to_numpy() for name in ("A", "Q", "D", "M"))]
-        return np.column_stack([1 - p, p])
 
 
 class Model:
@@ -79,14 +66,7 @@ class Model:
 
     def table(self) -> tuple[pd.DataFrame, np.ndarray]:
         """All observed cells, with their probabilities as weights."""
-        p = self.observed().sum(axis=1)
-        cells = list(product(range(2), range(2), range(3), range(2)))
-        return repeated(cells, np.array([p[cell] for cell in cells]))
-
-
-def repeated(cells: list[tuple[int, ...]], p: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
-    """Cells of (Q, A, D, M) with probabilities as weighted rows, each so often that no stage has few of them."""
-    return pd.DataFrame(cells * COPIES, columns=["Q", "A", "D", "M"]), np.tile(p * 5000.0, COPIES)
+        return repeated(self.observed().sum(axis=1))
 
 
 def odds_ratio(joint: np.ndarray, axes: tuple[int, ...]) -> float:
@@ -245,11 +225,7 @@ def test_a_single_stage_is_the_known_closed_form() -> None:
     graph = pf.CausalGraph("A -> M -> Y", sensitive="A", outcome="Y")
     source = pf.OneStep(graph.unfair("A -> M -> Y"), propensity="saturated", regression="saturated", folds=1)
 
-    class Copy:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            return np.column_stack([1 - X["M"], X["M"]]).astype(float)
-
-    found = confounding(Copy(), source, df, gammas=[2.0], hidden_causes="A <-> M")
+    found = confounding(Known(lambda X: X["M"]), source, df, gammas=[2.0], hidden_causes="A <-> M")
     own = found.table[found.table["gamma"] == 2.0].set_index("quantity")
     y0 = (0.4 * 0.25 + 0.6 * 0.125, 0.4 * 0.25 + 0.6 * 0.5)
     ypi = (0.6 * 0.75 + 0.4 * 0.5, 0.6 * 0.75 + 0.4 * 0.875)
@@ -262,28 +238,11 @@ def test_a_single_stage_is_the_known_closed_form() -> None:
 # -- samples ----------------------------------------------------------------------------------------------------------
 
 
-def sample(n: int, seed: int) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    q = rng.integers(0, 2, n)
-    a = (rng.random(n) < 0.35 + 0.3 * q).astype(int)
-    d = rng.binomial(2, 0.2 + 0.3 * a + 0.2 * q)
-    m = (rng.random(n) < 0.15 + 0.25 * a + 0.1 * d + 0.1 * q).astype(int)
-    return pd.DataFrame({"Q": q, "A": a, "D": d, "M": m})
-
-
 SCORES = np.fromfunction(lambda a, q, d, m: 0.1 + 0.15 * a + 0.05 * q + 0.15 * d + 0.3 * m, (2, 2, 3, 2))
 
 
-def exact() -> np.ndarray:
-    """The distribution (2, 2, 3, 2) of what :func:`sample` draws from, by (Q, A, D, M)."""
-    q, a, d, m = np.indices((2, 2, 3, 2))
-    p_a, p_d, p_m = 0.35 + 0.3 * q, 0.2 + 0.3 * a + 0.2 * q, 0.15 + 0.25 * a + 0.1 * d + 0.1 * q
-    of_d = np.choose(d, [(1 - p_d) ** 2, 2 * p_d * (1 - p_d), p_d**2])
-    return np.asarray(0.5 * np.where(a == 1, p_a, 1 - p_a) * of_d * np.where(m == 1, p_m, 1 - p_m))
-
-
 def run(df: pd.DataFrame, which: str = "through D", **settings: object) -> Confounding:
-    source = pf.OneStep(UNFAIR[which], **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(UNFAIR[which], **SATURATED)
     return confounding(Table(SCORES), source, df, **settings)  # type: ignore[arg-type]
 
 
@@ -320,7 +279,7 @@ def test_a_stronger_cause_holds_a_weaker_one_intervals_included(which: str, n: i
 def test_flips_lie_where_the_interval_meets_the_limit() -> None:
     df = sample(6000, 0)  # cuts learned from other rows make the ends jump a little in smaller samples
     settings: dict[str, Any] = {"decisions": "score", "above": 0.2, "at_most": 0.95}
-    found = run(df, gammas=[1.5, 2.0, 2.5, 3.2, 4.0, 5.0], hidden_causes=["A <-> D", "A <-> all"], **settings)
+    found = run(df, gammas=[1.5, 2.0, 2.5, 3.2, 4.0, 5.0], hidden_causes="A <-> D", **settings)
     for row in found.flips_at.itertuples():
         for name, column, other_end in (("point", "low", "high"), ("interval", "lower", "upper")):
             at = getattr(row, name)
@@ -333,33 +292,11 @@ def test_flips_lie_where_the_interval_meets_the_limit() -> None:
     assert np.isfinite(found.flips_at["interval"]).any()
 
 
-def test_a_conclusion_that_is_never_lost_is_said_to_hold_as_far_as_was_tried() -> None:
-    found = run(sample(600, 3), "direct", gammas=[1.5, 4.0], decisions="score", above=0.1, hidden_causes="A <-> all")
-    assert found.flips_at["interval"].tolist() == [np.inf]
-    assert "'PIU is above 0.1' holds at every gamma tried (up to 4)" in str(found)
-
-
-def test_a_conclusion_that_never_held_has_no_flip() -> None:
-    df = sample(1500, 0)
-    df["A"] = np.random.default_rng(1).permutation(df["A"])
-    graph = pf.CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y")
-
-    class Plain:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = 0.2 + 0.4 * X["M"].to_numpy()
-            return np.column_stack([1 - p, p])
-
-    source = pf.OneStep(graph.unfair("A -> M -> Y"), **SATURATED)
-    found = confounding(Plain(), source, df[["A", "M"]], decisions="score", gammas=[2])
-    assert found.flips_at["interval"].isna().all()
-    assert "does not hold at gamma = 1" in str(found)
-
-
 def test_the_outcome_itself_may_have_a_hidden_cause() -> None:
     df = sample(3000, 3)
     p = SCORES[tuple(df[name].to_numpy() for name in ("A", "Q", "D", "M"))]
     decided = (np.random.default_rng(0).random(len(df)) < p).astype(float)
-    source = pf.OneStep(UNFAIR["direct"], **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(UNFAIR["direct"], **SATURATED)
     found = confounding(decided, source, df, gammas=[2.0], scores="outcome")
     assert list(found.assumptions) == ["A <-> D", "A <-> M", "A <-> Y", "{D M} <-> Y", "A <-> all"]
     own = found.table[found.table["quantity"] == "mean_unfair_effect"]
@@ -372,29 +309,23 @@ def test_boosted_nuisances_find_the_ends_of_the_population() -> None:
     df = sample(800, 4)
     source = pf.OneStep(UNFAIR["through M"], form="prefix", random_state=0, folds=2)
     found = confounding(Table(SCORES), source, df, gammas=[2.0], decisions="score", hidden_causes="A <-> M")
-    model = population()
-    exact = examine(UNFAIR["through M"], model, SCORES, 2.0, "A <-> M")
+    right = examine(UNFAIR["through M"], repeated(exact()), SCORES, 2.0, "A <-> M")
     own = found.table[found.table["gamma"] == 2.0].set_index("quantity")
     for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"):
-        assert own.loc[quantity, "lower"] <= exact.loc[quantity, "low"] + 1e-9
-        assert own.loc[quantity, "upper"] >= exact.loc[quantity, "high"] - 1e-9
-        ends = exact.loc[quantity, ["low", "high"]].tolist()
+        assert own.loc[quantity, "lower"] <= right.loc[quantity, "low"] + 1e-9
+        assert own.loc[quantity, "upper"] >= right.loc[quantity, "high"] - 1e-9
+        ends = right.loc[quantity, ["low", "high"]].tolist()
         assert own.loc[quantity, ["low", "high"]].tolist() == pytest.approx(ends, abs=0.06)
-
-
-def population() -> tuple[pd.DataFrame, np.ndarray]:
-    """All cells of what :func:`sample` draws from, with their probabilities as weights."""
-    return repeated(list(product(range(2), range(2), range(3), range(2))), exact().ravel())
 
 
 def covered(n: int, seeds: range, cause: str) -> pd.DataFrame:
     """Whether intervals hold the ends of the population, and both at once, by seed and quantity."""
-    exact = examine(UNFAIR["through D"], population(), SCORES, 2.0, cause)
+    right = examine(UNFAIR["through D"], repeated(exact()), SCORES, 2.0, cause)
     found = []
     for seed in seeds:
         own = run(sample(n, seed), hidden_causes=cause, gammas=[2.0], decisions="score", above=0.99).table
         own = own[own["gamma"] == 2.0].set_index("quantity")
-        held = (own["lower"] <= exact["low"] + 1e-12) & (own["upper"] >= exact["high"] - 1e-12)
+        held = (own["lower"] <= right["low"] + 1e-12) & (own["upper"] >= right["high"] - 1e-12)
         found.append(held)
     return pd.DataFrame(found)
 
@@ -447,11 +378,8 @@ def test_the_benchmark_is_the_odds_ratio_of_a_dropped_column() -> None:
 
 def test_results_are_shown() -> None:
     found = run(sample(1500, 0), gammas=[1.5, 3.0], at_most=0.9)
-    text = str(found)
-    assert "A <-> D: mean unfair effect" in text
-    assert "(valid, not sharp)" in text
+    assert all(part in str(found) for part in ("A <-> D", "mean unfair effect", "not sharp"))
     assert "<table" in found._repr_html_()
-    assert repr(found).startswith("<Confounding of model;")
     for quantity in ("mean_unfair_effect", "piu"):
         figure = found.plot(quantity, benchmark=found.benchmark())
         assert next(axes.get_title() for axes in figure.axes if axes.get_visible()) == "A <-> D"
@@ -511,16 +439,12 @@ def test_bounds_are_not_called_sharp_where_only_some_cuts_were_tried() -> None:
     df = sample(1500, 0)
     df["M"] = df["M"] + np.random.default_rng(0).normal(size=len(df))
 
-    class Smooth:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = (1.0 / (1.0 + np.exp(-0.5 * X["A"] - X["M"]))).to_numpy()
-            return np.column_stack([1 - p, p])
-
+    smooth = Known(lambda X: 1.0 / (1.0 + np.exp(-0.5 * X["A"] - X["M"])))
     graph = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
     source = pf.OneStep(graph.unfair("A -> M -> Y"), propensity="logistic", regression="logistic", random_state=0)
     for decisions, sharp in (("score", False), ("threshold", True)):
         settings: dict[str, Any] = {"gammas": [8.0], "hidden_causes": "A <-> M", "decisions": decisions}
-        found = confounding(Smooth(), source, df[["A", "M"]], **settings)
+        found = confounding(smooth, source, df[["A", "M"]], **settings)
         own = found.table[(found.table["gamma"] == 8.0) & (found.table["quantity"] == "mean_unfair_effect")]
         assert own["sharp"].tolist() == [sharp]
     assert found.table.loc[found.table["gamma"] == 1.0, "sharp"].all()
@@ -534,7 +458,7 @@ def test_a_group_without_weight_is_refused() -> None:
 
 def test_ends_are_not_called_sharp_where_an_edge_is_missing() -> None:
     graph = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
-    source = pf.OneStep(graph.unfair("A -> Y", "A -> D -> Y"), **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(graph.unfair("A -> Y", "A -> D -> Y"), **SATURATED)
     found = confounding(Table(SCORES), source, sample(1500, 0), gammas=[2.0])
     effect = found.table[(found.table["quantity"] == "mean_unfair_effect") & (found.table["gamma"] == 2.0)]
     assert effect.set_index("hidden_cause")["sharp"].to_dict() == {
@@ -549,27 +473,18 @@ def test_unfit_sources_are_refused() -> None:
         confounding(Table(SCORES), pf.IPW(unfair), df)  # type: ignore[arg-type]
     graph = pf.CausalGraph("Q -> A; {Q A} -> Y", sensitive="A", outcome="Y")
 
-    class Read:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = 0.3 + 0.2 * X["A"].to_numpy()
-            return np.column_stack([1 - p, p])
-
     with pytest.raises(DataError, match="causes no feature"):
-        confounding(Read(), graph.unfair("A -> Y"), df[["Q", "A"]])
+        confounding(Known(lambda X: 0.3 + 0.2 * X["A"]), graph.unfair("A -> Y"), df[["Q", "A"]])
 
 
 def test_declared_latent_causes_leave_one_hidden_cause_of_all() -> None:
     graph = pf.CausalGraph("A -> D; A -> M; {A D M} -> Y; H -> D; H -> M", sensitive="A", outcome="Y", latent=["H"])
     unfair = graph.unfair(direct=True, through=["D", "M"])
-    source = pf.OneStep(unfair, **SATURATED)  # type: ignore[arg-type]
+    source = pf.OneStep(unfair, **SATURATED)
     df = sample(800, 0)[["A", "D", "M"]]
 
-    class Three:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = (0.1 + 0.2 * X["A"] + 0.1 * X["D"] + 0.3 * X["M"]).to_numpy()
-            return np.column_stack([1 - p, p])
-
-    made = confounding(Three(), source, df, gammas=[2.0])
+    three = Known(lambda X: 0.1 + 0.2 * X["A"] + 0.1 * X["D"] + 0.3 * X["M"])
+    made = confounding(three, source, df, gammas=[2.0])
     assert list(made.assumptions) == ["A <-> all"]
     with pytest.raises(DataError, match="A graph with latent causes of the features has the last alone"):
-        confounding(Three(), source, df, hidden_causes="A <-> D")
+        confounding(three, source, df, hidden_causes="A <-> D")

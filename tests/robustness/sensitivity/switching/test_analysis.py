@@ -14,9 +14,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.robustness.sensitivity import Switching, switching
+from tests.robustness.sensitivity.models import GRAPH, SATURATED, Known, Table, exact, repeated, sample
 
-GRAPH = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
-SATURATED = {"propensity": "saturated", "regression": "saturated", "form": "prefix", "random_state": 0}
 PATHS = {
     "D": (("A -> Y", "A -> D -> Y", "A -> D -> M -> Y"), (1, 0, 1)),
     "M": (("A -> M -> Y",), (0, 1, 0)),
@@ -24,25 +23,6 @@ PATHS = {
 }
 """Unfair paths, with the values of A that D, M and the outcome read in the switched world."""
 UNFAIR = GRAPH.unfair(*PATHS["D"][0])
-
-
-class Table:
-    """A known classifier: a table of scores by (a, q, d, m)."""
-
-    def __init__(self, scores: np.ndarray) -> None:
-        self.scores = scores
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = self.scores[tuple(X[name].to_numpy() for name in ("A", "Q", "D", "M"))]
-        return np.column_stack([1 - p, p])
-
-
-def population(rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Weighted rows of all cells of (Q, A, D, M), and the distribution (2, 2, 3, 2) itself."""
-    p = rng.dirichlet(np.full(24, 2.0)).reshape(2, 2, 3, 2)
-    cells = list(product(range(2), range(2), range(3), range(2)))
-    df = pd.DataFrame(cells * 25, columns=["Q", "A", "D", "M"])
-    return df, np.tile(np.array([p[cell] for cell in cells]) * 5000.0, 25), p
 
 
 def units(p: np.ndarray, scores: np.ndarray, paths: str) -> list[tuple[float, list[np.ndarray]]]:
@@ -95,8 +75,13 @@ def by_program(p: np.ndarray, scores: np.ndarray, paths: str, gamma: float) -> t
     return float(ends[0]), float(ends[1])
 
 
-def examine(df: pd.DataFrame, weight: np.ndarray, scores: np.ndarray, paths: str, **settings: object) -> Switching:
-    source = pf.OneStep(GRAPH.unfair(*PATHS[paths][0]), **SATURATED, folds=1)  # type: ignore[arg-type]
+def population(rng: np.random.Generator) -> np.ndarray:
+    return rng.dirichlet(np.full(24, 2.0)).reshape(2, 2, 3, 2)
+
+
+def examine(p: np.ndarray, scores: np.ndarray, paths: str, **settings: object) -> Switching:
+    df, weight = repeated(p)
+    source = pf.OneStep(GRAPH.unfair(*PATHS[paths][0]), **SATURATED, folds=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PositivityWarning)
         return switching(Table(scores), source, df, sample_weight=weight, **settings)  # type: ignore[arg-type]
@@ -104,9 +89,9 @@ def examine(df: pd.DataFrame, weight: np.ndarray, scores: np.ndarray, paths: str
 
 @pytest.mark.parametrize("paths", PATHS)
 def test_decisions_have_the_ends_of_the_program_over_joint_distributions(paths: str) -> None:
-    df, weight, p = population(np.random.default_rng(len(paths)))
+    p = population(np.random.default_rng(len(paths)))
     scores = np.random.default_rng(3).random((2, 2, 3, 2))
-    found = examine(df, weight, scores, paths, gammas=[0.05, 0.3, 1.0])
+    found = examine(p, scores, paths, gammas=[0.05, 0.3, 1.0])
     for row in found.table.itertuples():
         ends = by_program(p, (scores > 0.5).astype(float), paths, row.gamma)
         assert (row.low, row.high) == pytest.approx(ends, abs=1e-7)
@@ -117,9 +102,9 @@ def test_decisions_have_the_ends_of_the_program_over_joint_distributions(paths: 
 
 @pytest.mark.parametrize("paths", PATHS)
 def test_scores_have_a_valid_interval_that_is_sharp_without_and_with_all_switching(paths: str) -> None:
-    df, weight, p = population(np.random.default_rng(10 + len(paths)))
+    p = population(np.random.default_rng(10 + len(paths)))
     scores = np.random.default_rng(4).random((2, 2, 3, 2))
-    found = examine(df, weight, scores, paths, gammas=[0.1, 1.0], decisions="score")
+    found = examine(p, scores, paths, gammas=[0.1, 1.0], decisions="score")
     for row in found.table.itertuples():
         low, high = by_program(p, scores, paths, row.gamma)
         assert row.low <= low + 1e-7
@@ -128,26 +113,9 @@ def test_scores_have_a_valid_interval_that_is_sharp_without_and_with_all_switchi
     assert found.table["sharp"].tolist() == [True, False, True]
 
 
-def sample(n: int, seed: int) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    q = rng.integers(0, 2, n)
-    a = (rng.random(n) < 0.35 + 0.3 * q).astype(int)
-    d = rng.binomial(2, 0.2 + 0.3 * a + 0.2 * q)
-    m = (rng.random(n) < 0.15 + 0.25 * a + 0.1 * d + 0.1 * q).astype(int)
-    return pd.DataFrame({"Q": q, "A": a, "D": d, "M": m})
-
-
 SCORES = np.fromfunction(
     lambda a, q, d, m: 0.1 + 0.25 * a + 0.05 * q + 0.2 * d * (1 - 0.9 * a) + 0.25 * m, (2, 2, 3, 2)
 )
-
-
-def exact() -> np.ndarray:
-    """The distribution (2, 2, 3, 2) of what :func:`sample` draws from, by (Q, A, D, M)."""
-    q, a, d, m = np.indices((2, 2, 3, 2))
-    p_a, p_d, p_m = 0.35 + 0.3 * q, 0.2 + 0.3 * a + 0.2 * q, 0.15 + 0.25 * a + 0.1 * d + 0.1 * q
-    of_d = np.choose(d, [(1 - p_d) ** 2, 2 * p_d * (1 - p_d), p_d**2])
-    return 0.5 * np.where(a == 1, p_a, 1 - p_a) * of_d * np.where(m == 1, p_m, 1 - p_m)
 
 
 def covered(n: int, seeds: range, gammas: tuple[float, ...] = (0.0, 0.05, 1.0), **settings: object) -> pd.DataFrame:
@@ -189,7 +157,7 @@ def test_intervals_hold_both_ends_at_the_nominal_level() -> None:
 
 def test_all_switching_is_the_interval_of_the_audit_given_what_is_shared() -> None:
     df = sample(1500, 0)
-    source = pf.OneStep(UNFAIR, **SATURATED, folds=1)  # type: ignore[arg-type]
+    source = pf.OneStep(UNFAIR, **SATURATED, folds=1)
     found = switching(Table(SCORES), source, df, above=0.05, at_most=0.9)
     report = pf.audit({"m": Table(SCORES)}, source, df, random_state=0)
     table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
@@ -204,7 +172,6 @@ def test_all_switching_is_the_interval_of_the_audit_given_what_is_shared() -> No
     assert len(found.flips_at) == 2
     assert "change between the worlds for at least" in str(found)
     assert "<table" in found._repr_html_()
-    assert repr(found) == "<Switching of model; print it for a reading>"
     assert found.plot().axes[0].get_xlabel() == "gamma (chance that D, M change, beyond the least)"
 
 
@@ -216,14 +183,10 @@ def test_ends_that_cross_by_sampling_error_are_exchanged_and_the_limits_hold_bot
     df = pd.DataFrame({"C": c, "A": a, "M": rng.normal(size=800) + c})
     graph = pf.CausalGraph("C -> {A M Y}; A -> {M Y}; M -> Y", sensitive="A", outcome="Y")
 
-    class Rule:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = ((X["M"] > 0.0) | (X["A"] == 1)).to_numpy(dtype=float)
-            return np.column_stack([1 - p, p])
-
+    rule = Known(lambda X: (X["M"] > 0.0) | (X["A"] == 1))
     unfair = graph.unfair("A -> Y", "A -> M -> Y")
     source = pf.OneStep(unfair, propensity="logistic", regression="logistic", random_state=0)
-    found = switching(Rule(), source, df, gammas=[0, 0.05, 1], above=0.2, at_most=0.36, random_state=0)
+    found = switching(rule, source, df, gammas=[0, 0.05, 1], above=0.2, at_most=0.36, random_state=0)
     own = found.table
     assert own["low"].iloc[0] < own["high"].iloc[0] - 0.02
     assert (own["lower"] <= own["low"]).all()
@@ -233,12 +196,12 @@ def test_ends_that_cross_by_sampling_error_are_exchanged_and_the_limits_hold_bot
 
 
 def test_flips_are_where_switching_takes_an_end_to_its_limit() -> None:
-    df, weight, p = population(np.random.default_rng(1))
+    p = population(np.random.default_rng(1))
     scores = np.random.default_rng(3).random((2, 2, 3, 2))
     gammas = np.linspace(0.0, 0.2, 11)
-    found = examine(df, weight, scores, "D", gammas=gammas)
+    found = examine(p, scores, "D", gammas=gammas)
     middle = float(found.table["high"].iloc[[0, -1]].mean())
-    again = examine(df, weight, scores, "D", gammas=gammas, at_most=middle)
+    again = examine(p, scores, "D", gammas=gammas, at_most=middle)
     at = again.flips_at.loc[1, "point"]
     assert by_program(p, (scores > 0.5).astype(float), "D", at)[1] == pytest.approx(middle, abs=2e-3)
 
@@ -250,15 +213,10 @@ def test_a_continuous_mediator_is_compared_by_propensities() -> None:
     df = pd.DataFrame({"A": a, "M": a + rng.normal(size=2000)})
     graph = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 
-    class Above:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = (X["M"].to_numpy() > 0.5).astype(float)
-            return np.column_stack([1 - p, p])
-
     source = pf.OneStep(
         graph.unfair("A -> M -> Y"), propensity="logistic", regression="logistic", form="prefix", random_state=0
     )
-    found = switching(Above(), source, df, gammas=[0, 0.1, 1])
+    found = switching(Known(lambda X: X["M"] > 0.5), source, df, gammas=[0, 0.1, 1])
     assert found.least[1] <= 0.3829 <= found.least[2]
     # All who move cross the threshold at 1/2, and more may from both sides of it.
     own = found.table.set_index("gamma")
@@ -291,8 +249,8 @@ def test_unfit_settings_are_refused(settings: dict[str, object], match: str) -> 
 def test_what_cannot_switch_or_is_not_known_in_both_worlds_is_refused() -> None:
     df = sample(1500, 0)
     with pytest.raises(DataError, match="No unfair path runs through a mediator"):
-        switching(Table(SCORES), pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), df)  # type: ignore[arg-type]
-    source = pf.OneStep(UNFAIR, **SATURATED)  # type: ignore[arg-type]
+        switching(Table(SCORES), pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), df)
+    source = pf.OneStep(UNFAIR, **SATURATED)
     given = SCORES[df["A"], df["Q"], df["D"], df["M"]]
     with pytest.raises(DataError, match="Pass the model itself"):
         switching(given, source, df)
