@@ -47,6 +47,7 @@ __all__ = [
     "support_of",
     "to_array",
     "undisturbed",
+    "upstream",
 ]
 
 Program = Callable[[int], Any]
@@ -262,6 +263,18 @@ SINGLE = {"item", "__bool__", "__complex__", "__contains__", "__float__", "__ind
 """The functions of torch whose result carries no provenance, and those that make one number."""
 
 
+def upstream(names: Iterable[str], reads: Mapping[str, Iterable[str]], stops: Collection[str]) -> set[str]:
+    """Return some sites and all that lead to them, going no further up than the ``stops``."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(() if name in stops else reads.get(name, ()))
+    return found
+
+
 @dataclass
 class Provenance:
     """The provenance of each site of one run, in the order of the run.
@@ -280,15 +293,7 @@ class Provenance:
 
     def among(self, names: Iterable[str], stops: Collection[str]) -> set[str]:
         """Return some sites, with those outside ``stops`` that are computed replaced by what they read there."""
-        found: set[str] = set()
-        waiting = list(names)
-        while waiting:
-            name = waiting.pop()
-            if name in self.computed and name not in stops:
-                waiting += self.reads[name]
-            else:
-                found.add(name)
-        return found & {*stops}
+        return upstream(names, {name: self.reads[name] for name in self.computed}, stops) & {*stops}
 
     def descendants(self, sites: Iterable[str]) -> set[str]:
         """Return the sites that some sites influence, without themselves."""

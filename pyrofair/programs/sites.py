@@ -27,6 +27,7 @@ from pyrofair.programs.provenance import (
     is_deterministic,
     run_program,
     undisturbed,
+    upstream,
 )
 
 __all__ = [
@@ -187,14 +188,7 @@ class ProgramSites:
 
 def sites_above(site: str, reads: Mapping[str, Iterable[str]], stop: Collection[str]) -> set[str]:
     """Return the sites that lead to a site by what each reads, going no further up than those in ``stop``."""
-    met: set[str] = set()
-    waiting = list(reads[site])
-    while waiting:
-        one = waiting.pop()
-        if one not in met:
-            met.add(one)
-            waiting.extend(() if one in stop else reads[one])
-    return met
+    return upstream(reads[site], reads, stop)
 
 
 def require_finite(site: str, values: Tensor) -> None:
