@@ -120,7 +120,7 @@ NAMED = {
     " warmup",
     "count or none": "max_stack",
     "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings"
-    " score cluster",
+    " score groups",
     "encoder or none": "encoder",
     "flag": "direct independent_errors literal normalize overwrite progress skops",
     "inner share": "delta held_out level",

@@ -296,7 +296,7 @@ def audit(
     scores: ScoresAre = "auto",
     thresholds: npt.ArrayLike | None = None,
     subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
-    cluster: str | None = None,
+    groups: str | None = None,
     sample: int | None = None,
     n_jobs: int = -1,
     progress: bool = True,
@@ -352,7 +352,7 @@ def audit(
         columns that the sensitive attribute does not cause and on which every stage conditions. A function is called
         twice, the second time on the rows in another order with another index, and must label each row alike, and
         equal rows alike. The source must have influence values. In partitions, names of columns.
-    cluster, sample
+    groups, sample
         Of a table in partitions: the column of clusters, such as households, whose rows are not independent; and the
         rows that sources are fitted on, by default 200,000, a fifth of them each.
     n_jobs, progress
@@ -403,11 +403,11 @@ def audit(
     at = read_thresholds(thresholds)
     if is_partitions(df):
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
-        own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "cluster": cluster, "sample": sample}
+        own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "groups": groups, "sample": sample}
         alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
         pilot = partial(audit, models, random_state=random_state, **alone, **given)
         return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
-    if named := next((name for name, value in (("cluster", cluster), ("sample", sample)) if value is not None), None):
+    if named := next((name for name, value in (("groups", groups), ("sample", sample)) if value is not None), None):
         raise DataError(
             f"{named}= is for tables in partitions, and df is one table. To audit it by samples, pass [df]."
         )

@@ -288,22 +288,22 @@ def audit_partitions(
     thresholds: tuple[float, ...],
     subgroups: str | Sequence[str] | None,
     weight: str | None,
-    cluster: str | None,
+    groups: str | None,
     sample: int | None,
     seed: int | None,
 ) -> Audit:
     """Return the audit of a table in partitions; ``audit_sample(source, df, sample_weight=...)`` is that of a sample.
 
-    ``sample`` rows make the samples of all sources; ``weight``, ``cluster`` and ``subgroups`` are names of columns.
+    ``sample`` rows make the samples of all sources; ``weight``, ``groups`` and ``subgroups`` are names of columns.
     """
     graph, seed = source.unfair.graph, seed_from(seed)
-    groups = tuple(subgroups or ()) if isinstance(subgroups, list | tuple | None) else (subgroups,)
-    _refuse(models, source, groups, weight, cluster)
+    levels = tuple(subgroups or ()) if isinstance(subgroups, list | tuple | None) else (subgroups,)
+    _refuse(models, source, levels, weight, groups)
     sample = require_integer("sample", SAMPLE if sample is None else sample, least=FITS)
-    named = [each for each in (weight, cluster, *groups) if each is not None]
+    named = [each for each in (weight, groups, *levels) if each is not None]
     parts = Partitions.of(data, [*feature_columns(graph), *named], [graph.outcome_column])
-    plan = Plan(seed, min(1.0, sample / sum(parts.sizes)), cluster)
-    crossing = np.empty(0, np.uint64) if cluster is None else _crossing(parts, cluster)
+    plan = Plan(seed, min(1.0, sample / sum(parts.sizes)), groups)
+    crossing = np.empty(0, np.uint64) if groups is None else _crossing(parts, groups)
     drawn = pd.concat([*parts.map(plan.draw)], ignore_index=True)
     own = drawn.pop(OTHER).to_numpy()
     samples = [drawn[own == k].reset_index(drop=True) for k in range(FITS)]
@@ -317,7 +317,7 @@ def audit_partitions(
     audited = tuple(AuditedModel(name, model, graph, order, outcomes or None) for name, model in models.items())
     scores = Scores(audited, {}, threshold, rules=(*DECISIONS, *thresholds))
     kept = keep_levels(drawn, own, graph) if context.form == "prefix" else {}
-    work = Work(plan, scores, kept, weight, groups, crossing, outcomes)
+    work = Work(plan, scores, kept, weight, levels, crossing, outcomes)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for k, each in enumerate(samples):
@@ -332,11 +332,11 @@ def audit_partitions(
     return _tell(pilot, {key: each.closed() for key, each in sums.items()}, work, parts, poor)
 
 
-def _refuse(models: Any, source: Any, groups: Any, weight: Any, cluster: Any) -> None:
+def _refuse(models: Any, source: Any, levels: Any, weight: Any, groups: Any) -> None:
     """Refuse what does not go with partitions."""
     kind, graph = type(source).__name__, source.unfair.graph
     given = [name for name, model in models.items() if AuditedModel(name, model, graph, ()).is_scores]
-    columns = {"sample_weight": weight, "cluster": cluster} | {f"subgroups[{i}]": each for i, each in enumerate(groups)}
+    columns = {"sample_weight": weight, "groups": groups} | {f"subgroups[{i}]": each for i, each in enumerate(levels)}
     wrong = [f"{name}={shown(value)}" for name, value in columns.items() if not isinstance(value, str | None)]
     if not hasattr(source, "learn"):
         why = f"{kind} needs all rows in memory; of a table in partitions OneStep(unfair), or the paths, make an audit"
@@ -346,8 +346,8 @@ def _refuse(models: Any, source: Any, groups: Any, weight: Any, cluster: Any) ->
         why = f"{given[0]!r} is given as scores of rows, and partitions need the model itself"
     elif wrong:
         why = f"{wrong[0]} must be the name of a column of a table in partitions"
-    elif cluster in feature_columns(graph):
-        why = f"cluster={cluster!r} is a column of the graph, which estimates are conditioned on"
+    elif groups in feature_columns(graph):
+        why = f"groups={groups!r} is a column of the graph, which estimates are conditioned on"
     else:
         return
     raise DataError(f"{why}. {ASK}")

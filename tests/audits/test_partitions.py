@@ -205,8 +205,8 @@ def test_weights_are_a_column() -> None:
 def test_clusters_are_units_wherever_their_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
     one = draw(3_000).assign(home=np.arange(3_000) % 1_500)
     four = pd.concat([one] * 4, ignore_index=True)
-    whole, apart = run([four.sort_values("home")], cluster="home"), run(cut(four, 5), cluster="home")
-    same(run([four], cluster="home"), apart)  # membership goes by the cluster, not by the place
+    whole, apart = run([four.sort_values("home")], groups="home"), run(cut(four, 5), groups="home")
+    same(run([four], groups="home"), apart)  # membership goes by the cluster, not by the place
     same(whole, apart)
     alone = run([four])
     found = (apart.table["upper"] - apart.table["lower"]) / (alone.table["upper"] - alone.table["lower"])
@@ -217,12 +217,12 @@ def test_clusters_are_units_wherever_their_rows_are(monkeypatch: pytest.MonkeyPa
     assert not (judges == sample[:, None]).any()
     assert (plan.of(7, four[5_000:])[0] == sample[5_000:]).all()
     text = one.assign(home=one["home"].map("home {}".format))
-    assert len(numbers(run(cut(text), cluster="home")))
+    assert len(numbers(run(cut(text), groups="home")))
     monkeypatch.setattr(partitions, "MOST_CROSSING", 10)
     with pytest.raises(pf.DataError, match=r"1,500 clusters of 'home'.* more than 10.*Sort"):
-        run(cut(four), cluster="home")
+        run(cut(four), groups="home")
     with pytest.raises(pf.DataError, match=r"'home' have 1 missing"):
-        run([text[1:], text.assign(home=text["home"].mask(text.index == 7))], cluster="home")
+        run([text[1:], text.assign(home=text["home"].mask(text.index == 7))], groups="home")
 
 
 def test_no_row_is_judged_by_its_own_sample_and_all_fits_judge_alike() -> None:
@@ -285,14 +285,14 @@ def test_spread_between_samples_counts() -> None:
         ([draw(100)], {"source": light().fit(draw(400).drop(columns="Y"))}, "is fitted.*clone.*pf.sample_rows"),
         ([draw(100)], {"models": {"given": np.zeros(100)}}, "'given' is given as scores of rows.*pf.sample_rows"),
         ([draw(100)], {"sample_weight": np.ones(100)}, "sample_weight=.* name of a column.*pf.sample_rows"),
-        ([draw(100)], {"cluster": 3}, "cluster=3 must be the name of a column"),
-        ([draw(100)], {"cluster": "Q"}, "cluster='Q' is a column of the graph"),
-        ([draw(100)], {"cluster": "home"}, "lacks the column 'home'"),
+        ([draw(100)], {"groups": 3}, "groups=3 must be the name of a column"),
+        ([draw(100)], {"groups": "Q"}, "groups='Q' is a column of the graph"),
+        ([draw(100)], {"groups": "home"}, "lacks the column 'home'"),
         ([draw(100)], {"subgroups": {"half": lambda table: table["Q"]}}, "subgroups.*must be the name of a column"),
         ([draw(900)], {"subgroups": "M"}, "M"),
         ([draw(900)], {"scores": "outcome"}, "scores='outcome' describes given scores"),
         ([draw(100)], {"sample": 2}, "sample"),
-        (draw(100), {"cluster": "home"}, "cluster= is for tables in partitions"),
+        (draw(100), {"groups": "home"}, "groups= is for tables in partitions"),
         (draw(100), {"sample": 50}, "sample= is for tables in partitions"),
     ],
 )  # fmt: skip
@@ -363,7 +363,7 @@ def test_a_worker_that_is_killed_halfway_changes_nothing(tmp_path: Path) -> None
 def test_partitions_are_judged_again_with_equal_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a worker is lost: each partition is judged twice, in another order."""
     frames = cut(draw(4_000))
-    expected, kept = run(frames, cluster=None, subgroups="area"), partitions.Partitions.map
+    expected, kept = run(frames, groups=None, subgroups="area"), partitions.Partitions.map
 
     def twice(self: Any, function: Any) -> Any:
         work = [*enumerate(kept(self, lambda number, frame: (function(number, frame), function(number, frame))))]
