@@ -18,7 +18,7 @@ from pyrofair.audits.report import (
     group_table,
     percentile_intervals,
 )
-from pyrofair.effects.estimates import AUDITED, Key, absolute_interval, percentiles
+from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, QUANTITIES_OF, Key, absolute_interval, percentiles
 from pyrofair.effects.group_agreement import join_seeds, judge_jointly
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Views
 from pyrofair.graph.causal_graph import CausalGraph
@@ -98,6 +98,10 @@ def test_percentiles_of_replicates_that_left_0_1(values: Any, ends: tuple[float,
     assert (found["lower"], found["upper"]) == pytest.approx(ends, nan_ok=True)
     assert found["estimate"] == 0.5
     assert re.fullmatch(note.replace("[0, 1]", r"\[0, 1\]"), found["note"])
+
+
+def test_every_quantity_of_the_engine_is_in_the_table() -> None:
+    assert {*QUANTITIES_OF} == {*QUANTITIES, GIVEN_UNITS}
 
 
 def test_every_quantity_has_a_row_and_a_reason() -> None:
