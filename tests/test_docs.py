@@ -291,7 +291,7 @@ def test_the_page_on_large_data_runs(capsys: pytest.CaptureFixture[str]) -> None
     with threadpool_limits(1):
         exec(compile(code, str(page), "exec"), {})
     printed = capsys.readouterr().out
-    assert "Audit of 1 model(s) on 20,000 rows; 95% Wald intervals" in printed
+    assert "Audit of 1 model(s) on 6,000 rows; 95% Wald intervals" in printed
     assert "comes from the samples" in printed
 
 

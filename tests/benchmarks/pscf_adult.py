@@ -240,6 +240,8 @@ class HandWritten:
     def __init__(self, model: pf.PSCF, X: pd.DataFrame, y: pd.Series[Any]) -> None:
         graph = model.unfair.graph
         self.sem, self.guide = copy.deepcopy(model.sem_), copy.deepcopy(model.guide_)
+        for number in (*self.sem.parameters(), *self.guide.parameters()):
+            number.requires_grad_(True)  # a fit ends with them fixed
         self.values = model._encode(X[graph.input_columns])
         self.values[graph.outcome_column] = torch.tensor((y == graph.positive).to_numpy()).float()
         families = self.sem.families
