@@ -33,7 +33,10 @@ __all__ = [
     "row_keys",
     "seed_from",
     "set_seed",
+    "stream_of",
 ]
+
+OWN = 1
 
 PYRO_LOCK = threading.RLock()
 """Pyro's handlers, parameter store and generators are global: a thread that uses Pyro holds this lock."""
@@ -47,6 +50,14 @@ def seed_from(random_state: int | np.random.Generator | np.random.RandomState | 
     if isinstance(random_state, np.random.Generator | None):
         return int(np.random.default_rng(random_state).integers(2**31 - 1))
     return int(random_state)
+
+
+def stream_of(seed: int, *numbers: int) -> np.random.Generator:
+    """Return a generator for what a seed and numbers name, never that of ``np.random.default_rng(seed)``.
+
+    NumPy takes zeros at the end of a list of seeds for none, and data are often drawn with the seed of their analysis.
+    """
+    return np.random.default_rng([seed, *numbers, OWN])
 
 
 def fresh_state(random_state: int | np.random.Generator | np.random.RandomState | None) -> np.random.RandomState:

@@ -512,7 +512,7 @@ def audit(
     warned += poor if fresh else _warn(poor, PositivityWarning)  # a fresh source has warned already
     warned += _warn(_doubtful_intervals(replicates, predicted, worlds, level))
     draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
-    groups = group_table(point, draws, level, worlds)
+    compared = group_table(point, draws, level, worlds)
     labels = {model.name: estimator.label_of(model.name) for model in audited}
     small = {
         name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
@@ -527,10 +527,10 @@ def audit(
         failure=failure,
         small=small,
     )
-    more, drawn = doubts_by_threshold(at, disagreeing(groups)), pd.DataFrame(draws[AUDITED])
+    more, drawn = doubts_by_threshold(at, disagreeing(compared)), pd.DataFrame(draws[AUDITED])
     return Audit(
-        measured.table({}, groups),
-        groups,
+        measured.table({}, compared),
+        compared,
         drawn.loc[:, drawn.columns.get_level_values("decisions").isin(DECISIONS)] if len(draws) else pd.DataFrame(),
         replace(
             context,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
-from pyrofair._random import seed_from
+from pyrofair._random import seed_from, stream_of
 from pyrofair._validation import require_integer, shown
 from pyrofair.audits.context import texts_of
 from pyrofair.audits.models import AuditedModel
@@ -29,7 +30,7 @@ from pyrofair.audits.subgroups import QUANTITIES, Level, estimate_level, tell_su
 from pyrofair.audits.wald import Scores, stack_values
 from pyrofair.effects.estimates import AUDITED, CAUSAL, Estimates, Key, Samples
 from pyrofair.effects.influence import InfluenceValues
-from pyrofair.effects.potential_outcomes import kish_size
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.nuisances.rows import Rows
@@ -69,19 +70,21 @@ class Plan:
 
     def of(self, number: int, frame: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the sample of each row (n,), -1 for none, and the two fits that judge it, ascending (n, 2)."""
-        u, v = np.random.default_rng([self.seed, number]).random((2, len(frame)))
+        u, v = stream_of(self.seed, number).random((2, len(frame)))
         if self.cluster is not None:  # rows of a cluster are in one sample, wherever they are
-            salts = np.random.default_rng(self.seed).integers(2**63, size=2, dtype=np.uint64)
+            salts = stream_of(self.seed).integers(2**63, size=2, dtype=np.uint64)
             u, v = (pd.util.hash_array(_clusters(frame, self.cluster) ^ salt) / 2.0**64 for salt in salts)
         sample = np.where(u < self.share, np.floor(FITS * u / self.share), -1.0).astype(np.int64)
-        others = FITS - (sample[:, None] >= 0)
-        judges = (np.floor(v[:, None] * others).astype(np.int64) + np.arange(2)) % others
-        return sample, np.sort(judges + ((judges >= sample[:, None]) & (others < FITS)), axis=1)
+        judges = np.empty((len(frame), 2), dtype=np.int64)
+        for own in range(-1, FITS):  # each pair of the fits that may judge is as likely
+            at, pairs = sample == own, np.array([*combinations([k for k in range(FITS) if k != own], 2)])
+            judges[at] = pairs[np.floor(v[at] * len(pairs)).astype(np.int64)]
+        return sample, judges
 
-    def draw(self, number: int, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of a partition that are in samples, with the number of their sample."""
+    def draw(self, number: int, frame: pd.DataFrame) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+        """Return the rows of a partition that are in samples, and the number of the sample of each."""
         sample = self.of(number, frame)[0]
-        return frame[sample >= 0].assign(**{OTHER: sample[sample >= 0]})
+        return frame[sample >= 0], sample[sample >= 0]
 
 
 def _clusters(frame: pd.DataFrame, cluster: str) -> NDArray[np.uint64]:
@@ -92,9 +95,14 @@ def _clusters(frame: pd.DataFrame, cluster: str) -> NDArray[np.uint64]:
 
 
 def _crossing(parts: Partitions, cluster: str) -> NDArray[np.uint64]:
-    """Return the clusters with rows in several partitions, ascending."""
+    """Return the clusters with rows in several partitions, ascending; a DataError where there are few in all."""
     own = replace(parts, columns=(cluster,)).map(lambda _, frame: np.unique(_clusters(frame, cluster)))
     keys, times = np.unique(np.concatenate([*own]), return_counts=True)
+    if len(keys) < FITS * FEWEST_ROWS:
+        raise DataError(
+            f"{cluster!r} has {len(keys)} group(s), fewer than {FITS * FEWEST_ROWS}, for {FITS} samples of groups. "
+            f"{ASK}"
+        )
     if (found := int((times > 1).sum())) > MOST_CROSSING:
         raise DataError(
             f"{found:,} clusters of {cluster!r} have rows in several partitions, more than {MOST_CROSSING:,}. Sort the "
@@ -133,15 +141,24 @@ class Sums:
             return self
         waits = np.isin(self.open.index, going_on)
         z = self.open[~waits].to_numpy()
-        return replace(self, units=self.units + len(z), cross=self.cross + z.T @ z, open=self.open[waits])
+        units = self.units + int((z[:, -1] > 0.0).sum())
+        return replace(self, units=units, cross=self.cross + z.T @ z, open=self.open[waits])
 
     @property
     def effective(self) -> float:
         """The effective number of rows (Kish)."""
         return float(self.total[-1] ** 2 / self.squares)
 
-    def estimates(self, *, shared: bool) -> Estimates:
-        """Return the estimates of the F means, with one sign for all rows where that is clearly tighter."""
+    @property
+    def clusters(self) -> float:
+        """The effective number of clusters, infinite where rows are units."""
+        return np.inf if self.open is None else float(self.total[-1] ** 2 / self.cross[-1, -1])
+
+    def estimates(self, *, shared: bool, part: int = 0) -> Estimates:
+        """Return the estimates of the F means, with one sign for all rows where that is clearly tighter.
+
+        Those of other ``part`` numbers are of other rows, and so independent.
+        """
         mean = self.total[:-1] / self.total[-1]
         centre = np.column_stack([np.eye(len(mean)), -mean]) / self.total[-1]
         rows = centre @ self.cross @ centre.T * self.units / max(self.units - 1, 1)
@@ -158,10 +175,9 @@ class Sums:
                 gap = np.sign(value) * plain - turn[at]
                 if abs(value) - mean[at] > MARGIN * np.sqrt(max(gap @ rows @ gap, 0.0)):
                     turn[at], constant[at] = np.sign(value) * plain, np.sign(value) * plus
-        degrees = np.inf if self.open is None else self.total[-1] ** 2 / self.cross[-1, -1] - 1.0
-        samples = Samples(turn @ spread @ turn.T / FITS, FITS - 1.0, degrees)
+        samples = Samples(turn @ spread @ turn.T / FITS, FITS - 1.0, self.clusters - 1.0)
         made = turn @ mean + constant, turn @ rows @ turn.T
-        return Estimates.of_moments(self.labels, *made, samples, given_shared=shared)
+        return Estimates.of_moments(self.labels, *made, samples, given_shared=shared, part=part)
 
 
 @dataclass(frozen=True)
@@ -217,7 +233,7 @@ class Work:
             own, slot = np.nonzero(judged == k)
             if len(own):
                 some = replace(scores, observed={name: each[own] for name, each in scores.observed.items()})
-                found = judge(some, rows.others(own, (*stream, k)))
+                found = judge(some, rows.others(own, (*stream, k + 1)))
                 values[slot, :, own] = np.stack([getattr(found, name) for name in CAUSAL], axis=1)
         y0, ypi, lower, rest, disagreement = values.mean(axis=0)
         mean = InfluenceValues(y0, ypi, lower, rest, disagreement, rows.weight, pd.DataFrame())
@@ -236,7 +252,7 @@ class Work:
             own, n = z[at][:, columns], len(at)
             pairs: Any = sparse.csr_array((np.ones(n), (pair[at], np.arange(n))), shape=(FITS**2, n))
             apart = pairs @ gaps[at][:, columns]
-            made = Sums(labels[kept], n, n, float(w @ w), own.sum(axis=0), own.T @ own, apart)
+            made = Sums(labels[kept], n, int((w > 0.0).sum()), float(w @ w), own.sum(axis=0), own.T @ own, apart)
             if clusters is None:
                 return made
             return replace(made, units=0, cross=0.0 * made.cross, open=pd.DataFrame(own).groupby(clusters[at]).sum())
@@ -304,11 +320,15 @@ def audit_partitions(
     parts = Partitions.of(data, [*feature_columns(graph), *named], [graph.outcome_column])
     plan = Plan(seed, min(1.0, sample / sum(parts.sizes)), groups)
     crossing = np.empty(0, np.uint64) if groups is None else _crossing(parts, groups)
-    drawn = pd.concat([*parts.map(plan.draw)], ignore_index=True)
-    own = drawn.pop(OTHER).to_numpy()
+    frames, numbers = zip(*parts.map(plan.draw), strict=True)
+    drawn, own = pd.concat(frames, ignore_index=True), np.concatenate(numbers)
     samples = [drawn[own == k].reset_index(drop=True) for k in range(FITS)]
+    clusters = [None if groups is None else _clusters(each, groups) for each in samples]
     known = [name for name in parts.columns if name in graph.columns_of(graph.observed)]
-    pilot = audit_sample(source, samples[0][known], sample_weight=None if weight is None else samples[0][weight])
+    first, w = samples[0][known], None if weight is None else samples[0][weight]
+    if groups is not None:
+        source = clone(source).fit(first, w, groups=clusters[0])
+    pilot = audit_sample(source, first, sample_weight=w)
     context, order = pilot.context, tuple(name for name in known if name in graph.input_columns)
     if context.failure or context.outcomes:
         why = context.failure or f"{context.outcomes[0]!r} is an outcome, no function of the features, {PREDICTIONS}"
@@ -323,7 +343,7 @@ def audit_partitions(
         for k, each in enumerate(samples):
             rows, asked = work.read(each, f"Sample {k}")
             one = clone(source).set_params(folds=1, form=context.form, random_state=(seed + 1 + k) % 2**31)
-            one.fit(rows.table, rows.weight).nuisances_.rows.shown = rows.shown
+            one.fit(rows.table, rows.weight, groups=clusters[k]).nuisances_.rows.shown = rows.shown
             work.judges.append(one.learn(asked))
     poor = [text for text in dict.fromkeys(texts_of(caught)) if text.startswith("Poor overlap. ")][:1]
     for text in poor:  # worse than in the first sample, which has passed
@@ -386,18 +406,24 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
 def _subgroups(pilot: Audit, sums: Mapping[Any, Sums], work: Work, parts: Partitions, larger: float) -> pd.DataFrame:
     """Return the table of subgroups; that a level is in doubt, or has too few rows, shows in the first sample."""
     known, rows = pilot.subgroups.set_index(["subgroup", "level", "quantity"]).sort_index(), []
+    part = 0
     for name in work.subgroups:
         values = pd.Series([key[1] for key in sums if key is not None and key[0] == name], dtype=parts.levels.get(name))
         for value in values.sort_values():
             of, place = sums[name, value], (name, str(value), "mean_unfair_effect")
-            ess, reason, doubt = np.nan, "no row in the first sample", ""
+            ess, reason, doubt = np.nan, "no row", ""
             if place in known.index:
                 first = known.loc[[place]].iloc[0]
                 ess, (before, _, text) = float(first["ess"]) * larger, str(first["note"]).partition(": ")
                 reason, doubt = (text if before == each else "" for each in ("no estimate", "in doubt"))
-            level, made = (
-                Level(name, str(value), of.rows, of.effective, ess, reason, doubt),
-                of.estimates(shared=bool(pilot.context.paths.shared)),
-            )
+            reason, doubt = (each and f"in the first sample, {each}" for each in (reason, doubt))
+            weight, part, made = of.total[-1], part + 1, None
+            if weight <= 0.0:
+                reason = "no row has a weight"
+            elif of.clusters < FEWEST_ROWS:
+                reason = f"{of.clusters:.1f} effective group(s), fewer than {FEWEST_ROWS}"
+            else:
+                made = of.estimates(shared=bool(pilot.context.paths.shared), part=part)
+            level = Level(name, str(value), of.rows, of.effective if weight > 0.0 else np.nan, ess, reason, doubt)
             rows += [estimate_level(level, made, each.name, q) for each in work.scores.models for q in QUANTITIES]
     return tell_subgroups(rows, pilot.context.level) if rows else pilot.subgroups

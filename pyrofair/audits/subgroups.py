@@ -359,8 +359,10 @@ def _size(
     return ess, "", "; ".join(problems)
 
 
-def estimate_level(level: Level, of: Estimates, model: str, quantity: str) -> tuple[dict[str, Any], Estimate | None]:
-    """Return the row of a quantity of a level, and its estimate if it has an interval."""
+def estimate_level(
+    level: Level, of: Estimates | None, model: str, quantity: str
+) -> tuple[dict[str, Any], Estimate | None]:
+    """Return the row of a quantity of a level, and its estimate if it has an interval; without ``of`` none."""
     n, size, causal = level.rows, level.size, quantity != "positive_rate"
     row: dict[str, Any] = dict.fromkeys(SUBGROUP_COLUMNS, np.nan) | {
         "subgroup": level.subgroup,
@@ -372,7 +374,7 @@ def estimate_level(level: Level, of: Estimates, model: str, quantity: str) -> tu
         "ess": size if n and not causal else level.ess,
         "note": "",
     }
-    if not n or (causal and level.reason):
+    if of is None or not n or (causal and level.reason):
         return row | {"note": f"no estimate: {level.reason or 'no rows'}"}, None
 
     def found(name: str) -> Estimate:

@@ -356,16 +356,25 @@ class Estimates:
 
     @classmethod
     def of_moments(
-        cls, labels: pd.Index[Any], mean: Array, covariance: Array, samples: Samples, *, given_shared: bool = True
+        cls,
+        labels: pd.Index[Any],
+        mean: Array,
+        covariance: Array,
+        samples: Samples,
+        *,
+        given_shared: bool = True,
+        part: int = 0,
     ) -> Estimates:
         """Return the estimates of means (F,) with a covariance (F, F), in place of whose rows 2 F rows of them stand.
 
         These have the mean and, in pairs of opposite errors along the directions of the covariance, that covariance.
+        Estimates of another ``part`` are of other rows: they are independent of these.
         """
         scale, vectors = np.linalg.eigh(covariance)
         errors = vectors * np.sqrt(2.0 * np.maximum(scale, 0.0)) * len(mean)
         rows = pd.DataFrame(np.vstack([mean + errors.T, mean - errors.T]), columns=labels)
-        return cls(rows, np.ones(len(rows)), given_shared, samples=samples)
+        at = np.arange(part * len(rows), (part + 1) * len(rows))
+        return cls(rows, np.ones(len(rows)), given_shared, at=at, samples=samples)
 
     @classmethod
     def averaged(cls, splits: Sequence[Estimates]) -> Estimates:

@@ -27,6 +27,7 @@ from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.changes import into_from_below, split_column, without_edges
 from pyrofair.graph.parse import read_path
 from pyrofair.graph.paths import show_paths
+from pyrofair.tables.partitions import require_table
 
 __all__ = ["EdgeCosts", "edge_costs"]
 
@@ -238,6 +239,7 @@ def edge_costs(
     >>> found.loc["M -> L", "becomes_shared"], found.loc["A -> M", "status"]
     ('L', 'no unfair path left')
     """
+    require_table(df, "edge_costs")
     require_seed(random_state)
     seed = None if random_state is None else seed_from(random_state)
     require_unfitted(source, "graph")

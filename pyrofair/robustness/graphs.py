@@ -24,6 +24,7 @@ from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.robustness.miles import MilesBounds
 from pyrofair.robustness.partial_identification import SharpBounds, sharp_bounds
+from pyrofair.tables.partitions import require_table
 from pyrofair.tables.reading import as_pandas
 
 __all__ = ["GraphsAudit", "audit_graphs"]
@@ -189,6 +190,7 @@ def audit_graphs(
     >>> high[["high", "by"]].round(1).to_dict("index")
     {'M -> L': {'high': 1.0, 'by': 'estimate'}, 'L -> M': {'high': 0.7, 'by': 'sharp bounds'}}
     """
+    require_table(df, "audit_graphs")
     require_seed(random_state)
     require_flag("bounds", bounds)
     require_audit_settings(settings, "audit_graphs")

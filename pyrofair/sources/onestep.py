@@ -142,13 +142,18 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | None = None
+    ) -> Self:
         """Fit the propensities on a table, which need not hold the outcome, and choose the form.
 
         Parameters
         ----------
         df, sample_weight
             n rows with the columns of all observed nodes but the outcome, and their weights (n,).
+        groups
+            The group of each row, such as its household, (n,): rows of one group share a fold. None: each row is one
+            by itself.
 
         Raises
         ------
@@ -159,7 +164,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """
         check_settings(self, CONSTRAINTS)
         estimand = identify(self.unfair)
-        rows = Rows.read(df, sample_weight, self.unfair.graph)
+        rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
         warn_unused(df, self.unfair.graph)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand

@@ -14,13 +14,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._random import seed_from
+from pyrofair._random import seed_from, stream_of
 from pyrofair._validation import require_integer, require_seed, shown
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels
 from pyrofair.tables.reading import as_arrow, as_pandas, read_table
 
-__all__ = ["Partitions", "is_partitions", "sample_rows"]
+__all__ = ["Partitions", "is_partitions", "require_table", "sample_rows"]
+
+CHANGED = "All passes must give the same rows in the same order."
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ class Partitions:
 
     def map(self, function: Callable[[int, pd.DataFrame], Any]) -> Iterable[Any]:
         """Apply a function to the number and frame of each partition; it may be applied again, as to lost work."""
-        work, apply = enumerate(self.loads), partial(_apply, function, self.columns, self.levels)
+        work, apply = enumerate(self.loads), partial(_apply, function, self.columns, self.levels, self.sizes)
         if not self.dask:
-            return (apply(number, load) for number, load in work)
+            return _each(work, apply, len(self.sizes))
         dask: Any = import_module("dask")
         shared, call = dask.delayed(apply, pure=False), dask.delayed(operator.call)
         return list(dask.compute(*(call(shared, number, load) for number, load in work)))
@@ -72,6 +74,15 @@ def is_partitions(data: object) -> bool:
     if isinstance(data, str | Path) or hasattr(data, "to_delayed") or hasattr(data, "get_fragments"):
         return True
     return isinstance(data, Iterable) and not (isinstance(data, Mapping | bytes) or hasattr(data, "dtype"))
+
+
+def require_table(df: object, what: str) -> None:
+    """Refuse a table in partitions where rows in memory are needed."""
+    if is_partitions(df):
+        raise DataError(
+            f"{what} needs a table in memory, and df={shown(df)} is read in parts. Draw rows first: "
+            "pf.sample_rows(data, columns, n)."
+        )
 
 
 def sample_rows(
@@ -111,11 +122,13 @@ def sample_rows(
     """
     require_integer("n", n)
     require_seed(random_state)
+    if columns is not None and not len(columns):
+        raise DataError("columns=[] names no column; None reads all of them.")
     parts = Partitions.of(data if is_partitions(data) else [data], columns)
     firsts = np.cumsum([0, *parts.sizes])
     if n > firsts[-1]:
         raise DataError(f"n={n:,} rows were asked for, and the data have {firsts[-1]:,}.")
-    chosen = np.random.default_rng(seed_from(random_state)).choice(firsts[-1], n, replace=False, shuffle=False)
+    chosen = stream_of(seed_from(random_state)).choice(firsts[-1], n, replace=False, shuffle=False)
     frames: list[pd.DataFrame] = [*parts.map(partial(_take, np.sort(chosen), firsts))]
     return pd.concat(frames)
 
@@ -166,6 +179,7 @@ def _apply(
     function: Callable[[int, pd.DataFrame], Any],
     columns: Sequence[str],
     levels: Mapping[str, pd.CategoricalDtype],
+    sizes: Sequence[int],
     number: int,
     load: Any,
 ) -> Any:
@@ -174,7 +188,19 @@ def _apply(
         raise DataError(
             f"Partition {number} lacks the column {absent[0]!r} of others; it has: {', '.join(map(str, frame))}."
         )
+    if sizes and (number >= len(sizes) or len(frame) != sizes[number]):
+        raise DataError(f"Partition {number} has {len(frame)} row(s) in this pass and had others before. {CHANGED}")
     return function(number, frame[[*columns]].reset_index(drop=True).astype(dict(levels)))
+
+
+def _each(work: Iterable[tuple[int, Any]], apply: Callable[[int, Any], Any], known: int) -> Iterator[Any]:
+    """Yield what each partition gives; a DataError where a later pass has fewer of them."""
+    count = 0
+    for number, load in work:
+        yield apply(number, load)
+        count += 1
+    if count < known:
+        raise DataError(f"The data have {count} partition(s) in this pass, and had {known} before. {CHANGED}")
 
 
 def _describe(number: int, frame: pd.DataFrame) -> tuple[int, dict[str, Any]]:

@@ -320,7 +320,7 @@ def test_a_subgroup_that_the_first_sample_lacks_has_no_estimate() -> None:
     source = pf.OneStep(UNFAIR, propensity="logistic", regression="logistic", random_state=0)
     found = run(cut(df), source, subgroups="area", sample=1_000).subgroups.set_index(["level", "quantity"])
     row = found.loc[("isle", "mean_unfair_effect")]
-    assert (row["rows"], row["note"]) == (1, "no estimate: no row in the first sample")
+    assert (row["rows"], row["note"]) == (1, "no estimate: in the first sample, no row")
     assert np.isnan(row["estimate"])
 
 
@@ -371,6 +371,90 @@ def test_partitions_are_judged_again_with_equal_sums(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(partitions.Partitions, "map", twice)
     same(run(frames, subgroups="area"), expected)
+
+
+# -- streams, passes and small levels ----------------------------------------------------------------------------------
+
+
+def test_samples_do_not_follow_data_that_were_drawn_with_the_same_seed() -> None:
+    df = draw(20_000, 3)
+    own = np.random.default_rng(3).random((2, len(df)))[0]
+    sample, _ = Plan(3, 1.0, None).of(0, df)
+    assert abs(np.corrcoef(own, sample)[0, 1]) < 0.03
+    chosen = np.random.default_rng(3).choice(len(df), 500, replace=False, shuffle=False)
+    taken = pf.sample_rows([df], ["Q"], 500, random_state=3).index
+    assert len(np.intersect1d(chosen, taken)) < 50
+
+
+def test_each_pair_of_fits_judges_as_many_rows() -> None:
+    sample, judges = Plan(0, 0.1, None).of(0, draw(50_000))
+    pairs, counts = np.unique(judges[sample < 0], axis=0, return_counts=True)
+    assert len(pairs) == 10
+    assert counts / counts.sum() == pytest.approx(0.1, abs=0.01)
+
+
+def test_levels_of_a_subgroup_are_independent() -> None:
+    """Their rows differ; intervals that hold together reach as far as those in memory."""
+    df = draw(20_000)
+    reach = []
+    for data in (cut(df), df):
+        report = run(data, subgroups="area")
+        rates = report.subgroups[report.subgroups["quantity"] == "positive_rate"]
+        width = (rates["upper"] - rates["lower"]).to_numpy() / 2.0
+        spread = np.sqrt(rates["estimate"] * (1.0 - rates["estimate"]) / rates["rows"]).to_numpy()
+        reach.append(width / spread)
+    assert reach[0] == pytest.approx(reach[1], rel=0.02)
+
+
+def test_a_level_of_one_group_has_no_estimate_and_the_others_keep_theirs() -> None:
+    df = draw(6_000).assign(home=np.arange(6_000) // 10, region=np.where(np.arange(6_000) < 10, "small", "large"))
+    found = run(cut(df), groups="home", subgroups="area").subgroups
+    assert found["upper"].notna().all()
+    town = df.assign(home=np.where(df["area"] == "west", -1, df["home"]))
+    found = run(cut(town), groups="home", subgroups="area").subgroups
+    effects = found[found["quantity"] == "mean_unfair_effect"].set_index("level")
+    assert effects["lower"].notna().to_dict() == {"east": True, "north": True, "south": True, "west": False}
+    assert "1.0 effective group(s)" in effects.loc["west", "note"]
+    with pytest.raises(pf.DataError, match=r"'home' has 12 group"):
+        run(cut(df.assign(home=np.arange(6_000) % 12)), groups="home")
+
+
+def test_a_level_without_weight_has_no_estimate() -> None:
+    df = draw(6_000)
+    df["w"] = np.where(df["area"] == "west", 0.0, 1.0)
+    source = pf.OneStep(UNFAIR, propensity="logistic", regression="logistic", random_state=0)
+    found = run(cut(df), source, sample_weight="w", subgroups="area").subgroups.set_index(["level", "quantity"])
+    assert found.loc[("west", "mean_unfair_effect"), "note"].startswith("no estimate")
+    assert np.isfinite(found.loc[("east", "mean_unfair_effect"), "upper"])
+
+
+class Shrinks:
+    """Frames of which later passes give fewer, or shorter ones."""
+
+    def __init__(self, frames: list[pd.DataFrame], later: list[pd.DataFrame]) -> None:
+        self.left, self.later = [frames, frames], later
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        return iter(self.left.pop() if self.left else self.later)
+
+
+def test_passes_must_give_the_same_rows() -> None:
+    frames = cut(draw(4_000))
+    for later, said in ((frames[:2], "2 partition.*had 4"), ([*frames[:3], frames[3][1:]], "Partition 3 has 999 row")):
+        with pytest.raises(pf.DataError, match=rf"{said}[\s\S]*same rows"):
+            run(Shrinks(frames, later))
+
+
+@pytest.mark.parametrize("ask", ["edge_costs", "audit_graphs"])
+def test_families_of_graphs_need_a_table(ask: str) -> None:
+    asked = {"edge_costs": (UNFAIR, cut(draw(100)), ["A -> M"]), "audit_graphs": ({"one": UNFAIR}, cut(draw(100)))}
+    with pytest.raises(pf.DataError, match=rf"{ask}[\s\S]*pf.sample_rows"):
+        getattr(pf, ask)({"known": Known()}, *asked[ask])
+
+
+def test_a_sample_names_its_columns() -> None:
+    with pytest.raises(pf.DataError, match=r"columns=\[\]"):
+        pf.sample_rows(cut(draw(100)), [], 3)
 
 
 # -- coverage ---------------------------------------------------------------------------------------------------------
