@@ -27,6 +27,7 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
+from pyrofair.effects.estimates import mean_and_spread
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
 from pyrofair.exceptions import PositivityError, PositivityWarning
@@ -383,14 +384,12 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimand_")
         rows = self.nuisances_.rows_of(df, sample_weight)
         found = {name: self._make_form(name).influence(score, rows) for name in ("prefix", "graph")}
-        weight = rows.weight / rows.weight.sum()
         tables = []
         for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"):
             one, other = (_values_of(each, quantity) for each in found.values())
             table: dict[str, object] = {"column": np.arange(one.shape[1]), "quantity": quantity}
             for name, values in (("prefix", one), ("graph", other), ("difference", other - one)):
-                table[name] = weight @ values
-                table[f"{name}_error"] = np.sqrt(weight**2 @ (values - weight @ values) ** 2)
+                table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight, 1.0)
             tables.append(pd.DataFrame(table))
         joined = pd.concat(tables, ignore_index=True)
         size = joined["difference_error"].where(joined["difference_error"] > NEGLIGIBLE)
@@ -422,8 +421,7 @@ def _tighter(
     """
     share = weight / weight.sum()
     one = np.sign(share @ plain) * plain
-    gain = share @ (one - signed)
-    error = np.sqrt(share**2 @ (one - signed - gain) ** 2)
+    gain, error = mean_and_spread(one - signed, weight, 1.0)
     return np.where(gain > MARGIN * error, one, signed)
 
 
