@@ -172,9 +172,10 @@ class Job:
             reads, parts = {}, []
             for name, fitted in _modes(model.fit(self.X, self.y), label).items():
                 reads[name] = [str(each) for each in fitted.feature_names_in_]
-                for table in (each[reads[name]] for each in self.asked):
+                tables = (each[reads[name]] for each in self.asked)  # equal ones for a model that reads fewer columns
+                for rows, table in {_digest(each): each for each in tables}.items():
                     scores = pd.DataFrame(fitted.predict_proba(table), columns=["first", "last"])
-                    parts.append(scores.assign(model=name, rows=_digest(table)))
+                    parts.append(scores.assign(model=name, rows=rows))
             return Cell(key, pd.concat(parts, ignore_index=True), {"reads": reads})
 
         if self.cells.has(key):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
@@ -76,6 +77,28 @@ def test_all_methods_are_audited_on_test_rows_and_traced(result: Comparison) -> 
     shared = ["method", "piu_lower", "piu_upper", "piu_double_disagreement"]
     pd.testing.assert_frame_equal(*(each.drop(columns=shared).reset_index(drop=True) for each in plain))
     assert len(result.path) == 2 * 2 * 2
+
+
+class Few:
+    """A model that reads one column of two, in which two tables that audits ask for are equal."""
+
+    def fit(self, X: pd.DataFrame, y: pd.Series[Any]) -> Few:
+        self.feature_names_in_ = ["M"]
+        return self
+
+    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+        p = 0.2 + 0.1 * X["M"].to_numpy(float)
+        return np.column_stack([1.0 - p, p])
+
+
+def test_equal_tables_of_a_model_that_reads_few_columns_are_kept_once(tmp_path: Path) -> None:
+    X = pd.DataFrame({"A": [0, 1, 1], "M": [2, 3, 4]})
+    unused: Any = None
+    cells = CellFolder.claimed(tmp_path, {"run": 1})
+    job = comparison.Job(cells, X, pd.Series([0, 1, 1]), X, unused, unused, 0, lambda text: None)
+    vars(job)["asked"] = [X, X.assign(A=1)]
+    for found in (job.trained("few", Few()), job.trained("few", unused)):  # the second from the folder
+        np.testing.assert_array_equal(found["few"].predict_proba(X[["M"]]), Few().predict_proba(X))
 
 
 def test_the_text(result: Comparison) -> None:
