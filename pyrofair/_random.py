@@ -36,8 +36,6 @@ __all__ = [
     "stream_of",
 ]
 
-OWN = 1
-
 PYRO_LOCK = threading.RLock()
 """Pyro's handlers, parameter store and generators are global: a thread that uses Pyro holds this lock."""
 
@@ -57,7 +55,7 @@ def stream_of(seed: int, *numbers: int) -> np.random.Generator:
 
     NumPy takes zeros at the end of a list of seeds for none, and data are often drawn with the seed of their analysis.
     """
-    return np.random.default_rng([seed, *numbers, OWN])
+    return np.random.default_rng([seed, *numbers, 1])
 
 
 def fresh_state(random_state: int | np.random.Generator | np.random.RandomState | None) -> np.random.RandomState:

@@ -190,7 +190,8 @@ def _apply(
         )
     if sizes and (number >= len(sizes) or len(frame) != sizes[number]):
         raise DataError(f"Partition {number} has {len(frame)} row(s) in this pass and had others before. {CHANGED}")
-    return function(number, frame[[*columns]].reset_index(drop=True).astype(dict(levels)))
+    known = {name: of for name, of in levels.items() if name in columns}
+    return function(number, frame[[*columns]].reset_index(drop=True).astype(known))
 
 
 def _each(work: Iterable[tuple[int, Any]], apply: Callable[[int, Any], Any], known: int) -> Iterator[Any]:

@@ -216,6 +216,8 @@ def test_clusters_are_units_wherever_their_rows_are(monkeypatch: pytest.MonkeyPa
     assert pd.Series(sample).groupby(four["home"]).nunique().max() == 1
     assert not (judges == sample[:, None]).any()
     assert (plan.of(7, four[5_000:])[0] == sample[5_000:]).all()
+    named = four.astype({"area": "category"})  # its levels are those of a column that clusters are not counted with
+    same(run(cut(named, 5), groups="home"), apart)
     text = one.assign(home=one["home"].map("home {}".format))
     assert len(numbers(run(cut(text), groups="home")))
     monkeypatch.setattr(partitions, "MOST_CROSSING", 10)
