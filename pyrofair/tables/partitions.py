@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._random import seed_from, stream_of
-from pyrofair._validation import require_integer, require_seed, shown
+from pyrofair._validation import require_integer, require_path, require_seed, shown
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels
 from pyrofair.tables.reading import as_arrow, as_pandas, read_table
@@ -146,6 +146,7 @@ def _open(data: Any) -> Partitions:
         import pyarrow as pa
         import pyarrow.dataset
 
+        require_path("data", data, "the path of a Parquet file, or of a folder of such files")
         try:
             data = pyarrow.dataset.dataset(data, partitioning="hive")
         except (OSError, pa.ArrowException) as error:
