@@ -36,10 +36,20 @@ _SYNTAX = (
     "Write an edge from cause to effect, A -> B; a group in braces, {A Q} -> B; a name with spaces or punctuation in "
     "double quotes, \"native-country\" -> B; and separate statements by ';' or new lines."
 )
-_DOT_QUOTED_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?\*/|(?://|\#)[^\n]*', re.DOTALL)
-_DOT_START = re.compile(r'\s*(strict\s+)?(di)?graph\s*("[^"]*"|[\w.]+)?\s*\{', re.IGNORECASE)
+_DOT_QUOTED_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?(?:\*/|\Z)|(?://|\#)[^\n]*', re.DOTALL)
+_DOT_START = re.compile(r'\s*+(strict\s++)?(di)?graph\s*+("[^"]*"|[\w.]+)?\s*+\{', re.IGNORECASE)
 _DOT_NOT_NODES = ("node", "edge", "graph", r"\n", r'"\n"', r"\r\n", r'"\r\n"')  # defaults, and artefacts of pydot
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
+_HIDES = {"latent": True, "unobserved": True, "observed": False}
+"""The attributes of a node that say whether it is latent, each with what it says if it is true."""
+_ENDS = {
+    "forward": {"tail": False, "head": True},
+    "back": {"tail": True, "head": False},
+    "both": {"tail": True, "head": True},
+    "none": {"tail": False, "head": False},
+}
+"""At which ends an edge of DOT has a mark, by its attribute ``dir``."""
+_EDGE_WORDS = ("dir", "arrowhead", "arrowtail", "style")
 
 
 @dataclass(frozen=True)
@@ -61,8 +71,9 @@ def read_edges(source: GraphSource) -> EdgeList:
       groups ``{A Q}``. ``→`` reads like ``->``; a name with spaces or punctuation stands in double quotes; a name or
       group alone declares nodes without edges.
     * DOT text that starts with ``digraph``, or a path that ends in ``.dot`` or ``.gv`` (a string that holds an arrow
-      is never a path). The node attribute ``latent=true`` marks a latent node.
-    * A ``networkx.DiGraph`` with names as nodes; the node attribute ``latent=True`` marks a latent node.
+      is never a path). The node attribute ``latent=true`` marks a latent node, as ``observed=no`` does, and the edge
+      attribute ``dir=back`` turns an edge round. An edge drawn without one arrowhead is refused.
+    * A ``networkx.DiGraph`` with names as nodes, and the same attributes.
     * An iterable of (parent, child) pairs of names. A set has no order, so it is read in sorted order.
 
     What cannot be read, is not directed, or has an edge from a node to itself is a GraphError. Cycles pass.
@@ -87,7 +98,8 @@ def read_edges(source: GraphSource) -> EdgeList:
         for sides in _statements(source):
             draft.add(*sides)
         return draft.finish(f"the edge string {source!r}")
-    if isinstance(source, bytes) or (pairs := listed(source)) is None:
+    no_pairs = isinstance(source, bytes) or (isinstance(source, Mapping) and not isinstance(source, Set))
+    if no_pairs or hasattr(source, "columns") or (pairs := listed(source)) is None:
         raise GraphError(f"no graph can be read from {shown(source)}, of type {type(source).__name__}. Pass {_FORMS}.")
     return _from_pairs(pairs, ordered=not isinstance(source, Set))
 
@@ -167,19 +179,50 @@ class _Draft:
             self.edges.setdefault(edge)
 
     def mark(self, name: str, attributes: Mapping[str, Any]) -> None:
-        """Take over the attribute ``latent`` of a node."""
-        if "latent" in attributes:
-            value = attributes["latent"]
-            word = str(value).strip('"').lower()
-            if word not in (*_YES, *_NO):
-                raise GraphError(f"node {name!r} has latent={value!r}. Write one of {', '.join(_YES + _NO)}.")
-            self.latent[name] = word in _YES
+        """Take over whether the attributes of a node say that it is latent."""
+        told = {str(key).lower(): str(value).strip('"').lower() for key, value in attributes.items()}
+        said = {word: told[word] for word in _HIDES if word in told}
+        shown = ", ".join(f"{word}={value}" for word, value in said.items())
+        if not {*said.values()} <= {*_YES, *_NO}:
+            raise GraphError(f"node {name!r} has {shown}. Write one of {', '.join(_YES + _NO)}.")
+        if len(hidden := {(value in _YES) == _HIDES[word] for word, value in said.items()}) > 1:
+            raise GraphError(f"node {name!r} is latent and observed: it has {shown}. Keep one of them.")
+        self.latent[name] = next(iter(hidden), self.latent[name])
+
+    def join(self, sides: Sequence[Sequence[str]], attributes: Mapping[str, Any]) -> None:
+        """Declare the edges of a chain in the direction that their attributes give them."""
+        for left, right in pairwise(sides):
+            if left and right:
+                self.add(*((right, left) if _is_turned(f"{left[0]} -> {right[0]}", attributes) else (left, right)))
 
     def finish(self, what: str) -> EdgeList:
         if not self.latent:
             raise GraphError(f"{what} names no node. Pass {_FORMS}.")
         latent = tuple(name for name, hidden in self.latent.items() if hidden)
         return EdgeList(tuple(self.latent), tuple(self.edges), latent)
+
+
+def _is_turned(edge: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether an edge is drawn with its arrowhead at its tail, as by ``dir=back``; without one it is a GraphError."""
+    said = {str(word): str(value).strip('"') for word, value in attributes.items() if str(word).lower() in _EDGE_WORDS}
+    what = f"the edge {edge} ({', '.join(f'{word}={value}' for word, value in said.items())})"
+    if other := next((word for word in said if word not in _EDGE_WORDS), None):
+        raise GraphError(
+            f"{what} has an attribute that DOT writes in lower case: {other.lower()}={said[other].lower()}."
+        )
+    if (ends := _ENDS.get(said.get("dir", "forward"))) is None:
+        raise GraphError(f"{what} has an unknown direction. Write dir={', '.join(_ENDS)}.")
+    if "invis" in said.get("style", ""):
+        raise GraphError(f"{what} is invisible. Leave it out, or draw it if it is an effect.")
+    tail, head = (said.get(f"arrow{end}", "normal") if ends[end] else "none" for end in ("tail", "head"))
+    if "none" not in (tail, head):
+        raise GraphError(f"{what} has marks at both ends. {_BOTH_WAYS}")
+    if re.search("none|inv|dot", tail if head == "none" else head):
+        raise GraphError(
+            f"{what} has no arrowhead, so its direction is not known. Draw it from cause to effect, or try both "
+            "directions: CausalGraph.expand('A - B; ...')."
+        )
+    return head == "none"
 
 
 def _statements(text: str) -> Iterator[list[list[str]]]:
@@ -202,7 +245,7 @@ def _statements(text: str) -> Iterator[list[list[str]]]:
         hint = next((hint for mark, hint in _HINTS.items() if mark in statement), _SYNTAX)
         raise GraphError(f"{fact} in the edge string {written(statement)!r}. {hint}")
 
-    plain = re.sub(r"\s*(?:->|→)\s*", "->", re.sub(r'"([^"\n]*)"', hide, text))
+    plain = "->".join(map(str.strip, re.split("->|→", re.sub(r'"([^"\n]*)"', hide, text))))
     plain = re.sub(r"\{[^{};]*\}", lambda group: group[0].replace("\n", " "), plain)
     for statement in filter(str.strip, re.split("[;\n]", plain)):
         sides = []
@@ -232,8 +275,8 @@ def _from_networkx(graph: nx.Graph[Any]) -> EdgeList:
             raise GraphError(f"node {name!r} of the networkx graph is not a str. Rename it: networkx.relabel_nodes.")
         draft.add([name])
         draft.mark(name, attributes)
-    for parent, child in graph.edges:
-        draft.add([parent], [child])
+    for parent, child, attributes in graph.edges(data=True):
+        draft.join([[parent], [child]], attributes)
     return draft.finish("the networkx graph")
 
 
@@ -254,33 +297,42 @@ def _from_dot(text: str, what: str) -> EdgeList:
         warnings.simplefilter("ignore")
         import pydot.dot_parser
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):  # pydot prints its syntax errors
-        graphs = pydot.graph_from_dot_data(text)
+    try:
+        with contextlib.redirect_stdout(printed):  # pydot prints its syntax errors
+            # It drops what follows the last graph that it can read; one more at the end shows that it read all.
+            graphs = pydot.graph_from_dot_data(f"{text}\ndigraph {{}}") or pydot.graph_from_dot_data(text)
+    except RecursionError as error:
+        raise GraphError(
+            f"{what} has too many braces within each other. Write its subgraphs beside each other."
+        ) from error
     if not graphs:
         raise GraphError(f"{what} is not valid DOT:\n{printed.getvalue().rstrip()}")
-    with contextlib.redirect_stdout(printed):
-        # pydot drops what follows the last graph that it can read; one more graph at the end shows that it read all.
-        proof = pydot.graph_from_dot_data(f"{text}\ndigraph {{}}")
-    if len(graphs) != 1 or len(proof or ()) != 2:
+    if len(graphs) != 2:
         raise GraphError(f"{what} must hold one digraph and nothing else. Check what follows its last brace.")
     if graphs[0].get_type() != "digraph" or "--" in _DOT_QUOTED_OR_COMMENT.sub(" ", text):
         raise GraphError(f"{what} has edges without direction. Write a digraph, with '->' from cause to effect.")
     draft = _Draft()
-    _walk_dot(graphs[0].obj_dict, draft, {})
+    _walk_dot(graphs[0].obj_dict, draft, {"node": {}, "edge": {}})
     return draft.finish(what)
 
 
-def _walk_dot(graph: Mapping[str, Any], draft: _Draft, defaults: Mapping[str, Any]) -> list[str]:
+def _walk_dot(graph: Mapping[str, Any], draft: _Draft, defaults: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Read a (sub)graph of pydot statement by statement, and return the nodes that it names.
 
-    ``networkx.nx_pydot`` drops subgraphs, default attributes and the order of statements.
+    ``networkx.nx_pydot`` drops subgraphs, default attributes and the order of statements. ``defaults`` are those of
+    nodes and edges so far, which end with the subgraph that sets them.
     """
     named: list[str] = []
+    defaults = dict(defaults)
     statements = [one for part in ("nodes", "edges", "subgraphs") for many in graph[part].values() for one in many]
     for statement in sorted(statements, key=lambda one: one["sequence"]):
-        attributes = {key.strip('"'): value for key, value in statement["attributes"].items()}
+        # An attribute without a value, as in U [latent], is true.
+        attributes = {
+            key.strip('"'): "true" if value is None else value for key, value in statement["attributes"].items()
+        }
         if statement["type"] == "node" and statement["name"] in _DOT_NOT_NODES:
-            defaults = {**defaults, **attributes} if statement["name"] == "node" else defaults
+            if statement["name"] in defaults:
+                defaults[statement["name"]] = {**defaults[statement["name"]], **attributes}
             continue
         sides: list[list[str]] = []
         for point in statement["points"] if statement["type"] == "edge" else [statement]:
@@ -290,11 +342,11 @@ def _walk_dot(graph: Mapping[str, Any], draft: _Draft, defaults: Mapping[str, An
             name = _dot_name(point if isinstance(point, str) else point["name"])
             if name not in draft.latent:
                 draft.add([name])
-                draft.mark(name, defaults)
+                draft.mark(name, defaults["node"])
             sides.append([name])
         if len(sides) > 1 and not all(sides):
             raise GraphError("an edge of the DOT graph starts or ends in an empty group. Name nodes in its braces.")
-        draft.add(*sides)
+        draft.join(sides, {**defaults["edge"], **attributes})
         if statement["type"] == "node":
             draft.mark(sides[0][0], attributes)
         named += [name for side in sides for name in side]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import networkx as nx
+import pandas as pd
 import pytest
 
 from pyrofair.exceptions import GraphError
@@ -122,6 +123,7 @@ def test_dot_text(text: str, expected: EdgeList | str | tuple[str, ...]) -> None
         ("U -> A; U [latent=true]", "U"),
         ("A; node [latent=true]; A; U -> A; {node [latent=false] B}; V", "U V"),
         ("subgraph cluster_hidden { node [latent=true]; U V } -> A", "U V"),
+        ('U [observed="no"]; V [Observed=FALSE]; W [observed=yes]; X [unobserved]; Y [latent]', "U V X Y"),
     ],
 )
 def test_dot_latent_nodes(text: str, latent: str) -> None:
@@ -137,8 +139,18 @@ def test_dot_latent_nodes(text: str, latent: str) -> None:
         ("digraph { A -> B } C -> D", "must hold one digraph and nothing else"),
         ("digraph { A -> B } digraph { C -> D }", "must hold one digraph and nothing else"),
         ("digraph { }", "the DOT text names no node"),
-        ("digraph { A [latent=maybe] }", "node 'A' has latent='maybe'. Write one of true, 1, yes, false, 0, no"),
-        ("digraph { A [latent] }", "node 'A' has latent=None"),
+        ("digraph { A [latent=maybe] }", "node 'A' has latent=maybe. Write one of true, 1, yes, false, 0, no"),
+        ("digraph { A [latent=true, observed=yes] }", "node 'A' is latent and observed: .* latent=true, observed=yes"),
+        (f"digraph {'{' * 200} A {'}' * 200}", "too many braces within each other"),
+        ("digraph { A -> Q [dir=both] }", "A -> Q .dir=both. has marks at both ends.*declare a latent node"),
+        ("digraph { A -> Q [dir=none] }", "A -> Q .dir=none. has no arrowhead.*CausalGraph.expand"),
+        ("digraph { A -> Q [arrowhead=none] }", "A -> Q .arrowhead=none. has no arrowhead"),
+        ("digraph { A -> Q [dir=both, arrowtail=odot] }", "arrowtail=odot. has marks at both ends"),
+        ("digraph { A -> Q [arrowhead=inv] }", "arrowhead=inv. has no arrowhead"),
+        ("digraph { A -> Q [dir=up] }", "A -> Q .dir=up. has an unknown direction.*forward, back, both, none"),
+        ("digraph { A -> Q [DIR=Back] }", "A -> Q .DIR=Back. .*lower case: dir=back"),
+        ("digraph { A -> Q [style=invis] }", "A -> Q .style=invis. is invisible"),
+        ("digraph { edge [dir=none]; B -> {A Q} }", "B -> A .dir=none. has no arrowhead"),
         ("digraph { A -> {} }", "an edge of the DOT graph starts or ends in an empty group"),
         ("digraph { <b> -> C }", "'<b>' is HTML or a keyword of DOT"),
         ("digraph { subgraph z {K}; subgraph z -> Y }", "'subgraph' is HTML or a keyword of DOT"),
@@ -149,6 +161,26 @@ def test_dot_text_refused(text: str, message: str, capsys: pytest.CaptureFixture
     with pytest.raises(GraphError, match=message):
         read_edges(text)
     assert capsys.readouterr().out == ""
+
+
+TURNED = {
+    "A -> Q [dir=back]": (("Q", "A"),),
+    'A -> Q ["dir"="back"]': (("Q", "A"),),
+    "A:n -> Q:s [label=x] [dir=back]": (("Q", "A"),),
+    "A -> Q -> R [dir=back]": (("Q", "A"), ("R", "Q")),
+    "A -> {Q R} [dir=back]": (("Q", "A"), ("R", "A")),
+    "A -> Q [arrowhead=none, arrowtail=vee, dir=both]": (("Q", "A"),),
+    "A -> Q [arrowtail=normal, style=dashed]": (("A", "Q"),),
+    "EDGE [dir=back]; A -> Q; edge [dir=forward]; R -> S": (("Q", "A"), ("R", "S")),
+    "subgraph s { edge [dir=back]; A -> Q }; R -> S": (("Q", "A"), ("R", "S")),
+    "edge [dir=back]; { A -> Q } R -> S": (("Q", "A"), ("S", "R")),
+    "dir=back; graph [dir=back]; A -> Q": (("A", "Q"),),
+}
+
+
+@pytest.mark.parametrize("text", TURNED)
+def test_dot_edges_have_the_direction_in_which_they_are_drawn(text: str) -> None:
+    assert read_edges(f"digraph {{ {text} }}").edges == TURNED[text]
 
 
 @pytest.mark.parametrize("suffix", [".dot", ".gv", ".DOT"])
@@ -178,8 +210,10 @@ def test_dot_files_refused(tmp_path: Path) -> None:
 def test_networkx_graphs() -> None:
     graph: nx.DiGraph[str] = nx.DiGraph([("B", "C"), ("A", "B")])
     graph.add_node("U", latent=True)
-    graph.add_node("V", latent=False)
+    graph.add_node("V", observed="yes")
     assert read_edges(graph) == EdgeList(("B", "C", "A", "U", "V"), (("B", "C"), ("A", "B")), ("U",))
+    graph.edges["A", "B"]["dir"] = "back"
+    assert read_edges(graph).edges == (("B", "C"), ("B", "A"))
 
 
 @pytest.mark.parametrize(
@@ -190,6 +224,7 @@ def test_networkx_graphs() -> None:
         (nx.DiGraph([("A", 1)]), r"node 1 of the networkx graph is not a str.*relabel_nodes"),
         (nx.DiGraph([("A", "A")]), "'A' has an edge to itself"),
         (nx.DiGraph(), "the networkx graph names no node"),
+        (nx.DiGraph([("A", "B", {"arrowhead": "none"})]), "A -> B .arrowhead=none. has no arrowhead"),
     ],
 )
 def test_networkx_graphs_refused(graph: nx.DiGraph[str], message: str) -> None:
@@ -211,7 +246,8 @@ def test_pairs() -> None:
         (["A -> B"], r"'A -> B' is not a \(parent, child\) pair of names\. Pass an edge string"),
         ([("A", "B"), ("A", "B", "C")], r"\('A', 'B', 'C'\) is not a"),
         ([("A", 1)], r"\('A', 1\) is not a"),
-        ({"A": ["B"]}, "'A' is not a"),
+        ({("A", "B"): 0}, "of type dict"),
+        (pd.DataFrame(0, ["A", "B"], ["A", "B"]), "of type DataFrame"),
         ([("A", " ")], "a node is called ' '"),
         ([("A", "A")], "'A' has an edge to itself"),
         ([], "names no node"),
