@@ -9,7 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -39,6 +39,8 @@ _SYNTAX = (
 _DOT_QUOTED_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?(?:\*/|\Z)|(?://|\#)[^\n]*', re.DOTALL)
 _DOT_START = re.compile(r'\s*+(strict\s++)?(di)?graph\s*+("[^"]*"|[\w.]+)?\s*+\{', re.IGNORECASE)
 _DOT_NOT_NODES = ("node", "edge", "graph", r"\n", r'"\n"', r"\r\n", r'"\r\n"')  # defaults, and artefacts of pydot
+MOST_NESTED = 9
+"""How deep braces may stand within each other: pydot takes twice as long for each."""
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
 _HIDES = {"latent": True, "unobserved": True, "observed": False}
 """The attributes of a node that say whether it is latent, each with what it says if it is true."""
@@ -296,20 +298,21 @@ def _from_dot(text: str, what: str) -> EdgeList:
         # pydot 4.0 builds its grammar, when it is first imported, in ways that pyparsing 3.3 deprecates.
         warnings.simplefilter("ignore")
         import pydot.dot_parser
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(printed):  # pydot prints its syntax errors
-            # It drops what follows the last graph that it can read; one more at the end shows that it read all.
-            graphs = pydot.graph_from_dot_data(f"{text}\ndigraph {{}}") or pydot.graph_from_dot_data(text)
-    except RecursionError as error:
+    plain = _DOT_QUOTED_OR_COMMENT.sub(" ", text)
+    if max(accumulate((mark == "{") - (mark == "}") for mark in plain), default=0) > MOST_NESTED:
         raise GraphError(
-            f"{what} has too many braces within each other. Write its subgraphs beside each other."
-        ) from error
+            f"{what} has more than {MOST_NESTED} braces within each other, which take hours to read. Write subgraphs "
+            "beside each other."
+        )
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):  # pydot prints its syntax errors
+        # It drops what follows the last graph that it can read; one more at the end shows that it read all.
+        graphs = pydot.graph_from_dot_data(f"{text}\ndigraph {{}}") or pydot.graph_from_dot_data(text)
     if not graphs:
         raise GraphError(f"{what} is not valid DOT:\n{printed.getvalue().rstrip()}")
     if len(graphs) != 2:
         raise GraphError(f"{what} must hold one digraph and nothing else. Check what follows its last brace.")
-    if graphs[0].get_type() != "digraph" or "--" in _DOT_QUOTED_OR_COMMENT.sub(" ", text):
+    if graphs[0].get_type() != "digraph" or "--" in plain:
         raise GraphError(f"{what} has edges without direction. Write a digraph, with '->' from cause to effect.")
     draft = _Draft()
     _walk_dot(graphs[0].obj_dict, draft, {"node": {}, "edge": {}})

@@ -141,7 +141,7 @@ def test_dot_latent_nodes(text: str, latent: str) -> None:
         ("digraph { }", "the DOT text names no node"),
         ("digraph { A [latent=maybe] }", "node 'A' has latent=maybe. Write one of true, 1, yes, false, 0, no"),
         ("digraph { A [latent=true, observed=yes] }", "node 'A' is latent and observed: .* latent=true, observed=yes"),
-        (f"digraph {'{' * 200} A {'}' * 200}", "too many braces within each other"),
+        (f"digraph {'{' * 10} A {'}' * 10}", "more than 9 braces within each other"),
         ("digraph { A -> Q [dir=both] }", "A -> Q .dir=both. has marks at both ends.*declare a latent node"),
         ("digraph { A -> Q [dir=none] }", "A -> Q .dir=none. has no arrowhead.*CausalGraph.expand"),
         ("digraph { A -> Q [arrowhead=none] }", "A -> Q .arrowhead=none. has no arrowhead"),
