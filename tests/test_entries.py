@@ -85,6 +85,37 @@ def test_scores_of_arrays() -> None:
     assert model.score(X.to_numpy(), y, np.full(N, 3.0)) == float((model.predict(X.to_numpy()) == y).mean())
 
 
+# --- a question has a path -------------------------------------------------------------------------------------------
+
+NOTHING = GRAPH.unfair()
+ASKED: dict[str, Callable[[pd.DataFrame, pd.Series[Any]], Any]] = {
+    "audit": lambda X, y: pf.audit({"m": np.zeros(N)}, NOTHING, X),
+    "audit by a source": lambda X, y: pf.audit({"m": np.zeros(N)}, pf.IPW(NOTHING).fit(X), X),
+    "audit of partitions": lambda X, y: pf.audit({"m": np.zeros(N)}, NOTHING, [X, X]),
+    "complement": lambda X, y: pf.audit({"m": np.zeros(N)}, GRAPH.unfair(lambda path: True).complement(), X),
+    "audit_contrasts": lambda X, y: pf.audit_contrasts({"m": np.zeros(N)}, NOTHING, X),
+    "audit_graphs": lambda X, y: pf.audit_graphs({"m": np.zeros(N)}, {"a": UNFAIR, "b": NOTHING}, X),
+    "edge_costs": lambda X, y: pf.edge_costs({"m": np.zeros(N)}, pf.IPW(NOTHING), X),
+    "AuditScorer": lambda X, y: pf.audits.AuditScorer(NOTHING, at_most=0.1),
+    "sharp_bounds": lambda X, y: pf.sharp_bounds(NOTHING, X.assign(Y=y)),
+    "confounding": lambda X, y: pf.sensitivity.confounding(np.zeros(N), NOTHING, X),
+    "cross_world": lambda X, y: pf.sensitivity.cross_world(np.zeros(N), pf.OneStep(NOTHING), X),
+    "switching": lambda X, y: pf.sensitivity.switching(np.zeros(N), NOTHING, X),
+    "PenalizedClassifier": lambda X, y: pf.PenalizedClassifier(source=pf.IPW(NOTHING)).fit(X, y),
+    "Contrasts": lambda X, y: pf.PenalizedClassifier(source=pf.Contrasts(pf.IPW(NOTHING))).fit(X, y),
+    "Several": lambda X, y: pf.PenalizedClassifier(source=pf.Several({"a": pf.IPW(NOTHING)})).fit(X, y),
+    "penalty_path": lambda X, y: pf.penalty_path(pf.PenalizedClassifier(source=pf.IPW(NOTHING)), X, y),
+    "PSCF": lambda X, y: pf.PSCF(NOTHING).fit(X, y),
+    "flips": lambda X, y: pf.audits.flips({"m": np.zeros(N)}, pf.SEM(pf.simulate.hiring, NOTHING), X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_an_empty_question_is_refused_wherever_one_is_asked(name: str) -> None:
+    with pytest.raises(DataError, match=r"holds no path, so .* The paths: A -> M -> Y; A -> Y"):
+        ASKED[name](*made())
+
+
 # --- text is taken at its word, unless it hides numbers --------------------------------------------------------------
 
 HIDDEN = {

@@ -145,4 +145,4 @@ def test_long_values_are_shown_by_their_type() -> None:
     assert shown(np.zeros(1000)) == "<ndarray>"
     assert shown(table()) == "<DataFrame>"
     with pytest.raises(pf.DataError, match=r"level=<DataFrame> must be a number above 0 and below 1"):
-        pf.audit({"m": LogisticRegression()}, pf.IPW(graph().unfair()), table(), level=table())  # type: ignore[arg-type]
+        pf.audit({"m": LogisticRegression()}, pf.IPW(graph().unfair("A -> Y")), table(), level=table())  # type: ignore[arg-type]

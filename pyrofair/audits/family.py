@@ -30,6 +30,7 @@ from pyrofair.effects.potential_outcomes import SeveralContrasts
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
+from pyrofair.graph.paths import require_unfair
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -350,6 +351,7 @@ def with_paths(source: Any, unfair: UnfairPaths) -> Any:
 def require_unfitted(source: Any, each: str) -> None:
     """Refuse what cannot be cloned for each contrast, or graph: no paths, and no unfitted source of estimates."""
     if isinstance(source, UnfairPaths):
+        require_unfair("source", source)
         return
     if isinstance(source, SeveralContrasts):
         raise DataError(

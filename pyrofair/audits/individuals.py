@@ -12,7 +12,7 @@ from sklearn.base import clone
 from pyrofair._random import seed_from
 from pyrofair._validation import require_instance, require_real, require_seed, shown
 from pyrofair.exceptions import DataError
-from pyrofair.graph.paths import show_path
+from pyrofair.graph.paths import require_unfair, show_path
 
 if TYPE_CHECKING:
     from pyrofair.sources import SEM
@@ -101,7 +101,7 @@ def flips(
     require_instance("rows", rows, pd.DataFrame, "a DataFrame of the units")
     require_real("threshold", threshold, least=0.0, below=1.0, hint="A decision is 1 if score > threshold.")
     require_seed(random_state)
-    paths = sem.unfair.paths
+    paths = require_unfair("sem.unfair", sem.unfair).paths
     if paths.size > MOST_PATHS:
         raise DataError(
             f"There are {paths.size:,} unfair paths, more than {MOST_PATHS} to switch one by one. Name fewer: "

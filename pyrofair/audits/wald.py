@@ -36,6 +36,7 @@ from pyrofair.effects.potential_outcomes import (
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
+from pyrofair.graph.paths import require_unfair
 
 __all__ = [
     "Scores",
@@ -95,6 +96,7 @@ def require_estimates(name: str, source: Any) -> None:
             f"{name}={shown(source)} is no source of potential outcomes; OneStep(unfair) is one, of the unfair paths "
             "that graph.unfair(...) makes."
         )
+    require_unfair(f"{name}.unfair", source.unfair)
 
 
 @dataclass(eq=False)

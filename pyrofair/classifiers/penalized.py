@@ -65,6 +65,7 @@ from pyrofair.effects import (
 from pyrofair.effects.group_agreement import disagreeing
 from pyrofair.exceptions import DataError, GraphError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph.paths import require_unfair
 from pyrofair.tables import TableEncoder
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
@@ -82,6 +83,7 @@ def _require_source(name: str, value: Any) -> None:
             else ""
         )
         raise DataError(f"{name}={shown(value)} is no source of potential outcomes; IPW(graph.unfair(...)) is.{audits}")
+    require_unfair(f"{name}.unfair", value.unfair)
 
 
 def _require_columns(name: str, value: object) -> None:

@@ -399,7 +399,8 @@ class CausalGraph:
     ) -> UnfairPaths:
         """Call a set of directed paths from the sensitive attribute to the outcome unfair.
 
-        The set is the union of all that is named; nothing named is the empty set.
+        The set is the union of all that is named; nothing named is the empty set, which audits, bounds and training
+        refuse.
 
         Parameters
         ----------

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, cast, overload
 
-from pyrofair._validation import did_you_mean
-from pyrofair.exceptions import GraphError, NotIdentifiedError
+from pyrofair._validation import did_you_mean, require_instance
+from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
 from pyrofair.graph.parse import read_path
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ __all__ = [
     "UnfairPaths",
     "parting_node",
     "partings",
+    "require_unfair",
     "select_paths",
     "show_count",
     "show_path",
@@ -414,6 +415,19 @@ class UnfairPaths:
     def __repr__(self) -> str:
         paths = repr(self.paths).removeprefix("PathSet(").removesuffix(")")
         return f"UnfairPaths({paths}{', swapped' if self.swapped and paths else ''})"
+
+
+def require_unfair(name: str, value: object) -> UnfairPaths:
+    """Return unfair paths of which there is something to ask; an empty set, and all else, is a DataError."""
+    require_instance(name, value, UnfairPaths, "unfair paths, made by graph.unfair(...)")
+    unfair = cast("UnfairPaths", value)
+    if not unfair.paths:
+        raise DataError(
+            f"{name} holds no path, so there is nothing to ask: without an unfair path there is no unfair effect. Name "
+            f"at least one: graph.unfair('A -> Y', ...), direct=True or through=[...]. The paths: "
+            f"{show_paths(unfair.fair_paths)}."
+        )
+    return unfair
 
 
 @dataclass(frozen=True)

@@ -248,8 +248,6 @@ def edge_costs(
         if settings.get(name) is not None:
             raise DataError(f"{name} is for one audit; edge_costs reports the interval of PIU of each graph.")
     unfair: UnfairPaths = source if isinstance(source, UnfairPaths) else source.unfair
-    if not unfair.paths:
-        raise DataError("No path is unfair, so that no edge costs anything. Name them: graph.unfair(...).")
     named = None if disputed is None else [_read(unfair, each) for each in _listed(disputed)]
     given = [each.name for each in named or ()]
     if twice := next((name for name in given if given.count(name) > 1), None):

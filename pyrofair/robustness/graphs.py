@@ -21,7 +21,7 @@ from pyrofair.audits.view import Block, View
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph import UnfairPaths
-from pyrofair.graph.paths import show_paths
+from pyrofair.graph.paths import require_unfair, show_paths
 from pyrofair.robustness.miles import MilesBounds
 from pyrofair.robustness.partial_identification import SharpBounds, sharp_bounds
 from pyrofair.tables.partitions import require_table
@@ -199,8 +199,7 @@ def audit_graphs(
     if not isinstance(candidates, Mapping) or not candidates:
         raise DataError(f"candidates={shown(candidates)} must be a dictionary of unfair paths by the names of graphs.")
     for name, unfair in candidates.items():
-        if not isinstance(unfair, UnfairPaths):
-            raise DataError(f"candidates[{name!r}]={shown(unfair)} must be unfair paths, made by graph.unfair(...).")
+        require_unfair(f"candidates[{name!r}]", unfair)
     _refuse_other_questions(candidates)
     members = Members("graph", lambda names: f"The graph{'s' if len(names) > 1 else ''} {', '.join(names)}")
     found: dict[str, dict[tuple[str, str], Any]] = {}

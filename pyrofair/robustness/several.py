@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair._validation import shown
 from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph.paths import UnfairPaths, require_unfair
 from pyrofair.sources.contrasts import Over, combine_penalties, require_over
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
@@ -72,8 +72,9 @@ class Several(BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.sources, Mapping) or not self.sources:
             raise DataError(f"sources={shown(self.sources)} must be a dictionary of sources by name.")
         for name, source in self.sources.items():
-            if not isinstance(getattr(source, "unfair", None), UnfairPaths):
+            if not isinstance(unfair := getattr(source, "unfair", None), UnfairPaths):
                 raise DataError(f"sources[{name!r}]={shown(source)} must be a source, such as IPW(unfair).")
+            require_unfair(f"sources[{name!r}].unfair", unfair)
         first: UnfairPaths = next(iter(self.sources.values())).unfair
         return first
 

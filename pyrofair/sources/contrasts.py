@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair._validation import require_choice, require_real, shown
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, Worlds
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph.paths import UnfairPaths, require_unfair
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
 
@@ -118,7 +118,7 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
         found = getattr(self.source, "unfair", None)
         if not isinstance(found, UnfairPaths):
             raise DataError(f"source={shown(self.source)} must be a source of potential outcomes, such as IPW(unfair).")
-        return found
+        return require_unfair("source.unfair", found)
 
     def _check_settings(self) -> None:
         source: Any = self.source

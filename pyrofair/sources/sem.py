@@ -33,7 +33,7 @@ from pyrofair._validation import (
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Estimate, GroupSize
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair.graph.paths import UnfairPaths, require_unfair
 from pyrofair.inference.abduction import Method, Settings, counterfactuals
 from pyrofair.inference.counterfactuals import Counterfactuals
 from pyrofair.inference.inversion import Inverse
@@ -599,9 +599,7 @@ def effect_posterior(
     else:
         require_callable("sem_or_program", sem_or_program, "an SEM, or a Pyro program of the number of units")
         given = SEM(sem_or_program, unfair)  # type: ignore[arg-type]
-    paths = given.unfair if unfair is None else unfair
-    if paths is None:
-        raise DataError("unfair is None: name the unfair paths, or pass an SEM.")
+    paths = require_unfair("unfair", given.unfair if unfair is None else unfair)
     sem = SEM(
         given.program,
         paths,

@@ -668,7 +668,8 @@ def test_one_interval_everywhere() -> None:
     [
         ({"posterior": {"b": [1.0]}}, "lacks the program's parameter 'c', 'd'; it would be drawn from its prior"),
         ({"posterior": ONE | {"U_M": [0.0]}}, "holds 'U_M', which is drawn for each unit"),
-        ({"unfair": None}, "unfair is None"),
+        ({"unfair": None}, "unfair=None must be unfair paths"),
+        ({"unfair": UNFAIR.graph.unfair()}, "unfair holds no path.*The paths: A -> "),
         ({"level": 95}, "level=95 must be a number above 0 and below 1"),
         ({"model": {}}, r"model={} names no model. Pass a fitted model, or a dictionary"),
     ],

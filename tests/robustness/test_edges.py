@@ -303,7 +303,7 @@ def test_what_is_refused() -> None:
         pf.edge_costs({"m": Model()}, UNFAIR, df, treshold=0.4)
     with pytest.raises(pf.DataError, match="thresholds is for one audit"):
         pf.edge_costs({"m": Model()}, UNFAIR, df, thresholds=[0.4])
-    with pytest.raises(pf.DataError, match="No path is unfair"):
+    with pytest.raises(pf.DataError, match="source holds no path"):
         pf.edge_costs({"m": Model()}, GRAPH.unfair(), df)
     with pytest.raises(pf.DataError, match="lacks the column"):
         pf.edge_costs({"m": Model()}, UNFAIR, df.drop(columns="M"))

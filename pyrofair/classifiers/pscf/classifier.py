@@ -28,7 +28,6 @@ from pyrofair._validation import (
     require_callable,
     require_choice,
     require_flag,
-    require_instance,
     require_integer,
     require_rate,
     require_real,
@@ -49,6 +48,7 @@ from pyrofair.classifiers.pscf.replay import FittedProgram, Latents, Plan, Repla
 from pyrofair.classifiers.pscf.truth import PSCFTruth, measure_approximation
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
+from pyrofair.graph.paths import require_unfair
 from pyrofair.inference.amortised import AmortisedGuide, Steps, check_convergence, evidence_bound
 from pyrofair.inference.numbers import copied_state
 from pyrofair.mechanisms.families import Categorical, Continuous, Family, Integer, choose_family, encode
@@ -81,7 +81,7 @@ SAMPLES = {"abducted": 100, "posterior": 100, "prior": 5}
 Decisions = Literal["mean", "draw"]
 
 CONSTRAINTS: dict[str, Constraint] = {
-    "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
+    "unfair": require_unfair,
     "model": require_model,
     "guide": optional(partial(require_callable, what="a guide: a function of the rows that draws their noise")),
     "latents": partial(require_choice, choices=("abducted", "posterior", "prior")),

@@ -17,7 +17,6 @@ from pyrofair._random import seed_from
 from pyrofair._validation import (
     require_choice,
     require_flag,
-    require_instance,
     require_integer,
     require_real,
     require_seed,
@@ -25,7 +24,7 @@ from pyrofair._validation import (
 from pyrofair.effects.estimates import percentiles
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
-from pyrofair.graph.paths import UnfairPaths, show_paths
+from pyrofair.graph.paths import UnfairPaths, require_unfair, show_paths
 from pyrofair.robustness.partial_identification.costs import (
     QUANTITIES,
     Contexts,
@@ -240,7 +239,7 @@ def sharp_bounds(
     >>> found.sharp, [round(each, 4) for each in found.piu]
     (True, [0.0, 0.8])
     """
-    require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...)")
+    require_unfair("unfair", unfair)
     require_choice("decisions", decisions, DECISIONS)
     threshold = require_real("threshold", threshold, least=0.0, below=1.0)
     independent = require_flag("independent_errors", independent_errors)

@@ -20,6 +20,7 @@ from pyrofair.effects.influence import Scorer
 from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
+from pyrofair.graph.paths import require_unfair
 from pyrofair.nuisances.rows import Rows
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.prefix_form import PrefixForm, make_scores
@@ -134,12 +135,13 @@ def _judge(estimates: WaldEstimates, limit: float) -> str:
 
 def _read_source(source: object, random_state: int | None) -> OneStep:
     if isinstance(source, UnfairPaths):
-        return default_source(source, random_state)  # type: ignore[no-any-return]
+        return default_source(require_unfair("source", source), random_state)  # type: ignore[no-any-return]
     if not isinstance(source, OneStep):
         raise DataError(
             f"source={shown(source)} must be the unfair paths, or a OneStep, whose regressions and weights the "
             "analysis moves. IPW(unfair) rests on the same propensities; pass the unfair paths instead."
         )
+    require_unfair("source.unfair", source.unfair)
     return source
 
 
