@@ -17,7 +17,7 @@ import pyrofair as pf
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.effects.scoring import positive_scores
 from pyrofair.tables.labels import read_sensitive
-from pyrofair.tables.reading import read_table, require_aligned, warn_unused
+from pyrofair.tables.reading import read_table, require_aligned
 
 EDGES = "A -> job -> Y; A -> Y"
 
@@ -87,23 +87,28 @@ def test_names_that_nearly_are_nodes() -> None:
     assert did_you_mean("zzz", ["prior", "race"]) == ""
 
 
-def test_unused_columns_are_reported_once_for_a_graph() -> None:
+def test_each_call_warns_once_of_how_it_reads_a_table_and_its_report_holds_it() -> None:
     own = graph()
-    model = LogisticRegression().fit(table()[["A"]], table()["Y"])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        source = pf.IPW(own.unfair("A -> Y"), arm="pooled").fit(table())
-        pf.audit({"m": model}, source, table(), n_boot=0)
-    assert [str(each.message) for each in caught if "outside" in str(each.message)] == [
-        "Columns outside the graph are ignored: id."
-    ]
-    with pytest.warns(pf.PyrofairWarning, match="ignored: id, more"):
-        warn_unused(table().assign(more=1), own)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_unused(table(), own)
-    with pytest.warns(pf.PyrofairWarning, match="ignored: id"):
-        warn_unused(table(), graph())
+    rows = table().assign(job=[f"0{i % 3}" for i in range(60)])
+    unfair, models = own.unfair("A -> Y"), {"m": LogisticRegression().fit(rows[["A"]], rows["Y"])}
+    X = rows.drop(columns="Y")
+    calls: dict[str, Any] = {
+        "fit": lambda: pf.IPW(unfair, arm="pooled").fit(rows),
+        "audit": lambda: pf.audit(models, unfair, rows, random_state=0),
+        "audit of replicates": lambda: pf.audit(models, pf.IPW(unfair, arm="pooled"), rows, n_boot=2),
+        "contrasts": lambda: pf.audit_contrasts(models, unfair, rows, random_state=0),
+        "train": lambda: pf.PenalizedClassifier("logistic", source=pf.IPW(unfair), epochs=1).fit(X, rows["Y"]),
+        "confounding": lambda: pf.sensitivity.confounding(models["m"], unfair, rows),
+    }
+    for name, call in calls.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = call()
+        said = [text for each in caught if "outside the graph" in (text := str(each.message)) or "as text" in text]
+        assert ["'job' holds numbers as text" in text for text in said] == [False, True], name
+        assert said[0] == "Columns outside the graph are ignored: id."
+        if isinstance(found, pf.Audit | pf.ContrastAudit):
+            assert {*said} <= {*found.context["warnings"]}
 
 
 def test_columns_encoded_before_the_fit() -> None:

@@ -83,7 +83,7 @@ from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
-from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
+from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_again, read_table, read_weight
 from pyrofair.tables.row_identity import describe_copies
 
 if TYPE_CHECKING:
@@ -426,8 +426,7 @@ def audit(
     a = read_sensitive(table, graph, both=False)
     levels = read_subgroups(subgroups, chosen, table)
     outcome, constant = _read_outcome(df, graph)
-    warned = _warn([*constant, *describe_copies(table)])
-    warn_unused(df, graph)
+    warned = _warn([*constant, *describe_copies(table), *describe_reading(df, graph)])
     weight = read_weight(sample_weight, table)
     order = tuple(column for column in df.columns if column in graph.input_columns)
     held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
@@ -717,12 +716,16 @@ def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8
 
 
 def fit_source(source: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, NDArray[np.int64]]:
-    """Return a fitted source, and the position of each audited row (n,) among the fitted ones, -1 for others."""
+    """Return a fitted source, and the position of each audited row (n,) among the fitted ones, -1 for others.
+
+    Of the table, which has been read, nothing is warned of again.
+    """
     if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
         try:
             check_is_fitted(source)
         except NotFittedError:
-            return clone(source).fit(table, sample_weight=weight), np.arange(len(table))
+            with read_again(table, source.unfair.graph):
+                return clone(source).fit(table, sample_weight=weight), np.arange(len(table))
     if isinstance(source, Refittable):
         return source, source.fitted_rows(table)
     return source, np.full(len(table), -1)

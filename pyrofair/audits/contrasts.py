@@ -40,7 +40,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
-from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
+from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table, read_weight
 
 __all__ = ["ContrastAudit", "audit_contrasts"]
 
@@ -221,7 +221,6 @@ def audit_contrasts(
     graph = unfair.graph
     df = as_pandas(df)
     table = read_table(df, feature_columns(graph), what="df")
-    warn_unused(df, graph)
     values = table[graph.sensitive_column]
     levels = read_contrasts(values, graph, contrasts)
     weight = read_weight(sample_weight, table)
@@ -244,6 +243,7 @@ def audit_contrasts(
     paths = {each: unfair.with_contrast(each) for each in levels}
     few = {each: text for each in levels if (text := _few_rows(weight, values, (each, graph.baseline), graph))}
     members = Members("contrast", _named)
+    members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph)}
     for each, at in rows.items():
         if each in few:
             members.failures[each] = DataError(few[each])

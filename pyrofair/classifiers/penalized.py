@@ -68,7 +68,15 @@ from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import require_unfair
 from pyrofair.tables import TableEncoder
 from pyrofair.tables.labels import read_sensitive
-from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
+from pyrofair.tables.reading import (
+    as_pandas,
+    feature_columns,
+    read_again,
+    read_table,
+    read_weight,
+    require_aligned,
+    warn_unused,
+)
 
 __all__ = ["PenalizedClassifier", "remove"]
 
@@ -312,7 +320,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.source_ = None
         if self.source is not None and self.strength > 0:
             self.source_ = _seeded_clone(self.source, random)
-            self.source_.fit(table.iloc[training], sample_weight=weight[training])
+            with read_again(table, self.source_.unfair.graph):
+                self.source_.fit(table.iloc[training], sample_weight=weight[training])
         validation = self._problem(table, target, weight, held_out, None) if len(held_out) else None
         return self._problem(table, target, weight, training, validation)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import re
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,17 @@ if TYPE_CHECKING:
 
     from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["as_arrow", "as_pandas", "feature_columns", "read_table", "read_weight", "require_aligned", "warn_unused"]
+__all__ = [
+    "as_arrow",
+    "as_pandas",
+    "describe_reading",
+    "feature_columns",
+    "read_again",
+    "read_table",
+    "read_weight",
+    "require_aligned",
+    "warn_unused",
+]
 
 EXACT = 2.0**53
 """Integers up to this size have a double-precision number of their own."""
@@ -209,29 +221,38 @@ def _check_objects(values: pd.Series[Any], what: str) -> None:
         )
 
 
-def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> None:
-    """Warn of columns outside the graph, which are ignored, but for ``others``; and of numbers and dates held as text.
+def describe_reading(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> list[str]:
+    """Return what a user should know of how a table is read: columns left out, and numbers and dates held as text.
 
-    Each warning is given once for a graph: fit, audit and score read the same table.
+    Columns outside the graph are left out, but for ``others``.
     """
     df = as_pandas(df)
     known = {*graph.columns_of(graph.observed), *others}
     unused = [str(name) for name in df.columns if name not in known]
-    warned: set[tuple[str, ...]] = graph.__dict__.setdefault("_warned_unused", set())
-    if unused and tuple(unused) not in warned:
-        warned.add(tuple(unused))
-        warnings.warn(f"Columns outside the graph are ignored: {', '.join(unused)}.", PyrofairWarning, stacklevel=3)
+    texts = [f"Columns outside the graph are ignored: {', '.join(unused)}."] if unused else []
     for name in df.columns:
-        about = ("text", str(name))
-        if name in known and about not in warned and (held := _held_as_text(df[name])) and df[name].nunique() > 2:
-            warned.add(about)
-            warnings.warn(
+        if name in known and (held := _held_as_text(df[name])) and df[name].nunique() > 2:
+            texts.append(
                 f"The column {name!r} holds {held} as text, such as {show_labels(df[name].iloc[:1])}, and is read as "
                 f"{df[name].nunique()} categories. Make numbers of them, or declare them: "
-                f"df[{name!r}].astype('category').",
-                PyrofairWarning,
-                stacklevel=3,
+                f"df[{name!r}].astype('category')."
             )
+    return texts
+
+
+def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> None:
+    """Warn of how a table is read, at the line that calls the caller; see :func:`describe_reading`."""
+    for text in describe_reading(df, graph, others):
+        warnings.warn(text, PyrofairWarning, stacklevel=3)
+
+
+@contextmanager
+def read_again(table: pd.DataFrame, graph: CausalGraph) -> Iterator[None]:
+    """Do not repeat, in a block that reads a table again, what its first reading has warned of."""
+    with warnings.catch_warnings():
+        for text in describe_reading(table, graph):
+            warnings.filterwarnings("ignore", re.escape(text), PyrofairWarning)
+        yield
 
 
 def read_weight(
