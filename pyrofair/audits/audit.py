@@ -426,8 +426,9 @@ def audit(
     a = read_sensitive(table, graph, both=False)
     levels = read_subgroups(subgroups, chosen, table)
     outcome, constant = _read_outcome(df, graph)
-    warned = _warn([*constant, *describe_copies(table), *describe_reading(df, graph)])
     weight = read_weight(sample_weight, table)
+    read = [*table.columns, *([] if outcome is None else [graph.outcome_column])]
+    warned = _warn([*constant, *describe_copies(df, read, sample_weight), *describe_reading(df, graph)])
     order = tuple(column for column in df.columns if column in graph.input_columns)
     held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
     audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())

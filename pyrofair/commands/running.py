@@ -16,10 +16,9 @@ __all__ = ["as_options", "computing", "shows_progress"]
 
 AS_OPTIONS = (
     (re.compile(r"\b(propensity|regression)=\.\.\."), r"--\1"),
-    (
-        re.compile(r"Keep one of each, df\.drop_duplicates\(\), with their number as sample_weight"),
-        "Keep one of each in the file, with their number in a column, --weight COLUMN",
-    ),
+    (re.compile(r"keep it once: df\.drop_duplicates\(\)"), "keep it once in the file"),
+    (re.compile(r"write them out: df\.loc\[.*?\)\]"), "write each row into the file as often, without --weight"),
+    (re.compile(r"\bsample_weight holds"), "--weight holds"),
 )
 """What messages of the package say in Python, and how it is said on the command line."""
 

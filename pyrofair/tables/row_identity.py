@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -17,6 +18,8 @@ SIGMAS = 3.0
 """By how many standard deviations contents must agree more than chance makes, before rows are taken for the same."""
 CHANCE = 1e-6
 """How unlikely equal contents under equal labels must be before an index is believed."""
+SHOWN = 8
+"""How many columns a message names."""
 TOLERANCE = 1e-6
 """Numbers under one label are the same up to this, relative to their size: single precision keeps 7 digits."""
 
@@ -25,21 +28,48 @@ COPIED, VARIED = 0.2, 0.1
 """Rows are copies where so large a share repeats another one, and a column of numbers has so many values per row."""
 
 
-def describe_copies(table: pd.DataFrame) -> list[str]:
-    """Return a warning if many rows are exact copies of others, in all columns, though a column hardly repeats."""
-    numbers = [name for name in table if is_numeric_dtype(table[name].dtype)]
-    most = max(numbers, key=lambda name: table[name].nunique(), default=None)
-    if most is None or table[most].nunique() < VARIED * len(table):
+def describe_copies(df: pd.DataFrame, read: Collection[str], sample_weight: object = None) -> list[str]:
+    """Return a warning if many rows are exact copies of others, or if each stands for many units by its weight.
+
+    All columns are compared but those that are not ``read`` and differ in every row, such as identifiers.
+    """
+    if _are_counts(sample_weight) and not df[[*read]].duplicated().any():
+        return [
+            f"sample_weight holds whole numbers, and no row repeats another one, as in a table of counts: {len(df):,} "
+            "rows with weights are taken for as many units. If each stands for the units that it counts, write them "
+            "out: df.loc[df.index.repeat(sample_weight)]."
+        ]
+    numbers = [name for name in read if is_numeric_dtype(df[name].dtype)]
+    most = max(numbers, key=lambda name: df[name].nunique(), default=None)
+    if most is None or df[most].nunique() < VARIED * len(df):
         return []
-    repeated = table.duplicated(keep=False).to_numpy()
+    compared = [name for name in df if name in read or _repeats(df[name])]
+    repeated = df[compared].duplicated(keep=False).to_numpy()
     if repeated.mean() < COPIED:
         return []
     return [
-        f"{int(repeated.sum()):,} of {len(table):,} rows repeat another one in all columns, though {most!r} has "
-        f"{table[most].nunique():,} different values: copies of a row are counted as independent units, so that "
-        "intervals are too narrow and models learn the rows that they judge. Keep one of each, df.drop_duplicates(), "
-        "with their number as sample_weight."
+        f"{int(repeated.sum()):,} of {len(df):,} rows repeat another one in all {len(compared)} columns "
+        f"({', '.join(map(str, compared[:SHOWN]))}{', ...' * (len(compared) > SHOWN)}), though {most!r} has "
+        f"{df[most].nunique():,} different values: copies of a row are counted as independent units, so that "
+        "intervals are too narrow and models learn the rows that they judge. If one unit stands there several times, "
+        "keep it once: df.drop_duplicates()."
     ]
+
+
+def _are_counts(sample_weight: Any) -> bool:
+    """Whether weights are numbers of units: whole, not all equal, and at least two on average."""
+    if sample_weight is None or np.ndim(sample_weight) != 1:
+        return False
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    return bool((weight == np.rint(weight)).all() and weight.mean() >= 2.0 and weight.min() < weight.max())
+
+
+def _repeats(values: pd.Series[Any]) -> bool:
+    """Whether a column outside the graph holds a value twice; lists and the like cannot be compared."""
+    try:
+        return not values.is_unique
+    except TypeError:
+        return False
 
 
 def hash_rows(table: pd.DataFrame, *, single: bool = False) -> NDArray[np.uint64]:

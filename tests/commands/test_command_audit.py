@@ -482,8 +482,8 @@ AGED = ("--graph", "{sex age} -> job; {sex job age} -> hired")
             AGED,
             4,
             [
-                "\nWarning: 600 of 600 rows repeat another one in all columns, though 'age' has 300 different values",
-                "Keep one of each in the file, with their number in a column, --weight COLUMN.",
+                "\nWarning: 600 of 600 rows repeat another one in all 4 columns (sex, age, job, hired), though 'age'",
+                "If one unit stands there several times, keep it once in the file.",
             ],
         ),
     ],

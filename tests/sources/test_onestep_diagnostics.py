@@ -54,8 +54,9 @@ def test_a_range_of_numbers_without_a_counterpart_is_refused_or_withholds_the_ve
 
 def test_copies_of_rows_are_warned_of() -> None:
     df = units(300)
-    with pytest.warns(PyrofairWarning, match=r"600 of 600 rows repeat another one in all columns, though 'C' has 300"):
-        audited(df.loc[df.index.repeat(2)].reset_index(drop=True), OneStep(UNFAIR, **LOGISTIC))
+    twice = df.loc[df.index.repeat(2)].reset_index(drop=True)
+    with pytest.warns(PyrofairWarning, match=r"600 of 600 rows repeat another one in all \d .*, though 'C' has 300"):
+        audited(twice, OneStep(UNFAIR, **LOGISTIC))
 
 
 def test_few_fitted_rows_widen_the_intervals_of_many() -> None:

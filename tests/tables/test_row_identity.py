@@ -11,7 +11,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
-from pyrofair.tables.row_identity import hash_rows, match_rows
+from pyrofair.tables.row_identity import describe_copies, hash_rows, match_rows
 
 RNG = np.random.default_rng
 GRAPH = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
@@ -219,3 +219,35 @@ def test_rows_in_common_have_one_weight_in_a_replicate(monkeypatch: pytest.Monke
         assert audit.sum() == pytest.approx(150.0)
         assert np.ptp(audit[:100] / fit[200:]) == pytest.approx(0.0, abs=1e-9)
         assert abs(np.corrcoef(audit[100:], fit[:50])[0, 1]) < 0.6
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+def test_copies_are_rows_that_agree_in_all_columns() -> None:
+    df = pd.DataFrame({"A": np.arange(300) % 2, "M": np.arange(300) + 0.5})
+    twice = df.loc[df.index.repeat(2)].assign(id=range(600))
+    (text,) = describe_copies(twice, ["A", "M"])
+    assert text.startswith("600 of 600 rows repeat another one in all 2 columns (A, M), though 'M' has 300 different")
+    site = np.tile(["north", "south"], 300)
+    assert describe_copies(twice.assign(site=site), ["A", "M"]) == describe_copies(df, ["A", "M"]) == []
+    assert describe_copies(twice.assign(each=[[1]] * 600), ["A", "M"]) == [text]
+    assert describe_copies(twice.drop_duplicates(["A", "M"]), ["A", "M"], np.full(300, 2)) == []
+
+
+def test_a_table_of_counts_is_written_out() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.integers(0, 2, 900)
+    df = pd.DataFrame({"A": A, "M": 10 * (rng.integers(0, 3, 900) + A), "Y": rng.integers(0, 2, 900)})
+    unfair = pf.CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
+    counts = df.value_counts(sort=False).rename("n").reset_index()
+    table, weight = counts[["A", "M", "Y"]], counts["n"]
+    model = LogisticRegression().fit(df[["A", "M"]], df["Y"])
+    cure = r"12 rows with weights.*df\.loc\[df\.index\.repeat\(sample_weight\)\]"
+    with pytest.warns(pf.PyrofairWarning, match=cure), pytest.raises(pf.PositivityError):
+        pf.audit({"m": model}, unfair, table, sample_weight=weight)
+    written, right = (
+        pf.audit({"m": model}, unfair, each.sort_values(["A", "M", "Y"]), random_state=0).table["estimate"]
+        for each in (table.loc[table.index.repeat(weight)], df)
+    )
+    np.testing.assert_allclose(written, right)
