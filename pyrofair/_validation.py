@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = [
     "check_settings",
     "did_you_mean",
     "listed",
+    "look",
     "optional",
     "path_fault",
     "require_callable",
@@ -37,6 +39,7 @@ __all__ = [
     "require_units",
     "require_unmasked",
     "shown",
+    "text_fault",
 ]
 
 MOST_UNITS = 2**31 - 1
@@ -258,16 +261,49 @@ def shown(value: object) -> str:
     return text if short else f"<{type(value).__name__}>"
 
 
+def text_fault(values: Iterable[object]) -> str:
+    """Return why names or categories cannot be told apart by their text, or not be written; nothing if they can.
+
+    >>> text_fault(["yes", "no"]), text_fault(["yes", "yes "])[:27]
+    ('', "'yes' and 'yes ' look alike")
+    """
+    seen: dict[str, str] = {}
+    for text in filter(_is_text, values):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return f"{text!a} holds half of a pair of characters (a lone surrogate), which no file can hold"
+        if (other := seen.setdefault(look(text), text)) != text:
+            return (
+                f"{other!a} and {text!a} look alike: they differ in blanks, in invisible characters, or in how accents "
+                "are composed"
+            )
+    return ""
+
+
+def look(text: str) -> str:
+    """Return a text as it is seen: accents composed, nothing invisible, and single blanks between words."""
+    if not text.isascii():
+        text = "".join(each for each in unicodedata.normalize("NFC", text) if unicodedata.category(each) != "Cf")
+    return " ".join(text.split())
+
+
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """Return a sentence with the known name nearest to a wrong one, whatever its case; empty if none is near."""
     found = nearest(name, known)
-    return "" if found is None else f" Did you mean {found!r}?"
+    if found is None or found == name:
+        return ""
+    fault = text_fault([found, name]) if isinstance(name, str) and isinstance(found, str) else ""
+    return f" {fault}." if fault else f" Did you mean {found!r}?"
 
 
 def nearest(name: object, known: Iterable[object]) -> object:
     """Return the known name nearest to a wrong one, whatever its case; None if none is near."""
-    spelled = {str(each).casefold(): each for each in known}
-    wrong = str(name).casefold()
+
+    def spelling(each: object) -> str:
+        return look(str(each)[: 2 * MOST_SHOWN]).casefold()
+
+    wrong, spelled = spelling(name), {spelling(each): each for each in known}
     close = difflib.get_close_matches(wrong, spelled, n=1)
     if not close and len(wrong) > 2:
         close = [each for each in spelled if wrong in each or (len(each) > 2 and each in wrong)]

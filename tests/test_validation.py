@@ -9,13 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from pyrofair import PenalizedClassifier
 from pyrofair import _validation as validation
 from pyrofair.datasets import load_german
 from pyrofair.exceptions import DataError, GraphError, PyrofairError, PyrofairWarning
 from pyrofair.graph import CausalGraph
-from pyrofair.tables import sample_rows
+from pyrofair.tables import TableEncoder, sample_rows
+from pyrofair.tables.reading import read_table
 
 
 @pytest.mark.parametrize(
@@ -93,6 +96,45 @@ def test_values_in_messages() -> None:
     assert validation.listed([1, 2]) == (1, 2)
     assert validation.listed(np.array(1.0)) is validation.listed(None) is None
     assert validation.did_you_mean("m", ["A", "M"]) == " Did you mean 'M'?"
+
+
+ALIKE = {
+    "caf\u00e9": "cafe\u0301",
+    "a b": "a\u00a0b",
+    "A b": "A  b",
+    "yes": "yes ",
+    "no": "n\u200bo",
+}
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE.items(), ids=map(ascii, ALIKE))
+def test_texts_that_look_alike_are_refused_as_names_and_as_categories(one: str, other: str) -> None:
+    rows = pd.DataFrame({"A": [0, 1] * 4, one: range(8)})
+    table = pd.DataFrame({"q": [one, other, "x", "y"] * 2})
+    X, y = pd.DataFrame({"A": range(8)}), [one, other] * 4
+    roles: dict[str, Any] = {"sensitive": "A", "outcome": "Y"}
+    graph = CausalGraph([("A", one), (one, "Y")], **roles)
+    encoder = TableEncoder().fit(pd.DataFrame({"q": [one, "x"]}))
+    for ask in (
+        lambda: CausalGraph([("A", one), ("A", other), (one, "Y"), (other, "Y")], **roles),
+        lambda: CausalGraph("A -> M -> Y", columns={"M": [one, other]}, **roles),
+        lambda: CausalGraph("A -> Y", baseline=one, contrast=other, **roles),
+        lambda: graph.unfair(through=other),
+        lambda: read_table(rows.assign(**{other: 1}), ["A", one]),
+        lambda: read_table(rows, [other]),
+        lambda: read_table(table, ["q"]),
+        lambda: read_table(table.astype("category"), ["q"]),
+        lambda: TableEncoder().fit(table),
+        lambda: encoder.transform(table[:2]),
+        lambda: encoder.transform(table[1:3]),
+        lambda: PenalizedClassifier("logistic", epochs=1).fit(X, y),
+    ):
+        with pytest.raises(PyrofairError, match="look alike") as caught:
+            ask()
+        assert ascii(one) in str(caught.value)
+        assert ascii(other) in str(caught.value)
+    assert validation.text_fault([one, "another", 1, None]) == ""
+    assert "surrogate" in validation.text_fault(["x", "a\ud800"])
 
 
 NO_PATHS = {

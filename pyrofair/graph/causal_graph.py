@@ -20,6 +20,7 @@ from pyrofair._validation import (
     require_label,
     require_names,
     shown,
+    text_fault,
 )
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.parse import EdgeList, GraphSource, read_edges, read_undirected
@@ -152,6 +153,15 @@ class CausalGraph:
             _require_node(listed.nodes, name, "a latent node")
         hidden = tuple(node for node in listed.nodes if node in {*hidden, *listed.latent})
         column_map = _read_columns(listed, columns or {}, hidden)
+        own = [name for _, names in column_map for name in names]
+        for what, names in (
+            ("nodes", listed.nodes),
+            ("columns", own),
+            ("values", (baseline, contrast)),
+            ("positive", (positive,)),
+        ):
+            if fault := text_fault(names):
+                raise GraphError(f"{what.capitalize()} cannot be told apart, or not be written: {fault}. Rename one.")
         given = (listed.nodes, listed.edges, sensitive, outcome, baseline, contrast, positive, hidden, column_map)
         for field, value in zip(fields(self), given, strict=True):
             object.__setattr__(self, field.name, value)

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_object_dtype
 
-from pyrofair._validation import did_you_mean, require_unmasked, shown
+from pyrofair._validation import did_you_mean, require_unmasked, shown, text_fault
 from pyrofair.exceptions import DataError, PyrofairWarning
 
 if TYPE_CHECKING:
@@ -168,13 +168,15 @@ def read_sensitive(
                 "[0, 40, 120], labels=['young', 'old']), and name two of the groups as baseline and contrast of the "
                 "graph; pf.audit_contrasts compares each of several with the baseline."
             )
-        never = [role for value, role in enumerate(("baseline", "contrast")) if not (coded == value).any()]
+        labels = {"baseline": graph.baseline, "contrast": graph.contrast}
+        never = [role for value, role in enumerate(labels) if not (coded == value).any()]
         raise DataError(
             f"The sensitive attribute {name!r} holds {show_labels(values[coded < 0].unique())} besides "
             f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
             f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: name "
             "its two values when making the graph, CausalGraph(..., baseline=..., contrast=...), and keep their rows; "
             "or compare each level with the baseline: pf.audit_contrasts, and pf.Contrasts(source) in training."
+            f"{did_you_mean(labels[never[0]], values[coded < 0].unique()) if never else ''}"
         )
     for value in (0, 1):
         if both and not (coded == value).any():
@@ -221,7 +223,7 @@ def read_contrasts(
         raise DataError(
             f"The sensitive attribute {name!r} never takes the baseline {graph.baseline!r}; it holds "
             f"{show_labels(levels, MOST_CONTRASTS)}. Name one of these when making the graph: CausalGraph(..., "
-            "baseline=...)."
+            f"baseline=...).{did_you_mean(graph.baseline, levels)}"
         )
     others = [each for each in levels if each != graph.baseline]
     if not others:
@@ -255,12 +257,14 @@ def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") ->
     if values.isna().any():
         raise DataError(f"{what} has missing values (NaN); drop these rows before.")
     labels = list(values.unique())
+    if fault := text_fault(labels):
+        raise DataError(f"{what} has classes that cannot be told apart: {fault}. Make one of them.")
     if len(labels) > 2:
         raise DataError(f"{what} must be binary, but holds {len(labels)} classes: {show_labels(labels)}.")
     if positive not in labels:
         raise DataError(
             f"{what} never takes the positive value {positive!r}; it holds {show_labels(labels)}. Name it "
-            "when making the graph: positive=..."
+            f"when making the graph: positive=...{did_you_mean(positive, labels)}"
         )
     if len(labels) < 2:
         raise DataError(f"{what} has one class only, {show_labels(labels)}; a classifier needs both.")
@@ -338,6 +342,7 @@ def encode_levels(values: pd.Series[Any], levels: pd.Index[Any]) -> NDArray[np.i
             f"The column {values.name!r} holds {show_labels(values[codes < 0].unique())}, not seen in fit. Known: "
             f"{show_labels(levels, 20)}. To allow a rare level, declare it before fitting: "
             f"df[{values.name!r}].astype(pd.CategoricalDtype([...]))."
+            f"{did_you_mean(values[codes < 0].iloc[0], levels)}"
         )
     return codes
 
@@ -425,7 +430,7 @@ def read_levels(
             )
         listed = isinstance(labels, Sequence | np.ndarray | pd.Index) and not isinstance(labels, str)
         every = list(labels) if listed else []
-        plain = bool(every) and all(isinstance(label, Hashable) for label in every)
+        plain = bool(every) and all(isinstance(label, Hashable) for label in every) and not text_fault(every)
         if not plain or len(set(every)) < len(every):
             raise DataError(f"levels[{site!r}]={labels!r} must be a list of labels, each once: that of code 0 first.")
         if node_of[site] == graph.outcome and (len(every) < 2 or every[1] != graph.positive):

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, is_numeric_dtype, is_object_dtype
 
-from pyrofair._validation import did_you_mean, require_unmasked
+from pyrofair._validation import did_you_mean, look, require_unmasked, text_fault
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.tables.labels import is_categorical, show_labels
 
@@ -116,6 +116,9 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     twice = sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns})
     if twice:
         raise DataError(f"{what} has the column {twice[0]!r} more than once; keep one of them.")
+    looks = {*map(look, columns)}
+    if fault := text_fault(name for name in df.columns if look(str(name)) in looks):
+        raise DataError(f"The columns of {what} cannot be told apart by their names: {fault}. Rename or drop one.")
     if len(df) == 0:
         raise DataError(f"{what} has no rows: found 0 sample(s), while a minimum of 1 is required.")
     table = df.loc[:, list(columns)]
@@ -145,6 +148,11 @@ def _check_values(values: pd.Series[Any], what: str) -> None:
     else:
         if is_object_dtype(dtype):
             _check_objects(values, what)
+        if fault := text_fault(values.cat.categories if isinstance(dtype, pd.CategoricalDtype) else values.unique()):
+            raise DataError(
+                f"The column {name!r} of {what} holds categories that cannot be told apart: {fault}. Make one of them: "
+                f"df[{name!r}].replace({{...: ...}})."
+            )
         if (held := _held_as_text(values)) and values.nunique() > MOST_CODES:
             cure = _days(name) if held == "dates" else f"pd.to_numeric(df[{name!r}])"
             raise DataError(
