@@ -394,6 +394,8 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from pyrofair.tables.reading import INDEX, from_arrow
+
     of_csv = [("separator", None), ("decimal", "."), ("encoding", "utf-8"), ("strip", False), ("missing_values", ())]
     if wrong := [name for name, default in of_csv if getattr(how, name) != default]:
         raise UsageError(
@@ -401,9 +403,9 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
             "values of its own."
         )
     try:
-        known = [str(name) for name in pq.read_schema(path).names]
+        known = [name for name in pq.read_schema(path).names if not name.startswith(INDEX)]
         there = _asked(path, known, wanted, how, optional)
-        frame = pd.read_parquet(path, columns=list(there)).reset_index(drop=True)
+        frame = from_arrow(pq.read_table(path, columns=list(there)))
     except (pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} cannot be read as Parquet: {error}") from error
     frame = frame.loc[:, list(there)]

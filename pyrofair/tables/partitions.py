@@ -18,7 +18,7 @@ from pyrofair._random import seed_from, stream_of
 from pyrofair._validation import require_integer, require_path, require_seed, shown
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels
-from pyrofair.tables.reading import as_arrow, as_pandas, read_table
+from pyrofair.tables.reading import INDEX, as_arrow, as_pandas, from_arrow, read_table
 
 __all__ = ["Partitions", "is_partitions", "require_table", "sample_rows"]
 
@@ -153,7 +153,7 @@ def _open(data: Any) -> Partitions:
             raise DataError(f"{str(data)!r} is no Parquet file, nor a folder of such files: {error}") from error
     if hasattr(data, "get_fragments"):
         groups = [group for fragment in data.get_fragments() for group in fragment.split_by_row_group()]
-        names = tuple(name for name in data.schema.names if not name.startswith("__index_level"))
+        names = tuple(name for name in data.schema.names if not name.startswith(INDEX))
         return Partitions([partial(_load, group, data.schema) for group in groups], names)
     if isinstance(data, Iterator):
         raise DataError(
@@ -165,8 +165,12 @@ def _open(data: Any) -> Partitions:
 
 def _load(group: Any, schema: Any, columns: Sequence[str]) -> pd.DataFrame:
     """Return columns of a group of rows; those that are names of folders belong to the schema of all."""
-    found: pd.DataFrame = group.to_table(columns=[*columns], schema=schema).to_pandas()
-    return found
+    import pyarrow as pa
+
+    try:
+        return from_arrow(group.to_table(columns=[*columns], schema=schema))
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{getattr(group, 'path', 'A part of the data')!r} cannot be read: {error}") from error
 
 
 def _frame(number: int, given: Any) -> pd.DataFrame:

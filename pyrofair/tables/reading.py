@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ __all__ = [
     "as_pandas",
     "describe_reading",
     "feature_columns",
+    "from_arrow",
     "read_again",
     "read_table",
     "read_weight",
@@ -36,8 +38,10 @@ __all__ = [
     "warn_unused",
 ]
 
+INDEX = "__index_level_"
+"""How pandas names an index without a name in a file."""
 EXACT = 2.0**53
-"""Integers up to this size have a double-precision number of their own."""
+"""Integers below this size have a double-precision number of their own."""
 FARTHEST = 1e150
 """Numbers beyond this size, or below one over it, have no square in double precision."""
 MOST_CODES = 20
@@ -53,7 +57,23 @@ def as_pandas(df: Any) -> Any:
     text, and numbers and booleans have their width; missing values stay missing.
     """
     table = as_arrow(df)
-    return df if table is None else table.to_pandas()
+    return df if table is None else from_arrow(table)
+
+
+def from_arrow(table: pa.Table) -> pd.DataFrame:
+    """Return an Arrow table as it is, whatever pandas noted of it: names are texts, and no column is an index.
+
+    Integers with missing values stay integers if floating-point numbers would merge neighbours.
+    """
+    table = table.replace_schema_metadata(None)
+    table = table.select([name for name in table.column_names if not name.startswith(INDEX)])
+    frame: pd.DataFrame = table.to_pandas()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = str(column.type)
+        if frame[name].dtype == np.float64 and kind.lstrip("u").startswith("int") and frame[name].abs().max() >= EXACT:
+            whole = pd.api.types.pandas_dtype(kind.replace("i", "I").replace("u", "U"))
+            frame[name] = column.to_pandas(types_mapper=partial(dict.get, {column.type: whole}))
+    return frame
 
 
 def as_arrow(df: Any) -> pa.Table | None:
@@ -110,8 +130,8 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     if absent:
         raise DataError(
             f"{what} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}. It has: "
-            f"{', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} A node that was never measured "
-            "is declared latent: graph.with_latent(...)."
+            f"{', '.join(map(str, df.columns))}.{_elsewhere(df, absent[0]) or did_you_mean(absent[0], df.columns)} A "
+            "node that was never measured is declared latent: graph.with_latent(...)."
         )
     twice = sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns})
     if twice:
@@ -125,6 +145,15 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     for name in columns:
         _check_values(table[name], what)
     return table
+
+
+def _elsewhere(df: pd.DataFrame, name: str) -> str:
+    """Return where a table holds a column that is absent by its name, if it does."""
+    if name in df.index.names:
+        return f" {name!r} is the index of the table: df.reset_index() makes a column of it."
+    if name in map(str, df.columns):
+        return " Its names are no text: df.rename(columns=str)."
+    return ""
 
 
 def _check_values(values: pd.Series[Any], what: str) -> None:
@@ -199,9 +228,9 @@ def _check_numbers(values: pd.Series[Any], what: str) -> None:
             f"The column {name!r} of {what} holds numbers up to {largest:g} in size, whose squares leave double "
             f"precision. Give it in another unit: df[{name!r}] / {largest:.0e}."
         )
-    if is_integer_dtype(values.dtype) and largest > EXACT:
+    if is_integer_dtype(values.dtype) and largest >= EXACT:
         raise DataError(
-            f"The column {name!r} of {what} holds integers up to {largest:g} in size; beyond 2**53 double precision "
+            f"The column {name!r} of {what} holds integers up to {largest:g} in size; from 2**53 double precision "
             f"does not separate neighbours. Subtract an offset, df[{name!r}] - df[{name!r}].min(), make categories, "
             f"df[{name!r}].astype('category'), or leave an identifier out of the graph."
         )

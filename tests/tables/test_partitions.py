@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import pyrofair as pf
+from pyrofair.commands.data import Reading, read_data
 from pyrofair.tables.partitions import Partitions, is_partitions
+from pyrofair.tables.reading import as_pandas, read_table
 
 DF = pd.DataFrame(
     {"x": np.arange(1_000.0), "job": np.repeat(["cook", "baker", "nurse", "clerk"], 250), "n": np.arange(1_000)}
@@ -44,6 +46,48 @@ def test_each_row_is_as_likely() -> None:
     assert times.max() < 60.0
     of_blocks = times.reshape(60, 20).mean(axis=1) / 60.0
     assert np.abs(of_blocks - 0.25).max() < 5.0 * np.sqrt(0.25 * 0.75 / (60 * 20))
+
+
+NOTED = {
+    "an index": lambda table: pa.Table.from_pandas(table.set_index("x")),
+    "two levels": lambda table: pa.Table.from_pandas(table.set_index(["x", "job"])),
+    "an index without a name": lambda table: pa.Table.from_pandas(table.set_axis([*range(9, 1_009)])),
+    "no JSON": lambda table: pa.Table.from_pandas(table).replace_schema_metadata({b"pandas": b"{\xff"}),
+    "an absent index": lambda table: pa.Table.from_pandas(table).replace_schema_metadata(
+        {b"pandas": b'{"index_columns": ["z"], "columns": [], "column_indexes": []}'}
+    ),
+    "numbers as names": lambda table: pa.Table.from_pandas(table.set_axis([0, 1, 2], axis=1)).rename_columns([*table]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_columns_are_those_of_the_file_whatever_pandas_noted_of_them(tmp_path: Path, name: str) -> None:
+    table = NOTED[name](DF)
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for found in (
+        read_table(table, ["x", "job", "n"]),
+        pf.sample_rows(tmp_path / "rows.parquet", None, 1_000)[["x", "job", "n"]],
+        read_data(str(tmp_path / "rows.parquet"), dict.fromkeys(["x", "job", "n"], ""), Reading()).frame,
+    ):
+        pd.testing.assert_frame_equal(found.reset_index(drop=True), DF)
+    indexed = DF.set_index(["x", "job"])
+    with pytest.raises(pf.DataError, match=r"lacks the columns 'x', 'job'.*'x' is the index.*reset_index"):
+        read_table(indexed, ["x", "job"])
+    with pytest.raises(pf.DataError, match=r"lacks the column '0'.*rename\(columns=str\)"):
+        read_table(DF.set_axis([0, 1, 2], axis=1), ["0"])
+
+
+def test_integers_keep_their_last_digit_or_are_refused(tmp_path: Path) -> None:
+    ids = pa.table({"x": pa.array([2**53, None, 2**53 + 1]), "n": pa.array([1, None, 3])})
+    found = as_pandas(ids)
+    assert found["x"].dropna().tolist() == [2**53, 2**53 + 1]
+    assert found["n"].dtype == np.float64
+    file = str(tmp_path / "rows.parquet")
+    pq.write_table(ids, file)
+    dropped = read_data(file, {"x": ""}, Reading(drop_missing=True)).frame
+    for table in (dropped, found[["x"]].dropna(), pd.DataFrame({"x": [2**53, 2**53 + 1]})):
+        with pytest.raises(pf.DataError, match=r"'x' of the data holds integers up to .* from 2\*\*53"):
+            read_table(table, ["x"])
 
 
 def test_every_way_in(tmp_path: Path) -> None:
