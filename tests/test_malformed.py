@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import decimal
 import functools
+import inspect
 import math
 import signal
 import sys
@@ -26,6 +27,7 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro import poutine
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
@@ -818,8 +820,9 @@ def _place(error: BaseException) -> str:
 
 
 def _unclear(case: Case, error: Exception) -> str:
-    last = Path(traceback.extract_tb(error.__traceback__)[-1].filename).resolve()
-    if not isinstance(error, pf.PyrofairError) and not last.is_relative_to(PACKAGE):
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    raised = Path(last.filename).resolve().is_relative_to(PACKAGE) and str(last.line).startswith("raise ")
+    if not isinstance(error, pf.PyrofairError | NotFittedError) and not raised:
         return f"an inner {type(error).__name__}: {error!s:.200} {_place(error)}"
     if len(str(error)) < 20:
         return f"a message without content: {error!s}"
@@ -837,7 +840,84 @@ def _leaks(warning: warnings.WarningMessage) -> bool:
     )
 
 
-KINDS = (graphs, path_sets, tables, models, settings, programs)
+# -- every public name ------------------------------------------------------------------------------------------------
+
+PAIR = tuple(pf.effects.Scored(torch.tensor([0.2, 0.6]), torch.tensor([0.5, 0.5])) for _ in range(2))
+GIVEN: dict[str, Callable[[], Any]] = {
+    "attributes": lambda: ["A", "D"], "audit": lambda: None, "baseline": lambda: (0, "x"), "bounds0": lambda: PAIR[0],
+    "bounds1": lambda: PAIR[1], "candidates": lambda: {"one": UNFAIR}, "classifier": lambda: pf.PenalizedClassifier(),
+    "classifiers": lambda: [pf.PenalizedClassifier("logistic", epochs=1)], "columns": lambda: None,
+    "data": lambda: TABLE, "df": lambda: TABLE, "edges": lambda: EDGES, "errors": lambda: 1,
+    "graph": lambda: GRAPH, "graph_or_unfair": lambda: GRAPH, "level": lambda: 0.2, "model": lambda: Scores(),
+    "models": lambda: {"m": Scores()}, "n": lambda: 20, "name": lambda: "hiring", "nodes": lambda: "descendants",
+    "obj": lambda: GRAPH, "outcome": lambda: "Y", "p0": lambda: 0.3, "p1": lambda: 0.6, "path": lambda: "absent/file",
+    "posterior": lambda: {"b": [0.1, 0.5]}, "program": lambda: plain, "rows": lambda: UNITS, "score": lambda: len,
+    "scored0": lambda: PAIR[0], "scored1": lambda: PAIR[1], "sem": lambda: pf.SEM(plain, THROUGH),
+    "sem_or_program": lambda: plain, "sensitive": lambda: "A", "source": lambda: FITTED, "table": lambda: TABLE,
+    "unfair": lambda: UNFAIR, "values": lambda: {"M": 1.0}, "X": lambda: TABLE[list(FEATURES)], "y": lambda: TABLE["Y"],
+    "given": lambda: GRAPH, "paths": lambda: ["A -> Y"], "lower": lambda: torch.tensor(0.1), "target": lambda: "Y",
+    "upper": lambda: torch.tensor(0.9), "weight": lambda: np.ones(80), "at_most": lambda: 0.1, "contrast": lambda: 2,
+    "scenarios": lambda: [], "methods": lambda: [], "node": lambda: "M", "value": lambda: 0, "unit": lambda: None,
+    "regime": lambda: UNFAIR.regimes[0], "sample_weight": lambda: np.ones(80),
+}  # fmt: skip
+"""A right value of each parameter that has no default, by its name."""
+MADE = (
+    "Scored", "MarginalBounds", "CounterfactualSample", "ScoresOf", "DecisionsOf", "CausalGraph", "UnfairPaths",
+    "AuditScorer",
+)  # fmt: skip
+"""The classes that check what they are made of at once; others do so when they are fitted, or are results."""
+
+
+PROGRAMS = ("hiring", "additive", "latent")
+"""Public functions that are Pyro programs: ``pf.simulate.scenario`` checks what they are given."""
+
+
+def _doors() -> dict[str, Callable[..., Any]]:
+    """Return each public function, each class that users make, and the methods of graphs, paths and encoders."""
+    modules = [pf, *(each for name in pf.__all__ if inspect.ismodule(each := getattr(pf, name)))]
+    found: dict[str, Callable[..., Any]] = {}
+    for module in modules:
+        for name in module.__all__:
+            each = getattr(module, name)
+            if (inspect.isfunction(each) and name not in PROGRAMS) or (inspect.isclass(each) and name in MADE):
+                found.setdefault(name, each)
+    for instance in (GRAPH, UNFAIR, pf.datasets.load_german(), FITTED, _kept("audit")):
+        for name, each in inspect.getmembers(instance, inspect.ismethod):
+            if not name.startswith("_") and name != "set_params":
+                found[f"{type(instance).__name__}.{name}"] = each
+    found["CausalGraph.expand"] = functools.partial(GRAPH.expand, sensitive="A", outcome="Y")
+    return found
+
+
+DOORS = {
+    (door, name): call
+    for door, call in _doors().items()
+    for name, each in inspect.signature(call).parameters.items()
+    if name != "progress" and each.kind is not inspect.Parameter.VAR_KEYWORD
+}  # fmt: skip
+
+
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def doors(random: Random) -> Case:
+    """One argument of a public function, class or method."""
+    door, name = pick(random, list(DOORS))
+    call, value = DOORS[door, name], odd(random)
+    if isinstance(value, int | float | np.number) and abs(value) > 1e6 and math.isfinite(value):
+        value = -3  # a legal large number is work, not a malformed argument
+    arguments = inspect.signature(call).parameters
+    own = {
+        each.name: GIVEN[each.name]()
+        for each in arguments.values()
+        if each.default is each.empty and each.kind in NAMED
+    }
+    if arguments[name].kind is inspect.Parameter.VAR_POSITIONAL:
+        return Case(f"{door}(*[{value!r:.80}])", lambda: call(*own.values(), value))
+    return Case(f"{door}({name}={value!r:.80})", lambda: call(**{**own, name: value}))
+
+
+KINDS = (graphs, path_sets, tables, models, settings, programs, doors)
 
 
 def run(number: int, seed: int) -> list[str]:

@@ -101,7 +101,12 @@ class View:
             raise DataError(f"title={shown(title)} must be a text, such as 'Audit of the hiring model, autumn'.")
         text = self._render("report.html", title=title or self.title)
         if path is not None:
-            require_path("path", path, "the path of a page, such as 'audit.html'").write_text(text, encoding="utf-8")
+            try:
+                require_path("path", path, "the path of a page, such as 'audit.html'").write_text(
+                    text, encoding="utf-8"
+                )
+            except OSError as error:
+                raise DataError(f"path={str(path)!r} cannot be written: {error.strerror or error}.") from error
         return text
 
     def fragment(self) -> str:
@@ -112,7 +117,7 @@ class View:
         """Return the data of the report as JSON; NaN is null."""
         require_flag("rows", rows)
         if indent is not None:
-            require_integer("indent", indent, least=0)
+            require_integer("indent", indent, least=0, most=100)
         found = {"schema": self.schema, "schema_version": SCHEMA_VERSION, **self.data(rows)}
         return json.dumps(plain(found), indent=indent, ensure_ascii=False, allow_nan=False)
 

@@ -487,7 +487,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             validate_data(self, X, reset=reset, skip_check_array=True)
         else:
             require_unmasked("X", X)
-            matrix = validate_data(self, X, reset=reset, dtype=np.float64)
+            try:
+                matrix = validate_data(self, X, reset=reset, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"X={shown(X)} is no table of numbers: {error}") from error
             table = pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])])
         if reset:
             self.reads_ = list(table.columns)
@@ -599,6 +602,8 @@ def remove(graph: CausalGraph | UnfairPaths, nodes: Literal["touched", "descenda
     ['Q']
     """
     require_choice("nodes", nodes, ("touched", "descendants"), error=GraphError)
+    expected = "a CausalGraph, or unfair paths, made by graph.unfair(...)"
+    require_instance("graph", graph, (CausalGraph, UnfairPaths), expected, error=GraphError)
     whole = graph.graph if isinstance(graph, UnfairPaths) else graph
     if nodes == "descendants":
         gone = {whole.sensitive, *whole.descendants(whole.sensitive)}

@@ -37,6 +37,7 @@ from functools import partial
 
 import torch
 
+from pyrofair._validation import require_instance
 from pyrofair.effects.potential_outcomes import MarginalBounds, Scored
 from pyrofair.exceptions import DataError
 
@@ -134,6 +135,7 @@ def _sums(scored: Scored, cell: torch.Tensor, k: int) -> tuple[torch.Tensor, tor
 
 
 def _require_weight(scored: Scored, world: int) -> None:
+    require_instance(f"world {world}", scored, Scored, "the scored rows of a world, Scored(score, weight)")
     total = scored.weight.sum()
     if not total > 0:
         name = "unfair paths switched" if world else "baseline"

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from pyrofair._validation import require_real
+from pyrofair._validation import require_callable, require_real
 from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Stratified, Worlds
 from pyrofair.exceptions import DataError
@@ -77,6 +77,7 @@ def compare_groups(
         If the level is no probability, or as for the ``worlds`` of the source.
     """
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
+    require_callable("score", score, "a function of rows that returns a score for each")
     single = source.by_group() if isinstance(source, Stratified) else {}
     if len(single) < 2:
         return pd.DataFrame(columns=list(GROUP_COLUMNS))
@@ -173,6 +174,8 @@ def _estimates(
 ) -> tuple[Estimate, Estimate, Estimate]:
     """Return the estimates of both marginals and of the effect from a group, whose rows come after so many others."""
     scores = [np.asarray(score(world.rows), dtype=np.float64) for world in pair]
+    if wrong := [own.shape for world, own in zip(pair, scores, strict=True) if own.shape != (len(world.rows),)]:
+        raise DataError(f"score returns numbers of shape {wrong[0]}; it must return one for each of the rows it gets.")
     parts = [_parts(world, own) for world, own in zip(pair, scores, strict=True)]
     if len(parts[0]) != len(parts[1]):
         raise DataError("The two worlds of a group have different rows, so their difference has no interval.")

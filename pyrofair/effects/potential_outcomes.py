@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from pyrofair._validation import require_unmasked
+from pyrofair._validation import require_instance, require_unmasked, shown
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -72,6 +72,9 @@ class Scored:
     unit: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
+        for name in ("score", "weight"):
+            require_instance(name, getattr(self, name), torch.Tensor, "a tensor, one number a row")
+        require_instance("unit", self.unit, torch.Tensor | None, "a tensor, or None")
         shapes = {"score": self.score.shape, "weight": self.weight.shape}
         if self.unit is not None:
             shapes["unit"] = self.unit.shape
@@ -123,9 +126,13 @@ class CounterfactualSample:
     origin: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
+        require_instance("rows", self.rows, pd.DataFrame, "a DataFrame of the rows of a world")
         m = len(self.rows)
         require_unmasked("weight", self.weight)
-        weight = np.asarray(self.weight, dtype=np.float64)
+        try:
+            weight = np.asarray(self.weight, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"weight={shown(self.weight)} must hold a number for each of {m} rows.") from error
         _check_length("weight", weight, m)
         wrong = ~(np.isfinite(weight) & (weight >= 0))
         if wrong.any():
@@ -211,6 +218,8 @@ class MarginalBounds:
     upper: torch.Tensor
 
     def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            require_instance(name, getattr(self, name), torch.Tensor, "a tensor of one number")
         if self.lower.ndim or self.upper.ndim:
             raise DataError(
                 f"Bounds on a marginal are scalars; got shapes {tuple(self.lower.shape)}, {tuple(self.upper.shape)}. "

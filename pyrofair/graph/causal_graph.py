@@ -13,6 +13,7 @@ import networkx as nx
 from pyrofair._defaults import default_of
 from pyrofair._validation import (
     did_you_mean,
+    listed,
     require_callable,
     require_choice,
     require_flag,
@@ -231,7 +232,7 @@ class CausalGraph:
 
     @classmethod
     def expand(
-        cls, edges: str, *, forbidden: Iterable[tuple[str, str]] = (), **settings: Any
+        cls, edges: str, *, forbidden: Collection[tuple[str, str]] = (), **settings: Any
     ) -> dict[str, CausalGraph]:
         """Return each graph that an edge string with undirected edges ``A - B`` stands for, by its orientations.
 
@@ -263,13 +264,13 @@ class CausalGraph:
         >>> list(found)
         ['M -> L', 'L -> M']
         """
-        listed, undirected = read_undirected(edges)
+        drawn, undirected = read_undirected(edges)
         if len(undirected) > MOST_UNDIRECTED:
             raise GraphError(
                 f"There are {len(undirected)} undirected edges, {2 ** len(undirected):,} orientations; at most "
                 f"{MOST_UNDIRECTED} are expanded. Orient some of them."
             )
-        barred = {tuple(edge) for edge in forbidden}
+        barred = {*read_edges(forbidden).edges} if listed(forbidden) != () else set()
         found: dict[str, CausalGraph] = {}
         errors: list[GraphError] = []
         for turned in product((False, True), repeat=len(undirected)):
@@ -277,7 +278,7 @@ class CausalGraph:
             if barred & {*chosen}:
                 continue
             try:
-                graph = cls(EdgeList(listed.nodes, (*listed.edges, *chosen), listed.latent), **settings)
+                graph = cls(EdgeList(drawn.nodes, (*drawn.edges, *chosen), drawn.latent), **settings)
             except GraphError as error:
                 errors.append(error)
                 continue

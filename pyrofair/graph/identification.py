@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from pyrofair._validation import require_choice
+from pyrofair._validation import require_choice, require_instance
 from pyrofair.exceptions import FormulaNotApplicableError, GraphError, NotIdentifiedError
 from pyrofair.graph.paths import (
     Path,
@@ -231,6 +231,7 @@ class Estimand:
 
     def of(self, regime: Regime) -> RegimeEstimand:
         """Return the estimand of a regime; equal regimes have equal ones."""
+        require_instance("regime", regime, Regime, "one of unfair.regimes", error=GraphError)
         for part in (self.baseline, self.switched):
             if regime == part.regime:
                 return part

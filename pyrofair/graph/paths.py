@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, TypeVar, cast, overload
 
-from pyrofair._validation import did_you_mean, require_instance
+from pyrofair._validation import did_you_mean, listed, require_instance, shown
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
 from pyrofair.graph.parse import read_path
 
@@ -335,8 +335,13 @@ class UnfairPaths:
     swapped: bool = False
 
     def __post_init__(self) -> None:
+        from pyrofair.graph.causal_graph import CausalGraph  # which makes unfair paths, and is read after this module
+
+        require_instance("graph", self.graph, CausalGraph, "a CausalGraph", error=GraphError)
         if not isinstance(self.paths, PathSet):
-            object.__setattr__(self, "paths", self.graph.unfair(*self.paths).paths)
+            if isinstance(self.paths, str) or (named := listed(self.paths)) is None:
+                raise GraphError(f"paths={shown(self.paths)} must list paths, such as ['A -> D -> Y'].")
+            object.__setattr__(self, "paths", self.graph.unfair(*named).paths)
 
     @cached_property
     def fair_paths(self) -> PathSet:
@@ -517,8 +522,16 @@ def select_paths(
             "through: unfair(through=[...])."
         )
     if tests:
-        chosen.update(path for path in every if any(test(path) for test in tests))
+        chosen.update(path for path in every if any(_says_yes(test, path) for test in tests))
     return _named_or_through(every, chosen, frozenset(through))
+
+
+def _says_yes(test: Callable[[Path], bool], path: Path) -> bool:
+    """Return whether a path is unfair by a function; GraphError if the function fails."""
+    try:
+        return bool(test(path))
+    except Exception as error:
+        raise GraphError(f"{shown(test)}, a function of a path, fails for {path}: {error!r:.200}.") from error
 
 
 def _named_or_through(every: PathSet, named: Collection[Path], through: frozenset[str]) -> PathSet:

@@ -559,7 +559,7 @@ def make_mechanisms(
         if callable(how):
             found.append(ConditionalDistribution(column, family, own, how))
             continue
-        if how not in ("network", "linear"):
+        if not isinstance(how, str) or how not in ("network", "linear"):
             raise DataError(
                 f"parameters={how!r} of {column!r} is not known; it is 'network', 'linear', or a function "
                 "that returns a function from the values read to the numbers of the family."

@@ -20,7 +20,7 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import SplineTransformer
 
 from pyrofair._random import seed_from
-from pyrofair._validation import require_instance, require_integer, require_real, require_seed
+from pyrofair._validation import require_flag, require_instance, require_integer, require_real, require_seed
 from pyrofair.audits.display import table_fragment
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
@@ -202,6 +202,7 @@ def implied_independences(graph: CausalGraph, outcome: bool = True) -> tuple[Ind
 def _implied(graph: CausalGraph, outcome: bool) -> tuple[tuple[Independence, ...], tuple[tuple[str, str], ...]]:
     """Return the independences, and the pairs without an edge or a latent cause that nothing observed separates."""
     require_instance("graph", graph, CausalGraph, "a CausalGraph")
+    require_flag("outcome", outcome)
     nodes = [node for node in graph.order if node not in graph.latent and (outcome or node != graph.outcome)]
     found, without = [], []
     for one, other in combinations(nodes, 2):

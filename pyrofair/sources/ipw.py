@@ -25,6 +25,7 @@ from pyrofair._validation import (
     require_flag,
     require_instance,
     require_integer,
+    require_names,
     require_real,
     require_seed,
     shown,
@@ -273,6 +274,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         support in both worlds.
         """
         found: dict[str, IPW] = {}
+        if names is not None:
+            names = require_names("names", names, "groups")
         if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
             return found
         for group in (0, 1):

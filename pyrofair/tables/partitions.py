@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._random import seed_from, stream_of
-from pyrofair._validation import require_integer, require_path, require_seed, shown
+from pyrofair._validation import require_integer, require_names, require_path, require_seed, shown
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels
 from pyrofair.tables.reading import INDEX, as_arrow, as_pandas, from_arrow, read_table
@@ -122,7 +122,7 @@ def sample_rows(
     """
     require_integer("n", n)
     require_seed(random_state)
-    if columns is not None and not len(columns):
+    if columns is not None and not require_names("columns", columns, "column names"):
         raise DataError("columns=[] names no column; None reads all of them.")
     parts = Partitions.of(data if is_partitions(data) else [data], columns)
     firsts = np.cumsum([0, *parts.sizes])
