@@ -303,7 +303,7 @@ def _add_files(folder: ResultsFolder, report: Audit, problem: Problem, text: str
     folder.add_figure("audit.png", report.plot())
     if len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())
-    folder.add_figure("graph.png", draw_graph(problem.graph, problem.unfair, detached=True).figure)
+    folder.add_figure("graph.png", draw_graph(problem.graph, problem.unfair).figure)
 
 
 COMMAND = Command(

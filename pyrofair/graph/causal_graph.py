@@ -508,7 +508,7 @@ class CausalGraph:
             return None
         from pyrofair.graph.drawing import draw_graph
 
-        drawn: Any = draw_graph(self, unfair, detached=True)
+        drawn: Any = draw_graph(self, unfair)
         png: bytes = drawn._repr_png_()
         return png
 

@@ -61,14 +61,12 @@ class Box:
         return inside[:, 0] & inside[:, 1]
 
 
-def draw_graph(
-    graph: CausalGraph, unfair: UnfairPaths | None = None, ax: Axes | None = None, *, detached: bool = False
-) -> Axes:
+def draw_graph(graph: CausalGraph, unfair: UnfairPaths | None = None, ax: Axes | None = None) -> Axes:
     """Draw a graph from left (causes) to right (effects) and return its axes, in inches.
 
     Latent nodes are grey with dashed outlines and edges, the sensitive attribute and the outcome have a bold outline,
     the edges of unfair paths are thick, red and on top, and the columns of a node stand below its name if they have
-    other names. Without ``ax`` a figure is made, as large as the graph needs; pyplot does not know it if ``detached``.
+    other names. Without ``ax`` a figure is made, as large as the graph needs; pyplot does not keep it.
     """
     if unfair is not None:
         require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...), or None")
@@ -84,12 +82,7 @@ def draw_graph(
     below = ((low[0] + high[0]) / 2, low[1])
     if ax is None:
         size = tuple(high - low + _MARGIN)
-        if detached:
-            ax = ShownFigure(figsize=size, layout="constrained").add_subplot(axes_class=ShownAxes)
-        else:
-            from matplotlib import pyplot as plt  # imported late, because pyplot picks a backend then
-
-            ax = plt.subplots(figsize=size, layout="constrained")[1]
+        ax = ShownFigure(figsize=size, layout="constrained").add_subplot(axes_class=ShownAxes)
         scale = 1.0
     else:
         room = float(np.min(np.array(ax.bbox.size) / ax.figure.dpi / (high - low)))

@@ -38,7 +38,7 @@ def graph_svg(graph: CausalGraph, unfair: UnfairPaths | None = None, *, name: st
     file = StringIO()
     try:
         with mpl.rc_context(SETTINGS), warnings.catch_warnings(action="ignore"):  # such as of a font without a letter
-            figure: Any = draw_graph(graph, unfair, detached=True).figure
+            figure: Any = draw_graph(graph, unfair).figure
             figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     except Exception:  # a page without a drawing is better than none
         return None
