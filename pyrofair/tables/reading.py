@@ -136,7 +136,7 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
     twice = sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns})
     if twice:
         raise DataError(f"{what} has the column {twice[0]!r} more than once; keep one of them.")
-    looks = {*map(look, columns)}
+    looks = {look(str(name)) for name in columns}
     if fault := text_fault(name for name in df.columns if look(str(name)) in looks):
         raise DataError(f"The columns of {what} cannot be told apart by their names: {fault}. Rename or drop one.")
     if len(df) == 0:
