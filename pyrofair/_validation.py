@@ -94,7 +94,10 @@ def require_real(
 ) -> float:
     """Return a finite number within closed (least, most) and open (above, below) ends; ``such_as`` is an example."""
     if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # an integer of more digits than a float has
+            number = math.inf
         if math.isfinite(number) and least <= number <= most and above < number < below:
             return number
     ends = [("of at least", least), ("above", above), ("of at most", most), ("below", below)]

@@ -93,6 +93,8 @@ def test_values_in_messages() -> None:
     assert validation.shown("abc") == "'abc'"
     assert validation.shown(list(range(1000))) == "<list>"
     assert validation.shown("ab" * 2500).endswith("b'... (5,000 characters)")
+    with pytest.raises(DataError, match="level=<int> must be a finite number"):
+        validation.require_real("level", 10**400)
     assert validation.listed([1, 2]) == (1, 2)
     assert validation.listed(np.array(1.0)) is validation.listed(None) is None
     assert validation.did_you_mean("m", ["A", "M"]) == " Did you mean 'M'?"
