@@ -18,7 +18,7 @@ from pyrofair.commands.identify import COMMAND as IDENTIFY
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, INTERRUPTED, USAGE, Command, Option
 from pyrofair.commands.path import COMMAND as PATH
 from pyrofair.commands.train import COMMAND as TRAIN
-from pyrofair.exceptions import NotIdentifiedError, PositivityError, PyrofairError
+from pyrofair.exceptions import NotIdentifiedError, PositivityError, PyrofairError, shortened
 
 __all__ = ["COMMANDS", "Lines", "main"]
 
@@ -96,7 +96,7 @@ def _run(given: list[str], lines: Lines) -> int:
     except click.exceptions.Exit as end:  # of help and the version
         return end.exit_code
     except click.UsageError as error:
-        _complain(f"{error.ctx.command_path if error.ctx else name}: error: {error.format_message()}")
+        _complain(f"{error.ctx.command_path if error.ctx else name}: error: {shortened(error.format_message())}")
         return USAGE
     except (NotIdentifiedError, PositivityError) as error:
         found, code = error, CANNOT_BE_JUDGED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -250,7 +251,8 @@ def config_option() -> Option:
 def write_settings(settings: Settings, comments: Sequence[str]) -> str:
     """Return settings as a TOML file, from which the same are read."""
     recorded = {COMMAND: settings.command, **settings.recorded()}
-    lines = [*(f"# {text}" for text in comments), *(f"{name} = {_toml(value)}" for name, value in recorded.items())]
+    plain = (re.sub(r"[\x00-\x1f\x7f]", " ", text) for text in comments)  # a comment has one line
+    lines = [*(f"# {text}" for text in plain), *(f"{name} = {_toml(value)}" for name, value in recorded.items())]
     text = "\n".join(lines) + "\n"
     if (read := tomllib.loads(text)) != recorded:
         raise AssertionError(f"settings do not survive being written: {read}")
