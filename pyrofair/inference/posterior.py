@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -33,7 +33,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.likelihood import Likelihood, PosteriorError, read_likelihood
-from pyrofair.inference.samplers import NormalGuide, Schedule, fall, fit_guide, fitting, run_nuts, sizes_of
+from pyrofair.inference.samplers import NormalGuide, Schedule, fall, fit_guide, fitting, outside, run_nuts, sizes_of
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.interventions import do as intervene
 from pyrofair.programs.parameters import at_parameters, read_priors, require_posterior, thin
@@ -255,6 +255,7 @@ def fit_posterior(
     with neutral_torch():
         likelihood = read_likelihood(program, df, graph, levels)
     with isolated(seed_from(random_state)), fitting():
+        likelihood = replace(likelihood, program=outside(likelihood.program))
         if method == "nuts":
             samples, found, texts = _by_nuts(likelihood, draws, warmup, chains, progress)
         else:
