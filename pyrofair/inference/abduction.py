@@ -366,7 +366,7 @@ class Abduction:
             given, known = evidence.given(rows, self.draws), self._noise_of(rows, self.draws)
             noise = evidence.run(given, columns, known).noise
             for key in open_:
-                drawn[key].append(noise[key].unflatten(0, (len(rows), self.draws)))
+                drawn[key].append(noise[key].reshape(len(rows), self.draws, *noise[key].shape[1:]))
         new = {
             key: PartiallyKnown.of(
                 np.full((evidence.n, *each[0].shape[2:]), np.nan),

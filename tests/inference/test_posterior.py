@@ -152,7 +152,9 @@ CLASSES: dict[str, tuple[Callable[[int], None], Callable[[Any, Any], Any]]] = {
         lambda A, M: np.log(sum(p * norm.pdf(M, 0.7 * A + 2 * k) for k, p in enumerate((0.5, 0.2, 0.3)))),
     ),
     "computed": (
-        units({"b": normal()}, K=classes, U=lambda v: dist.Normal(1.0 * v.K, 1.0 + v.K), M=lambda v: v.b * v.A + 2 * v.U),
+        units(
+            {"b": normal()}, K=classes, U=lambda v: dist.Normal(1.0 * v.K, 1.0 + v.K), M=lambda v: v.b * v.A + 2 * v.U
+        ),
         lambda A, M: np.log(sum(p * norm.pdf(M, 0.7 * A + 2 * k, 2 * (1 + k)) for k, p in enumerate((0.5, 0.2, 0.3)))),
     ),
     "two that depend on each other": (
