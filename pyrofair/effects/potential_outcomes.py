@@ -74,9 +74,9 @@ class Scored:
     def __post_init__(self) -> None:
         for name in ("score", "weight"):
             require_instance(name, getattr(self, name), torch.Tensor, "a tensor, one number a row")
-        require_instance("unit", self.unit, torch.Tensor | None, "a tensor, or None")
         shapes = {"score": self.score.shape, "weight": self.weight.shape}
         if self.unit is not None:
+            require_instance("unit", self.unit, torch.Tensor, "a tensor, or None")
             shapes["unit"] = self.unit.shape
         if self.score.ndim != 1 or len(set(shapes.values())) > 1:
             got = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
