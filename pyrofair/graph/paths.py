@@ -335,9 +335,8 @@ class UnfairPaths:
     swapped: bool = False
 
     def __post_init__(self) -> None:
-        from pyrofair.graph.causal_graph import CausalGraph  # which makes unfair paths, and is read after this module
-
-        require_instance("graph", self.graph, CausalGraph, "a CausalGraph", error=GraphError)
+        if not hasattr(self.graph, "directed_paths"):
+            raise GraphError(f"graph={shown(self.graph)} must be a CausalGraph.")
         if not isinstance(self.paths, PathSet):
             if isinstance(self.paths, str) or (named := listed(self.paths)) is None:
                 raise GraphError(f"paths={shown(self.paths)} must list paths, such as ['A -> D -> Y'].")
