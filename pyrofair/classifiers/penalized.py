@@ -482,16 +482,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _read_plain(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """Read a table or an array as scikit-learn does: by position, names checked where both sides have them."""
-        named = isinstance(X, pd.DataFrame)
-        table = read_table(X, list(X.columns), what="X") if named else X
-        require_unmasked("X", X)
-        try:
-            matrix = validate_data(
-                self, X, reset=reset, **({"skip_check_array": True} if named else {"dtype": np.float64})
-            )
-        except (TypeError, ValueError) as error:
-            raise DataError(f"X={shown(X)} cannot be read: {error}") from error
-        if not named:
+        if isinstance(X, pd.DataFrame):
+            table = read_table(X, list(X.columns), what="X")
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        else:
+            require_unmasked("X", X)
+            matrix = validate_data(self, X, reset=reset, dtype=np.float64)
             table = pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])])
         if reset:
             self.reads_ = list(table.columns)
