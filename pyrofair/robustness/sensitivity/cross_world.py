@@ -185,12 +185,14 @@ def cross_world(
         f"Given what {sensitive} does not cause, a share delta of the units may have any coupling of {first} with "
         f"{sensitive}={runs.first.arm} and {second} with {sensitive}={runs.second.arm}; all others independent errors. "
     )
+    why = [f"not all of {second} read all of {first}"] * (not runs.sharp)
+    why += ["scores of many values are cut at quantiles"] * (not found.exact)
     assumption += (
-        "A coupling attains each bound."
-        if runs.sharp
-        else f"The interval is valid; since not all of {second} read all of {first}, it may be too wide."
+        f"The interval is valid; since {' and '.join(why)}, it may be too wide."
+        if why
+        else "A coupling attains each bound."
     )
-    departure = Departure({}, bounds, lambda *_: runs.sharp)
+    departure = Departure({}, bounds, lambda *_: not why)
     return CrossWorld(
         *sweep(problem, DELTA, shares, [departure]),
         (assumption, "No hidden cause: the distributions in single worlds are identified."),
