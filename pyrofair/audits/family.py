@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import require_choice, shown
+from pyrofair._validation import refuse_fitted, require_choice, shown
 from pyrofair.audits.audit import Audit
 from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
@@ -357,13 +355,4 @@ def require_unfitted(source: Any, each: str) -> None:
             "with an unfitted source, IPW(unfair)."
         )
     require_estimates("source", source)
-    try:
-        check_is_fitted(source)
-    except NotFittedError:
-        return
-    except TypeError:  # it is no estimator, which could be cloned
-        pass
-    raise DataError(
-        f"source={shown(source)} is fitted or needs no fit, so that it belongs to one {each}. Pass an unfitted one, "
-        f"which is cloned for each {each}, or the unfair paths."
-    )
+    refuse_fitted("source", source, each, "or the unfair paths")
