@@ -27,10 +27,6 @@ class Evaluation:
     node: str
     reads: tuple[tuple[str, Part], ...]
 
-    def __repr__(self) -> str:
-        inner = ", ".join(f"{name}={part}" if isinstance(part, int) else repr(part) for name, part in self.reads)
-        return f"{self.node}({inner})"
-
 
 Part = Evaluation | int
 
