@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from pyrofair.sources.contrasts import Combined, Over
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
 
-__all__ = ["Several"]
+__all__ = ["Several", "require_agreement"]
 
 
 class Several(Combined):
@@ -73,7 +73,7 @@ class Several(Combined):
         return first
 
     def _check_settings(self) -> None:
-        graph = self.unfair.graph
+        _ = self.unfair
         for name, source in self.sources.items():
             if not (isinstance(source, PotentialOutcomes | Bounding) and isinstance(source, BaseEstimator)):
                 raise DataError(
@@ -81,24 +81,8 @@ class Several(Combined):
                     "such as IPW(unfair)."
                 )
             refuse_fitted(f"sources[{name!r}]", source, "graph", "such as IPW(unfair)")
-            own = source.unfair.graph
-            for what, one, other in (
-                ("sensitive attribute", own.sensitive_column, graph.sensitive_column),
-                ("outcome", own.outcome_column, graph.outcome_column),
-                (
-                    "labels",
-                    (own.baseline, own.contrast, own.positive),
-                    (graph.baseline, graph.contrast, graph.positive),
-                ),
-                ("inputs of the classifier", {*own.input_columns}, {*graph.input_columns}),
-                ("columns", {*feature_columns(own)}, {*feature_columns(graph)}),
-            ):
-                if one != other:
-                    first = next(iter(self.sources))
-                    raise DataError(
-                        f"The {what} of {name!r} and of {first!r} differ: {shown(one)} and {shown(other)}. One "
-                        "classifier is trained on all graphs, which must agree on them."
-                    )
+        paths = {name: source.unfair for name, source in self.sources.items()}
+        require_agreement(paths, _trained_on, "One classifier is trained on all graphs, which must agree on them.")
         self._require_over(self.sources, "source")
 
     def levels(self, df: pd.DataFrame) -> list[Any]:
@@ -149,3 +133,27 @@ class Several(Combined):
             else source.worlds(df=df, sample_weight=weight, random_state=random_state)
             for name, source in self.sources_.items()
         }
+
+
+def require_agreement(
+    paths: Mapping[str, UnfairPaths], asked: Callable[[UnfairPaths], dict[str, Any]], why: str
+) -> None:
+    """Refuse candidates that differ in something, by its name, from the first one."""
+    first = next(iter(paths))
+    for name, unfair in paths.items():
+        for (what, one), other in zip(asked(unfair).items(), asked(paths[first]).values(), strict=True):
+            if one != other:
+                raise DataError(
+                    f"The {what} of {name!r} and of {first!r} differ: {shown(one)} and {shown(other)}. {why}"
+                )
+
+
+def _trained_on(unfair: UnfairPaths) -> dict[str, Any]:
+    graph = unfair.graph
+    return {
+        "sensitive attribute": graph.sensitive_column,
+        "outcome": graph.outcome_column,
+        "labels": (graph.baseline, graph.contrast, graph.positive),
+        "inputs of the classifier": {*graph.input_columns},
+        "columns": {*feature_columns(graph)},
+    }

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pyrofair._progress import tqdm
-from pyrofair._validation import require_choice, require_flag, require_instance, require_real
+from pyrofair._validation import require_flag, require_instance, require_real
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
@@ -20,7 +20,6 @@ from pyrofair.robustness.sensitivity.benchmarks import strengths_of_columns
 from pyrofair.robustness.sensitivity.descent import move_means
 from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause, choose_causes
 from pyrofair.robustness.sensitivity.hidden_causes import hidden_causes as causes_of
-from pyrofair.robustness.sensitivity.plots import plot_sweep
 from pyrofair.robustness.sensitivity.problem import Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import QUANTITIES, Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
@@ -108,15 +107,13 @@ class Confounding(Sweep):
         benchmark
             What :meth:`benchmark` returned, to mark the strength (``q90``) of observed columns.
         """
-        require_choice("quantity", quantity, QUANTITIES)
         if benchmark is not None:
             require_instance("benchmark", benchmark, pd.DataFrame, "what .benchmark() returns")
             if missing := {"hidden_causes", "of", "column", "q90"} - {*benchmark.columns}:
                 raise DataError(
                     f"benchmark has no column {', '.join(sorted(missing))}: it must be what .benchmark() returns."
                 )
-        own = self.table[self.table["quantity"] == quantity]
-        return plot_sweep(own, self.flips_at, GAMMA, quantity, self.context["level"], benchmark)
+        return self._plot(quantity, benchmark)
 
     def _about(self) -> str:
         sensitive = self._source.unfair.graph.sensitive

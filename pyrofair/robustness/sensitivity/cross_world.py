@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyrofair._validation import require_choice
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import UnfairPaths
 from pyrofair.nuisances.learners import make_learner
 from pyrofair.robustness.sensitivity.benchmarks import read_shared_columns
 from pyrofair.robustness.sensitivity.couplings import Couplings, couple_worlds, read_runs
-from pyrofair.robustness.sensitivity.plots import plot_sweep
 from pyrofair.robustness.sensitivity.problem import Problem, read_problem
-from pyrofair.robustness.sensitivity.sweep import QUANTITIES, Departure, Parameter, Sweep, sweep
+from pyrofair.robustness.sensitivity.sweep import Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
 
 if TYPE_CHECKING:
@@ -103,9 +101,7 @@ class CrossWorld(Sweep):
 
     def plot(self, quantity: str = "mean_unfair_effect") -> Figure:
         """Draw the ends of a quantity against delta: ``"mean_unfair_effect"``, ``"piu"`` or ``"p_ypi"``."""
-        require_choice("quantity", quantity, QUANTITIES)
-        own = self.table[self.table["quantity"] == quantity]
-        return plot_sweep(own, self.flips_at, DELTA, quantity, self.context["level"])
+        return self._plot(quantity)
 
     def _about(self) -> str:
         return "delta is the share of units whose worlds may be coupled in any way."

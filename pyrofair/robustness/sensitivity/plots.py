@@ -12,11 +12,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from pyrofair._figures import ShownFigure
-from pyrofair.robustness.sensitivity.sweep import Parameter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from pyrofair.robustness.sensitivity.sweep import Parameter
 
 __all__ = ["plot_sweep"]
 

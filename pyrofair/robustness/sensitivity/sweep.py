@@ -9,17 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from pyrofair._validation import listed, require_real, shown
+from pyrofair._validation import listed, require_choice, require_real, shown
 from pyrofair.audits.display.page import table_fragment
 from pyrofair.exceptions import DataError
+from pyrofair.robustness.sensitivity.plots import plot_sweep
 from pyrofair.robustness.sensitivity.problem import Problem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["QUANTITIES", "Departure", "Parameter", "Sweep", "crossing", "nested", "sweep"]
 
@@ -234,6 +238,12 @@ class Sweep(ABC):
 
     def _repr_html_(self) -> str:
         return table_fragment(self.title, self.table, " ".join(self._flips()))
+
+    def _plot(self, quantity: str, benchmark: pd.DataFrame | None = None, **words: str) -> Figure:
+        """Draw the bounds of a quantity against the parameter; ``words`` replace the names of both."""
+        require_choice("quantity", quantity, QUANTITIES)
+        own = self.table[self.table["quantity"] == quantity]
+        return plot_sweep(own, self.flips_at, self.parameter, quantity, self.context["level"], benchmark, **words)
 
     def _flips(self) -> list[str]:
         """Return for each conclusion up to which value of the parameter it holds, its interval considered."""

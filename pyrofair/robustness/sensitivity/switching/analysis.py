@@ -17,7 +17,6 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.nuisances.rows import Rows
-from pyrofair.robustness.sensitivity.plots import plot_sweep
 from pyrofair.robustness.sensitivity.problem import Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import Departure, Parameter, Sweep, sweep
 from pyrofair.robustness.sensitivity.switching.bounds import bound_switching
@@ -70,8 +69,7 @@ class Switching(Sweep):
 
     def plot(self) -> Figure:
         """Draw the bounds on PIU against gamma."""
-        axis = GAMMA.axis.format(", ".join(self.context["mediators"]))
-        return plot_sweep(self.table, self.flips_at, GAMMA, "piu", self.context["level"], axis=axis, title="PIU")
+        return self._plot("piu", axis=GAMMA.axis.format(", ".join(self.context["mediators"])), title="PIU")
 
     def _about(self) -> str:
         least, lower, upper = self.least
