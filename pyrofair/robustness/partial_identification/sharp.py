@@ -127,8 +127,8 @@ class SharpBounds:
         require_choice("quantity", quantity, [*LABELS])
         if not self.n_boot:
             raise DataError("There are no replicates, so there is no interval: sharp_bounds(..., n_boot=200).")
-        low, high = self.table.loc[quantity, ["low_from", "high_to"]]
-        return float(low), float(high)
+        row: Any = self.table.loc[quantity]
+        return float(row["low_from"]), float(row["high_to"])
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

@@ -227,10 +227,8 @@ class Sweep(ABC):
                 for each in rows.to_dict("records")
             ]
         stated = self._stated()
-        if names := ", ".join(first["unused"]):
-            stated.append(
-                f"{names} would say more of latent causes and is not used, so that no interval is called sharp."
-            )
+        if unused := ", ".join(first["unused"]):
+            stated.append(f"{unused} shares a declared latent cause and is not used: no interval is called sharp.")
         return "\n".join([*lines, *self._flips(), "Assumptions:", *(f"  {text}" for text in stated)])
 
     def __repr__(self) -> str:
