@@ -182,8 +182,9 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
             for world in self.samples()
         )
         y0, ypi = float(one.mean), float(other.mean)
-        lower, upper = (
-            float(torch.dot(*worst_disagreement(one, other, self.gamma, upper=upper))) for upper in (False, True)
+        lower, upper = sorted(  # of two equal ends rounding alone tells which is less
+            min(max(float(torch.dot(*worst_disagreement(one, other, self.gamma, upper=upper))), 0.0), 1.0)
+            for upper in (False, True)
         )
         return table_of_bounds((y0, y0), (ypi, ypi), (lower, upper))
 
