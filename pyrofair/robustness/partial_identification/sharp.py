@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._progress import tqdm
 from pyrofair._random import seed_from
 from pyrofair._validation import (
     require_choice,
@@ -170,7 +169,6 @@ def sharp_bounds(
     n_boot: int = 0,
     level: float = 0.95,
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
-    progress: bool = True,
 ) -> SharpBounds:
     """Bound both potential outcomes and PIU by what the graph and a table of few levels say, identified or not.
 
@@ -207,8 +205,6 @@ def sharp_bounds(
         The level of the intervals.
     random_state
         Seeds the replicates.
-    progress
-        Whether to show a progress bar of the replicates.
 
     Returns
     -------
@@ -254,7 +250,6 @@ def sharp_bounds(
     n_boot = require_integer("n_boot", n_boot, least=0)
     level = require_real("level", level, above=0.0, below=1.0)
     require_seed(random_state)
-    require_flag("progress", progress)
     graphs, unused = _observed_graphs(unfair, df, known=score is not None)
     observed, widest = graphs[0], graphs[-1]
     coded = read_cells(df, sample_weight, widest)
@@ -272,9 +267,10 @@ def sharp_bounds(
     table = pd.DataFrame(found.ends, index=["low", "high"]).T.rename_axis("quantity")
     notes = program.notes(found)
     if n_boot:
-        drawn = _replicates(coded, index.ravel(), weight, n_boot, random_state)
-        bar = tqdm(drawn, total=n_boot, desc="bootstrap", disable=not progress, leave=False)
-        replicates = [program.evaluate(each, certify=False) for each in bar]
+        replicates = [
+            program.evaluate(each, certify=False)
+            for each in _replicates(coded, index.ravel(), weight, n_boot, random_state)
+        ]
         draws = np.array([[each.ends[name] for name in table.index] for each in replicates])
         least = np.array([LEAST[name] for name in table.index])
         for i, end in enumerate(("low", "high")):

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyrofair._progress import tqdm
-from pyrofair._validation import require_flag, require_instance, require_real
+from pyrofair._validation import require_instance, require_real
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
@@ -145,7 +144,6 @@ def confounding(
     scores: ScoresAre = "auto",
     sample_weight: npt.ArrayLike | None = None,
     random_state: int | np.random.Generator | None = None,
-    progress: bool = True,
 ) -> Confounding:
     """Bound the unfair effect under hidden common causes of limited strength (the marginal sensitivity model).
 
@@ -185,8 +183,6 @@ def confounding(
         Weights of the rows, shape (n,).
     random_state
         Seeds the source made of unfair paths.
-    progress
-        Whether to show a progress bar of the hidden causes.
 
     Returns
     -------
@@ -221,14 +217,12 @@ def confounding(
     limits = GAMMA.read(gammas)
     if later_ratio is not None:
         later_ratio = require_real("later_ratio", later_ratio, least=1.0, most=GAMMA.most)
-    require_flag("progress", progress)
     problem = read_problem(
         model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, random_state
     )
     causes = choose_causes(causes_of(problem.form), hidden_causes, problem.source.estimand_)
     ratios = limits if later_ratio is None else (later_ratio,) * len(limits)
-    bar = tqdm(causes, desc="hidden causes", disable=not progress, leave=False)
-    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits, ratios) for cause in bar])
+    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits, ratios) for cause in causes])
     return Confounding(
         table,
         flips,
