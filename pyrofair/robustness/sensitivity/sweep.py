@@ -145,7 +145,7 @@ class _Piu:
         else:
             lows, highs, above_nothing = [found["piu"][:, LOW]], [found["piu"][:, HIGH]], "PIU is above 0"
         both = np.stack([np.max(lows, axis=0), np.min(highs, axis=0)], axis=2)
-        return cls(lows, highs, nested(both.reshape(-1, 4)).clip(0.0, 1.0), above_nothing)
+        return cls(lows, highs, nested(both.reshape(-1, 4)).clip(0.0, 1.0) + 0.0, above_nothing)
 
     def flips(self, parameter: Parameter, values: Array, context: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield for each conclusion the least value at which it is lost: of the estimate, and with its interval."""

@@ -27,6 +27,8 @@ __all__ = ["SwitchingBounds", "worst_disagreement"]
 
 LEAST = 1e-12
 """A row that a world lacks has so small a share of its unit's weight there: rows without weight would be left out."""
+DIGITS = 10
+"""Beyond these, rounding tells which of two equal bounds is less."""
 STEPS = 30
 """Halvings of the interval that holds a unit's multiplier."""
 ASKED = (
@@ -182,8 +184,10 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
             for world in self.samples()
         )
         y0, ypi = float(one.mean), float(other.mean)
-        lower, upper = sorted(  # of two equal ends rounding alone tells which is less
-            min(max(float(torch.dot(*worst_disagreement(one, other, self.gamma, upper=upper))), 0.0), 1.0)
+        lower, upper = (
+            min(
+                max(round(float(torch.dot(*worst_disagreement(one, other, self.gamma, upper=upper))), DIGITS), 0.0), 1.0
+            )
             for upper in (False, True)
         )
         return table_of_bounds((y0, y0), (ypi, ypi), (lower, upper))
