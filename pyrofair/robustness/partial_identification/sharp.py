@@ -260,8 +260,7 @@ def sharp_bounds(
         heads = Head(unfair.graph.inputs, probability, drawn=decisions == "score", couples=False)
     codes, first, index = np.unique(coded.codes, axis=0, return_index=True, return_inverse=True)
     cells = [Cells(each, coded.sizes, codes[:, [widest.nodes.index(node) for node in each.nodes]]) for each in graphs]
-    program = _Program.choose(cells, heads, max_types, independent)
-    program.unused = unused or program.unused
+    program = _Program.choose(cells, heads, max_types, independent, unused)
     weight = np.asarray(np.bincount(index.ravel(), coded.weight, len(first)), dtype=np.float64)
     found = program.evaluate(weight, certify=True)
     table = pd.DataFrame(found.ends, index=["low", "high"]).T.rename_axis("quantity")
@@ -331,8 +330,8 @@ def _observed_graphs(unfair: UnfairPaths, df: Any, *, known: bool) -> tuple[list
     wide = ObservedGraph(unfair, known=known, beside=held)
     joins = any(sum(bool({*one} & {*part}) for one in own.districts) > 1 for part in wide.districts)
     left = sharing if joins else [node for node in sharing if node not in held]
-    why = "would join errors that are independent" if joins else "has no column of few levels without gaps"
-    text = f"{', '.join(left)} shares a latent cause with what is bounded, and is not used: it {why}" if left else ""
+    why = "independent errors would be joined" if joins else "a column is missing, has gaps or many levels"
+    text = f"{', '.join(left)} cannot be used, though a latent cause is shared: {why}" if left else ""
     return ([own, wide] if held and not joins else [own]), text
 
 
@@ -352,22 +351,25 @@ class _Program:
     ``unused`` is why nodes that share latent causes with the target's are no part of it, or an empty text.
     """
 
-    def __init__(self, cells: Cells, head: Head | None, max_types: int, independent: bool, unused: str = "") -> None:
-        self.observed, self.cells, self.head, self.unused = cells.graph, cells, head, unused
+    def __init__(self, cells: Cells, head: Head | None, max_types: int, independent: bool, unused: str) -> None:
+        self.observed, self.cells, self.head = cells.graph, cells, head
         self.max_types, self.independent = max_types, independent
         plans = {names: self._plan(names) for names in GROUPS}
         self.plans = {names: plan for names, plan in plans.items() if plan is not None}
+        self.unused = "" if self.is_identified else unused
         self.warned = 0
 
     @classmethod
-    def choose(cls, cells: Sequence[Cells], head: Head | None, max_types: int, independent: bool) -> _Program:
+    def choose(
+        cls, cells: Sequence[Cells], head: Head | None, max_types: int, independent: bool, unused: str
+    ) -> _Program:
         """Return the first of nested graphs in which all is identified, or the last one whose programs are small."""
-        made = [cls(each, head, max_types, independent) for each in cells]
+        made = [cls(each, head, max_types, independent, unused) for each in cells]
         small = [each for each in made if len(each.plans) == len(GROUPS)]
         if not small:
             raise made[0].refusal()
         found = next((each for each in small if each.is_identified), small[-1])
-        if found.observed is not cells[-1].graph:
+        if not found.is_identified and found is not made[-1]:
             more = ", ".join(node for node in cells[-1].graph.nodes if node not in found.observed.nodes)
             found.unused = f"{more} would say more, with more than max_types={max_types:,} combinations of types"
         return found
