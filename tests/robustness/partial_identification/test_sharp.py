@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -330,6 +331,16 @@ def test_columns_that_tell_of_latent_causes_are_used_or_named() -> None:
     found = pf.sharp_bounds(graph.unfair("A -> R -> Y"), df, sample_weight=weight)
     assert (found.sharp, found.ypi) == (True, pytest.approx((0.18, 0.18), abs=1e-9))
     assert found.piu == pytest.approx((0.8, 1.0), abs=1e-9)
+    for edges, most, why in (
+        ("A -> {W R}; H -> {W R}", 8, "W would say more, with more than max_types=8"),
+        ("A -> R; H -> {W R}; K -> {W Y}", 2_000, "W cannot be used, .* independent errors would be joined"),
+    ):
+        latent = [name for name in "HK" if name in edges]
+        graph = pf.CausalGraph(edges + "; R -> M; {R M} -> Y", sensitive="A", outcome="Y", latent=latent)
+        less = pf.sharp_bounds(graph.unfair("A -> R -> Y"), df, sample_weight=weight, max_types=most)
+        assert not less.sharp
+        assert re.search(why, " ".join(less.why_not_sharp))
+        assert less.ypi[0] <= 0.18 + 1e-9 <= less.ypi[1]
 
 
 # -- identified graphs -------------------------------------------------------------------------------------------------
