@@ -9,8 +9,6 @@ from numbers import Integral, Real
 from typing import Any, TypeGuard
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from pyrofair.exceptions import DataError
 
@@ -20,7 +18,6 @@ __all__ = [
     "did_you_mean",
     "listed",
     "optional",
-    "refuse_fitted",
     "require_callable",
     "require_choice",
     "require_flag",
@@ -196,20 +193,6 @@ def require_seed(value: object, name: str = "random_state") -> None:
             f"{name}={shown(value)} must be a non-negative integer below 2^63, a NumPy generator, or None for a fresh "
             "seed."
         )
-
-
-def refuse_fitted(name: str, source: object, of: str, instead: str) -> None:
-    """Refuse a source that is not to be cloned and fitted, as it belongs to one of several; ``of`` says what of."""
-    try:
-        check_is_fitted(source)
-    except NotFittedError:
-        return
-    except TypeError:  # it is no estimator, which could be cloned
-        pass
-    raise DataError(
-        f"{name}={shown(source)} is fitted or needs no fit, so that it belongs to one {of}. Pass an unfitted one, "
-        f"which is cloned for each {of}, {instead}."
-    )
 
 
 def require_unmasked(name: str, values: object) -> None:

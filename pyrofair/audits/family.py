@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from pyrofair._validation import refuse_fitted, require_choice, shown
+from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
 from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
@@ -24,7 +24,7 @@ from pyrofair.audits.plots import plot_members
 from pyrofair.audits.readings import Reading, judge, quantities_of, read_audit
 from pyrofair.audits.view import MOST_CARDS, Block, View
 from pyrofair.audits.wald import require_estimates
-from pyrofair.effects.potential_outcomes import SeveralContrasts
+from pyrofair.effects.potential_outcomes import SeveralContrasts, refuse_fitted
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PyrofairWarning
 from pyrofair.graph import UnfairPaths

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import refuse_fitted, shown
-from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds
+from pyrofair._validation import shown
+from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds, refuse_fitted
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.contrasts import Combined, Over

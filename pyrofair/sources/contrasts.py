@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import refuse_fitted, require_choice, require_real, shown
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, Worlds
+from pyrofair._validation import require_choice, require_real, shown
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, Worlds, refuse_fitted
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.tables.labels import read_contrasts
