@@ -60,8 +60,9 @@ class Confounding(Sweep):
     assumptions : dict
         For each hidden cause, what it is and how tight its bounds are. All else that the source assumes stays assumed.
     context : dict
-        model, decisions, rows, level, the unfair paths, gammas, the settings ``above`` and ``at_most``, and ``doubt``:
-        why the numbers are in doubt at gamma = 1 already, or an empty text.
+        model, decisions, rows, level, the unfair paths, gammas, the settings ``above`` and ``at_most``, ``doubt``: why
+        the numbers are in doubt at gamma = 1 already, or an empty text; and ``unused``: observed nodes outside the
+        numbers that share a declared latent cause with nodes inside.
     """
 
     title = "Unmeasured confounding"

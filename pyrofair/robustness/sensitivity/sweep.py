@@ -241,7 +241,8 @@ class Sweep(ABC):
         """Draw the bounds of a quantity against the parameter; ``words`` replace the names of both."""
         require_choice("quantity", quantity, QUANTITIES)
         own = self.table[self.table["quantity"] == quantity]
-        return plot_sweep(own, self.flips_at, self.parameter, quantity, self.context["level"], benchmark, **words)
+        about = self.parameter, quantity, self.context["level"], benchmark
+        return plot_sweep(own, self.flips_at, *about, beside=self.beside, **words)
 
     def _flips(self) -> list[str]:
         """Return for each conclusion up to which value of the parameter it holds, its interval considered."""
