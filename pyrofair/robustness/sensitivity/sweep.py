@@ -237,12 +237,13 @@ class Sweep(ABC):
     def _repr_html_(self) -> str:
         return table_fragment(self.title, self.table, " ".join(self._flips()))
 
-    def _plot(self, quantity: str, benchmark: pd.DataFrame | None = None, **words: str) -> Figure:
-        """Draw the bounds of a quantity against the parameter; ``words`` replace the names of both."""
+    def _plot(self, quantity: str, benchmark: pd.DataFrame | None = None, *, axis: str = "", title: str = "") -> Figure:
+        """Draw the bounds of a quantity against the parameter; ``axis`` and ``title`` replace the names of both."""
         require_choice("quantity", quantity, QUANTITIES)
-        own = self.table[self.table["quantity"] == quantity]
-        about = self.parameter, quantity, self.context["level"], benchmark
-        return plot_sweep(own, self.flips_at, *about, beside=self.beside, **words)
+        own, level = self.table[self.table["quantity"] == quantity], self.context["level"]
+        return plot_sweep(
+            own, self.flips_at, self.parameter, quantity, level, benchmark, beside=self.beside, axis=axis, title=title
+        )
 
     def _flips(self) -> list[str]:
         """Return for each conclusion up to which value of the parameter it holds, its interval considered."""

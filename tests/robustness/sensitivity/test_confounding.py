@@ -393,7 +393,7 @@ def test_a_cause_that_the_attribute_is_independent_of_has_a_limit_of_its_own() -
     assert (own["gamma"], own["later_ratio"]) == (1.0, ratio)
     assert own["low"] == pytest.approx(0.244, abs=1e-3)
     assert not own["sharp"]
-    with pytest.raises(DataError, match="later_ratio=0.5"):
+    with pytest.raises(DataError, match=r"later_ratio=0\.5"):
         at(later_ratio=0.5)
 
 
