@@ -158,6 +158,8 @@ def _read_model(
         raise DataError("scores='outcome' describes given scores, and the model has predict_proba; leave scores out.")
     observed = audited.observed(table)
     found = judge_scores(audited, table, observed, scores)
+    if found.warning:
+        warnings.warn(found.warning, PyrofairWarning, stacklevel=4)
     if found.is_outcome:
         audited = AuditedModel("model", observed, graph, order, labels, len(audited.decisions) == 1)
     return audited, observed, found.is_outcome

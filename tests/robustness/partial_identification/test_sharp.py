@@ -378,7 +378,7 @@ def test_scores_that_are_no_function_of_the_parents() -> None:
             p = np.random.default_rng().random(len(X))
             return np.stack([1.0 - p, p], axis=1)
 
-    with pytest.raises(pf.DataError, match="another score when it is asked again"):
+    with pytest.raises(pf.DataError, match="'score' gives 16 of 16 rows another score"):
         pf.sharp_bounds(WITNESS.unfair("A -> Y"), df, Random())
 
 

@@ -177,9 +177,10 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "source_")
         require_decisions(decisions, threshold)
         graph, order = self.unfair.graph, list(self.source_.rows_.table.columns)
+        worlds = self.samples()
+        scores = ask_scores(score, [world.rows for world in worlds], graph, order, "drawn rows")
         one, other = (
-            world.scored(decide(ask_scores(score, world.rows, graph, order, "drawn rows"), decisions, threshold))
-            for world in self.samples()
+            world.scored(decide(own, decisions, threshold)) for world, own in zip(worlds, scores, strict=True)
         )
         y0, ypi = float(one.mean), float(other.mean)
         lower, upper = (
