@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,8 @@ SAME = 1e-5
 """Scores that differ by less are equal: single precision differs with the number of rows scored at once."""
 REORDERED, DECIDED_AGAIN = 200, 20_000
 """The most rows that are scored in another order; decisions at random may be rare, so more of them are made again."""
-REGROUPED, ALONE = 100, 8
-"""The most rows, but for extreme ones, that are scored in batches of one group; and those that are scored alone."""
+REGROUPED, ALONE = 100, 6
+"""The most rows that are scored in batches of one group, and alone, as many extreme ones each apart."""
 MOST_CHANGED = 0.01
 """Scores that differ in a smaller share of rows are equal up to rounding: it may choose another nearest neighbour."""
 AT_RANDOM = (
@@ -120,24 +120,35 @@ def _batches(
     extreme = _extremes(rows.iloc[again[::-1]], again[::-1])
     chosen = np.union1d(spread(len(rows), REGROUPED), extreme)
     few, known = rows.iloc[chosen].reset_index(drop=True), np.asarray(scores[chosen], dtype=np.float64)
-    column = graph.sensitive_column
-    groups = {
-        label: np.asarray(few[column] == label, dtype=bool) for label in map(graph.label, (0, 1)) if column in few
-    }
-    groups = {label: group for label, group in groups.items() if group.any()}
-    for label, group in groups.items():
-        yield few[group].reset_index(drop=True), known[group], f"in a batch of {column}={label!r}", True
-    worlds, parts = [few], [known]
-    if column in graph.input_columns and len(groups) > 1:
-        worlds = [few.assign(**{column: repeat_label(few[column], label, few.index)}) for label in groups]
-        parts = [np.asarray(ask(world), dtype=np.float64) for world in worlds]
-        seen = [np.where(group, known, part) for group, part in zip(groups.values(), parts, strict=True)]
-        how = f"in one batch with {column}={' and '.join(map(repr, groups))}"
-        yield pd.concat(worlds, ignore_index=True), np.concatenate(seen), how, False
-    at = np.searchsorted(chosen, extreme[spread(len(extreme), ALONE)])
-    for i, place in enumerate(at):
-        world, part = worlds[i % len(worlds)], parts[i % len(worlds)]
+    column, worlds = graph.sensitive_column, {}
+    for label in map(graph.label, (0, 1)) if column in few else ():
+        group = np.asarray(few[column] == label, dtype=bool)
+        if group.any():
+            own = few[group].reset_index(drop=True)
+            yield own, known[group], f"in a batch in which all have {column}={label!r}", True
+        if column in graph.input_columns and (world := _set(few, column, label)) is not None:
+            worlds[label] = world, np.where(group, known, np.nan)
+    parts = [(world, np.asarray(ask(world), dtype=np.float64)) for world, _ in worlds.values()] or [(few, known)]
+    if worlds:
+        seen = [np.where(np.isnan(own), part, own) for (_, own), (_, part) in zip(worlds.values(), parts, strict=True)]
+        how = f"in one batch with {column}={' and '.join(map(repr, worlds))}"
+        yield pd.concat([world for world, _ in parts], ignore_index=True), np.concatenate(seen), how, False
+    alone = [*np.searchsorted(chosen, extreme[spread(len(extreme), ALONE)]), *spread(len(few), ALONE)]
+    for i, place in enumerate(np.unique(alone)):
+        world, part = parts[i % len(parts)]
         yield world.iloc[[place, place]].reset_index(drop=True), part[[place, place]], "alone", True
+
+
+def _set(rows: pd.DataFrame, column: str, label: Hashable) -> pd.DataFrame | None:
+    """Return rows with one value of the sensitive attribute, in the type of its column; None if that cannot hold it."""
+    values = rows[column]
+    if (values == label).any():
+        return rows.assign(**{column: repeat_label(values, label, rows.index)})
+    try:
+        made = pd.Series(label, index=rows.index, dtype=object).astype(values.dtype)
+    except (TypeError, ValueError):
+        return None
+    return None if made.isna().any() else rows.assign(**{column: made})
 
 
 def _extremes(rows: pd.DataFrame, positions: NDArray[np.int64]) -> NDArray[np.int64]:
