@@ -15,7 +15,17 @@ from sklearn.metrics import roc_auc_score
 from pyrofair.effects import CounterfactualSample
 from pyrofair.effects.adapters import DecisionsOf
 from pyrofair.effects.row_functions import AT_RANDOM, SAME, Difference, Scores, find_difference, spread
-from pyrofair.effects.scoring import DECISIONS, Adapter, Decisions, Rule, decide, positive_scores, read_given
+from pyrofair.effects.scoring import (
+    DECISIONS,
+    Adapter,
+    Decisions,
+    Rule,
+    as_adapter,
+    decide,
+    is_model,
+    positive_scores,
+    read_given,
+)
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.tables.row_identity import hash_rows
@@ -60,7 +70,7 @@ class AuditedModel:
     @property
     def is_scores(self) -> bool:
         """Whether it is given as scores."""
-        return not (hasattr(self.model, "predict_proba") or isinstance(self.model, Adapter))
+        return not is_model(self.model)
 
     @property
     def decisions(self) -> tuple[Decisions, ...]:
@@ -79,11 +89,7 @@ class AuditedModel:
     @property
     def reads(self) -> tuple[str, ...] | None:
         """The columns that it reads, as far as is known; None for scores."""
-        if self.is_scores:
-            return None
-        if isinstance(self.model, Adapter):
-            return self.model.reads(self.order)
-        return tuple(map(str, getattr(self.model, "feature_names_in_", self.order)))
+        return None if self.is_scores else as_adapter(self.model).reads(self.order)
 
     def observed(self, table: pd.DataFrame) -> Scores:
         """Return the probability of the positive outcome for the n observed rows, shape (n,)."""
@@ -93,7 +99,7 @@ class AuditedModel:
 
     def difference(self, table: pd.DataFrame, observed: Scores) -> Difference | None:
         """Return the evidence that it is not a function of one row, given its scores of the n observed rows (n,)."""
-        ties = self.model.ties(self.name, self.graph, self.order) if isinstance(self.model, Adapter) else None
+        ties = as_adapter(self.model).ties(self.name, self.graph, self.order)
         return find_difference(self._predict, table, observed, self.graph, ties)
 
     def world(self, sample: CounterfactualSample, observed: Scores) -> Scores:

@@ -262,7 +262,7 @@ class ScoresOf(Adapter):
             )
         if not np.isfinite(found).all():
             raise DataError(f"{name!r} returned {int((~np.isfinite(found)).sum())} number(s) that are not finite.")
-        classes = self._classes(name, graph.positive)
+        classes = self._classes(name, getattr(self.model, "__self__", None), graph.positive)
         place = classes.index(graph.positive)
         if found.ndim == 2 and self.returns == "probability":
             return read_probabilities(repr(name), returned, n, classes)[:, place]
@@ -274,16 +274,6 @@ class ScoresOf(Adapter):
         if self.returns == "logit":
             return np.asarray(np.exp(-np.logaddexp(0.0, -found.astype(np.float64))))
         return require_scores(f"{name!r} returned", as_floats(found), "If these are log-odds, pass returns='logit'.")
-
-    def _classes(self, name: str, positive: Hashable) -> list[Any]:
-        """Return the classes of the fitted model whose method this is, the positive one last if it names none."""
-        classes = read_classes(repr(name), getattr(self.model, "__self__", None), default=(None, positive))
-        if positive not in classes:
-            raise DataError(
-                f"{name!r} is a method of a model with the classes {classes}, not the graph's positive value "
-                f"{positive!r}. Fit it on the labels that the data hold, or make the graph with positive=... of these."
-            )
-        return classes
 
 
 _EVALUATED = threading.RLock()

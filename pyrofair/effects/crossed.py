@@ -14,7 +14,7 @@ import pandas as pd
 from pyrofair._validation import listed, require_flag, require_instance, require_names, shown
 from pyrofair.effects.adapters import DecisionsOf, ScoresOf
 from pyrofair.effects.row_functions import Scores
-from pyrofair.effects.scoring import Adapter, no_probabilities, positive_scores
+from pyrofair.effects.scoring import is_model, no_probabilities, positive_scores
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.changes import join_nodes
@@ -104,7 +104,7 @@ class Crossed:
                 lambda rows: model.ask("model", self._read(rows), self._before, self._order),
                 labels=None if labels is None else (labels[0], labels[1]),
             )
-        if not hasattr(model, "predict_proba") and not isinstance(model, Adapter):
+        if not is_model(model):
             raise DataError(no_probabilities("model", model))
 
         def scores(rows: pd.DataFrame) -> Scores:

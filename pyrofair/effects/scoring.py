@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -33,10 +33,12 @@ __all__ = [
     "Passed",
     "Rule",
     "Score",
+    "as_adapter",
     "as_floats",
     "ask_scores",
     "checked_scores",
     "decide",
+    "is_model",
     "no_probabilities",
     "order_columns",
     "positive_scores",
@@ -117,10 +119,18 @@ class Adapter(ABC):
         own = self._own(order)
         X: Any = rows[own]
         if not hasattr(self.model, "feature_names_in_") and hasattr(self.model, "n_features_in_"):
-            if self.columns is None and self.model.n_features_in_ != len(own):
+            if self.columns is None and (fitted := self.model.n_features_in_) != len(own):
+                coded = [str(column) for column, dtype in X.dtypes.items() if dtype.kind not in "fiub"]
+                advice = (
+                    "Fit it on a DataFrame, so that its columns have names, or name them: columns=[...] of an adapter."
+                )
+                if coded and fitted > len(own):
+                    advice = (
+                        f"If {', '.join(map(repr, coded))} were encoded before the fit: {_pipeline(coded, self.model)}"
+                    )
                 raise DataError(
-                    f"{name!r} was fitted on {self.model.n_features_in_} unnamed columns, but the graph lets it read "
-                    f"{len(own)}: {', '.join(own)}. Name those that it was fitted on, in their order: columns=[...]."
+                    f"{name!r} was fitted on {fitted} unnamed columns, but the graph lets it read {len(own)}: "
+                    f"{', '.join(own)}. {advice}"
                 )
             X = X.to_numpy()
         return self._call(name, X, {keyword: rows[each] for keyword, each in self.passes.items()})
@@ -149,8 +159,52 @@ class Adapter(ABC):
         _require_order(name, returned, rows)
         return self.read(name, returned, len(rows), graph, labels)
 
+    @staticmethod
+    def _classes(name: str, model: Any, positive: Hashable) -> list[Any]:
+        """Return the classes of a fitted model in the order of its columns, the positive one last if it names none."""
+        classes = read_classes(repr(name), model, default=(None, positive))
+        if positive not in classes:
+            raise DataError(
+                f"{name!r} has the classes {classes}, not the graph's positive value {positive!r}. Fit it on the "
+                "labels that the data hold, or make the graph with positive=... of these."
+            )
+        return classes
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {shown(self.model)}>"
+
+
+class Classifier(Adapter):
+    """A fitted model with ``predict_proba``, which users pass without an adapter."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model, None, None)
+
+    def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
+        try:
+            return self.model.predict_proba(X)
+        except KeyError as error:
+            if not isinstance(X, pd.DataFrame):
+                raise
+            raise DataError(
+                f"{name!r} requires {error}, which is missing: it is given the columns that the graph lets it read, "
+                f"{', '.join(X)}. Correct the graph, or fit the model without other columns."
+            ) from error
+
+    def read(self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None) -> Scores:
+        """Return the probability of the positive class among those that were returned for two classes, (n, 2)."""
+        classes = self._classes(name, self.model, graph.positive)
+        return read_probabilities(repr(name), returned, n, classes)[:, classes.index(graph.positive)]
+
+
+def is_model(given: object) -> bool:
+    """Whether a fitted classifier or an adapter of one is given, rather than scores of rows or a function of these."""
+    return isinstance(given, Adapter) or hasattr(given, "predict_proba")
+
+
+def as_adapter(model: Any) -> Adapter:
+    """Return an adapter, or the adapter of a fitted classifier."""
+    return model if isinstance(model, Adapter) else Classifier(model)
 
 
 def _require_order(name: str, returned: object, rows: pd.DataFrame) -> None:
@@ -179,22 +233,11 @@ def positive_scores(
     the outcome, for adapted decisions. A DataError if it has no ``predict_proba`` and is no adapter, reads other
     columns, lacks the positive label among two classes, or returns anything but two probabilities a row that sum to 1.
     """
-    if isinstance(model, Adapter):
-        allowed = _allowed(rows, graph, order)
-        return model.positive(name, _in_double(rows), graph, allowed, labels)
-    if not hasattr(model, "predict_proba"):
+    if not is_model(model):
         raise DataError(f"{no_probabilities(name, model)} Scores of observed rows give none for rows in another world.")
-    positive = graph.positive
-    classes = read_classes(repr(name), model, default=(None, positive))
-    if positive not in classes:
-        raise DataError(
-            f"{name!r} has the classes {classes}, not the graph's positive value {positive!r}. Fit it on the labels "
-            "that the data hold, or make the graph with positive=... of these."
-        )
-    returned = _proba(name, model, _in_double(rows), graph, order)
-    _require_order(name, returned, rows)
-    proba = read_probabilities(repr(name), returned, len(rows), classes)
-    return proba[:, classes.index(positive)]
+    may_read = graph.input_columns
+    allowed = [str(column) for column in (rows.columns if order is None else order) if column in may_read]
+    return as_adapter(model).positive(name, _in_double(rows), graph, allowed, labels)
 
 
 def checked_scores(
@@ -208,7 +251,7 @@ def checked_scores(
     def ask(rows: pd.DataFrame) -> Scores:
         return positive_scores(name, model, rows, graph, order)
 
-    ties = model.ties(name, graph, order) if isinstance(model, Adapter) else None
+    ties = as_adapter(model).ties(name, graph, order) if is_model(model) else None
     return _checked(repr(name), ask, tables, graph, ties)
 
 
@@ -219,7 +262,7 @@ def ask_scores(
 
     ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack.
     """
-    if isinstance(score, Adapter) or hasattr(score, "predict_proba"):
+    if is_model(score):
         columns = [name for name in order if name in graph.input_columns]
         return checked_scores("score", score, [rows[columns] for rows in tables], graph)
     if not callable(score) or isinstance(score, type):
@@ -412,40 +455,6 @@ def _in_double(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a table with its fractions in float64: worlds may hold float32, in which .1 + .1 + .3 exceeds 1/2."""
     single = {name: np.float64 for name, dtype in rows.dtypes.items() if dtype.kind == "f" and dtype != np.float64}
     return rows.astype(single) if single else rows
-
-
-def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given: Sequence[str] | None) -> Any:
-    """Call the model with the columns that it reads."""
-    order = _allowed(rows, graph, given)
-    if hasattr(model, "feature_names_in_"):
-        reads = np.asarray(model.feature_names_in_).tolist()
-        refuse_outside(name, reads, graph, order, model=model)
-        return model.predict_proba(rows[reads])
-    X = rows[order]
-    if hasattr(model, "n_features_in_"):
-        if model.n_features_in_ != X.shape[1]:
-            coded = [str(column) for column, dtype in X.dtypes.items() if dtype.kind not in "fiub"]
-            advice = "Fit it on a DataFrame, so that its columns have names."
-            if coded and model.n_features_in_ > X.shape[1]:
-                advice = f"If {', '.join(map(repr, coded))} were encoded before the fit: {_pipeline(coded, model)}"
-            raise DataError(
-                f"{name!r} was fitted on {model.n_features_in_} unnamed columns, but the graph lets it read "
-                f"{X.shape[1]}: {', '.join(order)}. {advice}"
-            )
-        return model.predict_proba(X.to_numpy())
-    try:
-        return model.predict_proba(X)
-    except KeyError as error:
-        raise DataError(
-            f"{name!r} requires {error}, which is missing: it is given the columns that the graph lets it read, "
-            f"{', '.join(order)}. Correct the graph, or fit the model without other columns."
-        ) from error
-
-
-def _allowed(rows: pd.DataFrame, graph: CausalGraph, given: Sequence[str] | None) -> list[str]:
-    """Return the columns that a model may read, in the order given or else in that of the rows."""
-    may_read = graph.input_columns
-    return [str(column) for column in (rows.columns if given is None else given) if column in may_read]
 
 
 def refuse_outside(

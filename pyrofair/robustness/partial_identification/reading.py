@@ -12,14 +12,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.effects.row_functions import SAME
-from pyrofair.effects.scoring import Adapter, Decisions, checked_scores, decide, read_given
+from pyrofair.effects.scoring import Decisions, checked_scores, decide, is_model, read_given
 from pyrofair.exceptions import DataError
 from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
 from pyrofair.robustness.partial_identification.response_types import flat_index
 from pyrofair.tables.labels import read_outcome, read_sensitive, show_labels
 from pyrofair.tables.reading import read_table, read_weight
 
-__all__ = ["CodedTable", "is_model", "read_cells", "read_score"]
+__all__ = ["CodedTable", "read_cells", "read_score"]
 
 Codes = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -91,11 +91,6 @@ def _refuse_scores(values: pd.Series[Any]) -> None:
             f"to {values.max()}. Scores of a classifier are passed as score=; of another number, bound a decision that "
             f"is made from it, such as df[{values.name!r}] = (df[{values.name!r}] > limit).astype(int)."
         )
-
-
-def is_model(score: object) -> bool:
-    """Whether a score is given as a model rather than as numbers."""
-    return hasattr(score, "predict_proba") or isinstance(score, Adapter)
 
 
 def read_score(
