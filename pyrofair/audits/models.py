@@ -130,7 +130,7 @@ class AuditedModel:
                 f"{error} Pass a fitted model that takes {', '.join(self.reads or self.order)}."
             ) from error
 
-    def own_decisions(self, rows: pd.DataFrame) -> NDArray[np.float64] | None:
+    def own_decisions(self, rows: pd.DataFrame) -> Scores | None:
         """Return what its own ``predict`` decides, 1 for the positive label, shape (m,); None if it has none."""
         if self.is_scores or isinstance(self.model, Adapter) or not hasattr(self.model, "predict"):
             return None

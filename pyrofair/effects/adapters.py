@@ -116,7 +116,7 @@ class DecisionsOf(Adapter):
             for method, returns in NUMBERS.items():
                 try:
                     own = ScoresOf(getattr(self.model, method), returns=returns, columns=self.columns)
-                    return np.abs(positive_scores(name, own, rows, graph, order) - 0.5) <= SAME
+                    return np.asarray(np.abs(positive_scores(name, own, rows, graph, order) - 0.5) <= SAME)
                 except Exception:  # whatever is raised by numbers that the model does not have, or that are not its own
                     continue
             return np.zeros(len(rows), dtype=bool)

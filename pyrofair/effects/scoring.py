@@ -188,7 +188,7 @@ class Classifier(Adapter):
                 raise
             raise DataError(
                 f"{name!r} requires {error}, which is missing: it is given the columns that the graph lets it read, "
-                f"{', '.join(X)}. Correct the graph, or fit the model without other columns."
+                f"{', '.join(map(str, X))}. Correct the graph, or fit the model without other columns."
             ) from error
 
     def read(self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None) -> Scores:

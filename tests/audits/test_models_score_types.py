@@ -138,7 +138,7 @@ def test_a_model_that_draws_is_an_outcome_and_one_that_reads_its_batch_is_refuse
     assert re.search(r"'m' is taken for an outcome, .* of A, M, .* \d+ of 200 rows", found.warning)
     with pytest.raises(DataError, match="takes the scores of 'm' for a function"):
         judged(Jittered(), table(), "prediction")
-    with pytest.raises(DataError, match=r"'m' gives \d+ of \d+ rows another score.* get_dummies\)"):
+    with pytest.raises(DataError, match=r"'m' gives \d+ of \d+ rows another score.*get_dummies"):
         judged(Ranked(), table())
 
 

@@ -347,7 +347,6 @@ AT_RANDOM = np.random.default_rng(0)
         (lambda rows: np.full(len(rows), np.nan), r"outside \[0, 1\], such as nan"),
         (lambda rows: np.ones(3), r"score returned the shape \(3,\) of the type float64"),
         (lambda rows: AT_RANDOM.integers(2, size=len(rows)), r"score gives \d+ of 200 rows another score"),
-        (lambda rows: rows["R"].rank(pct=True), r"score gives 200 of 200 rows.* quantiles, ranks"),
     ],
 )
 def test_scores_that_are_unfit(score: Any, message: str) -> None:

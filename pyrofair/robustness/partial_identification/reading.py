@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.row_functions import SAME
+from pyrofair.effects.row_functions import SAME, Scores
 from pyrofair.effects.scoring import Decisions, checked_scores, decide, is_model, read_given
 from pyrofair.exceptions import DataError
 from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
@@ -124,7 +124,7 @@ NO_FUNCTION = (
 )
 
 
-def _of_model(model: Any, coded: CodedTable, observed: ObservedGraph, shape: Sequence[int], own: Codes) -> Vector:
+def _of_model(model: Any, coded: CodedTable, observed: ObservedGraph, shape: Sequence[int], own: Codes) -> Scores:
     """Return the scores of a model for all cells, which it is asked for with the observed ones."""
     graph, table = observed.graph, coded.table
     indices = np.unravel_index(np.arange(prod(shape)), shape) if shape else ()
@@ -142,7 +142,7 @@ def _of_model(model: Any, coded: CodedTable, observed: ObservedGraph, shape: Seq
     return checked_scores("score", model, [cells, table[order].iloc[first]], graph, order)[0]
 
 
-def _of_rows(given: Any, table: pd.DataFrame, cells: int, own: Codes, columns: Sequence[str]) -> Vector:
+def _of_rows(given: Any, table: pd.DataFrame, cells: int, own: Codes, columns: Sequence[str]) -> Scores:
     """Return the scores of observed rows by cell; NaN where no row is in a cell."""
     scores = read_given("score", given, table)
     order = np.lexsort((scores, own))

@@ -145,7 +145,7 @@ def _read_source(source: object, random_state: int | None) -> OneStep:
 
 def _read_model(
     model: object, df: pd.DataFrame, table: pd.DataFrame, graph: Any, scores: ScoresAre
-) -> tuple[AuditedModel, Array, bool]:
+) -> tuple[AuditedModel, NDArray[np.floating[Any]], bool]:
     order = tuple(column for column in df.columns if column in graph.input_columns)
     labels = None
     if graph.outcome_column in df.columns:
