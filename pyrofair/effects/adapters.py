@@ -20,6 +20,8 @@ from pyrofair.effects.scoring import (
     Adapter,
     Passed,
     as_floats,
+    checked_scores,
+    is_model,
     order_columns,
     positive_scores,
     read_classes,
@@ -30,7 +32,10 @@ from pyrofair.effects.scoring import (
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["DecisionsOf", "ScoresOf"]
+__all__ = ["DecisionsOf", "Score", "ScoresOf", "ask_scores"]
+
+Score = Any
+"""A fitted classifier, an adapter of one, or a function of a table that returns its scores."""
 
 
 Returns = Literal["probability", "logit"]
@@ -274,6 +279,24 @@ class ScoresOf(Adapter):
         if self.returns == "logit":
             return np.asarray(np.exp(-np.logaddexp(0.0, -found.astype(np.float64))))
         return require_scores(f"{name!r} returned", as_floats(found), "If these are log-odds, pass returns='logit'.")
+
+
+def ask_scores(
+    score: Score, tables: Sequence[pd.DataFrame], graph: CausalGraph, order: Sequence[str], lacking: str
+) -> list[Scores]:
+    """Return the scores of the rows of each table, checked.
+
+    ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack.
+    """
+    if not is_model(score) and (not callable(score) or isinstance(score, type)):
+        arrays = f" Scores of observed rows give none for {lacking}." * hasattr(score, "__len__")
+        raise DataError(
+            f"score={shown(score)} must be a fitted classifier, or a function of a table that returns its scores."
+            f"{arrays}"
+        )
+    if is_model(score):
+        return checked_scores("score", score, tables, graph, order)
+    return checked_scores("score", ScoresOf(score), tables, graph)
 
 
 _EVALUATED = threading.RLock()

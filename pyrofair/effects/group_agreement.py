@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from pyrofair._validation import require_real
+from pyrofair.effects.adapters import ScoresOf
 from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Stratified, Worlds
-from pyrofair.effects.row_functions import require_row_function
+from pyrofair.effects.row_functions import Scores
+from pyrofair.effects.scoring import checked_scores
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -82,17 +84,10 @@ def compare_groups(
     if len(single) < 2:
         return pd.DataFrame(columns=list(GROUP_COLUMNS))
     worlds: list[Worlds] = [each.worlds(df=df, sample_weight=sample_weight) for each in single.values()]
-
-    def ask(rows: pd.DataFrame) -> NDArray[np.float64]:
-        return np.asarray(score(rows), dtype=np.float64)
-
-    scores = [[ask(world.rows) for world in pair] for pair in worlds]
-    whole = pd.concat([world.rows for pair in worlds for world in pair], ignore_index=True)
-    require_row_function(
-        "score", ask, whole, np.concatenate([own for pair in scores for own in pair]), source.unfair.graph
-    )
-    zero = _estimates(worlds[0], scores[0])
-    one = _estimates(worlds[1], scores[1], after=len(worlds[0][0].rows))
+    tables = [world.rows for pair in worlds for world in pair]
+    scores = checked_scores("score", ScoresOf(score), tables, source.unfair.graph)
+    zero = _estimates(worlds[0], scores[:2])
+    one = _estimates(worlds[1], scores[2:], after=len(worlds[0][0].rows))
     gaps = [second - first for first, second in zip(zero, one, strict=True)]
     rows = []
     for quantity, first, second, gap in zip(GROUP_QUANTITIES, zero, one, gaps, strict=True):
@@ -178,9 +173,7 @@ def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) ->
     return groups[apart]
 
 
-def _estimates(
-    pair: Worlds, scores: Sequence[NDArray[np.float64]], after: int = 0
-) -> tuple[Estimate, Estimate, Estimate]:
+def _estimates(pair: Worlds, scores: Sequence[Scores], after: int = 0) -> tuple[Estimate, Estimate, Estimate]:
     """Return the estimates of both marginals and of the effect from a group, whose rows come after so many others."""
     parts = [_parts(world, own) for world, own in zip(pair, scores, strict=True)]
     if len(parts[0]) != len(parts[1]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from pyrofair._validation import (
     require_unmasked,
     shown,
 )
-from pyrofair.effects.row_functions import Ask, Scores, Ties, require_row_function
+from pyrofair.effects.row_functions import Scores, Ties, require_row_function
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.tables.reading import require_aligned
@@ -32,10 +32,8 @@ __all__ = [
     "Decisions",
     "Passed",
     "Rule",
-    "Score",
     "as_adapter",
     "as_floats",
-    "ask_scores",
     "checked_scores",
     "decide",
     "is_model",
@@ -55,8 +53,6 @@ Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
 Rule = Decisions | float
 """How a score is turned into a decision; a number is a threshold of its own."""
-Score = Any
-"""A fitted classifier, an adapter of one, or a function of a table that returns its scores."""
 Passed = Mapping[str, str | Sequence[str]]
 """Columns by the keyword under which a model is given them."""
 
@@ -251,45 +247,9 @@ def checked_scores(
     def ask(rows: pd.DataFrame) -> Scores:
         return positive_scores(name, model, rows, graph, order)
 
-    ties = as_adapter(model).ties(name, graph, order) if is_model(model) else None
-    return _checked(repr(name), ask, tables, graph, ties)
-
-
-def ask_scores(
-    score: Score, tables: Sequence[pd.DataFrame], graph: CausalGraph, order: Iterable[str], lacking: str
-) -> list[Scores]:
-    """Return the scores of the rows of each table, checked.
-
-    ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack.
-    """
-    if is_model(score):
-        columns = [name for name in order if name in graph.input_columns]
-        return checked_scores("score", score, [rows[columns] for rows in tables], graph)
-    if not callable(score) or isinstance(score, type):
-        arrays = f" Scores of observed rows give none for {lacking}." * hasattr(score, "__len__")
-        raise DataError(
-            f"score={shown(score)} must be a fitted classifier, or a function of a table that returns its scores."
-            f"{arrays}"
-        )
-
-    def ask(rows: pd.DataFrame) -> Scores:
-        found = np.asarray(score(rows))
-        if found.shape != (len(rows),) or found.dtype.kind not in "fiub":
-            raise DataError(
-                f"score returned the shape {found.shape} of the type {found.dtype} for {len(rows)} rows; it must "
-                "return one number for each row."
-            )
-        return require_scores("score returned", as_floats(found), "Scores are probabilities, or decisions 0 and 1.")
-
-    return _checked("score", ask, tables, graph)
-
-
-def _checked(
-    name: str, ask: Ask, tables: Sequence[pd.DataFrame], graph: CausalGraph, ties: Ties | None = None
-) -> list[Scores]:
     scores = [ask(rows) for rows in tables]
-    together = pd.concat(tables, ignore_index=True)
-    require_row_function(name, ask, together, np.concatenate(scores), graph, ties)
+    ties = as_adapter(model).ties(name, graph, order)
+    require_row_function(repr(name), ask, pd.concat(tables, ignore_index=True), np.concatenate(scores), graph, ties)
     return scores
 
 

@@ -26,6 +26,7 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
+from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
 from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import (
@@ -37,7 +38,7 @@ from pyrofair.effects.potential_outcomes import (
     kish_size,
 )
 from pyrofair.effects.row_functions import Scores
-from pyrofair.effects.scoring import Decisions, Score, ask_scores, decide, require_decisions
+from pyrofair.effects.scoring import Decisions, decide, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
@@ -351,7 +352,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         """Return the scores of the rows of each world, checked."""
         lacking = f"rows with {self.mediator_!r} set to each level"
         rows = [world.rows for world in worlds]
-        return ask_scores(score, rows, self.unfair.graph, self.table_.columns, lacking)
+        return ask_scores(score, rows, self.unfair.graph, [*self.table_.columns], lacking)
 
     def _levels(self, form: Form, rows: _Rows, arms: Arms) -> tuple[_Values, _Values]:
         """Return the levels of M and the values of R in a world, and refuse what is too large."""

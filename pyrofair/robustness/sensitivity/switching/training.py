@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._validation import Constraint, check_settings, require_instance, require_real, shown
+from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import table_of_bounds
 from pyrofair.effects.functionals import piu_upper
 from pyrofair.effects.potential_outcomes import Scored, Worlds
-from pyrofair.effects.scoring import Decisions, Score, ask_scores, decide, require_decisions
+from pyrofair.effects.scoring import Decisions, decide, require_decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.gcomputation import GComputation
