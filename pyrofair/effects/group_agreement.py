@@ -185,7 +185,7 @@ def _estimates(pair: Worlds, scores: Sequence[Scores], after: int = 0) -> tuple[
     return first, second, second - first
 
 
-def _parts(world: CounterfactualSample, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _parts(world: CounterfactualSample, scores: Scores) -> NDArray[np.float64]:
     """Return the contribution of each row to the error of a weighted mean, shape (m,)."""
     total = world.weight.sum()
     center = world.weight @ scores / total if abs(total - 1.0) < ROUNDING else 0.0  # the latter: Horvitz-Thompson
