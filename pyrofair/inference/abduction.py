@@ -38,8 +38,8 @@ from pyrofair.inference.counterfactuals import (
     pool,
 )
 from pyrofair.inference.evidence import Evidence, GivenRows, read_rows, read_units, repeat_each, require_possible
-from pyrofair.inference.importance import BATCH, CHAINS, Block, blocks_of, draw_block, draw_by_gradients, in_batches
-from pyrofair.inference.inversion import Findings, Inverse, solve
+from pyrofair.inference.importance import CHAINS, Block, blocks_of, draw_block, draw_by_gradients, in_batches
+from pyrofair.inference.inversion import BATCH, Findings, Inverse, solve
 from pyrofair.inference.noise import noise_of_units, precision, takes_float64
 from pyrofair.inference.samplers import NormalGuide
 from pyrofair.programs.couplings import (
