@@ -89,7 +89,7 @@ class _ImportanceWeights:
         own = [
             key
             for key in evidence.keys[site]
-            if evidence.readers[key] == (site,) and evidence.is_root(key) and key not in above
+            if evidence.readers[key] == (site,) and evidence.is_number(key) and key not in above
         ]
         if not own:
             return ()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pyrofair.exceptions import DataError
-from pyrofair.inference.evidence import Evidence, Partly, Reading, repeat_each
+from pyrofair.inference.evidence import Evidence, Reading, repeat_each
 from pyrofair.programs.couplings import CouplingError, inside, noise_of, quantile, unwrap
 from pyrofair.programs.distributions import FAR, TruncatedNormal, log_normal_interval
 
@@ -30,6 +30,8 @@ OUTWARD, INWARD = (1.0, 3.0, 9.0, 81.0), (0.0, 1e-12, 1e-6, 1e-3, 0.1)
 """It is tested so many ranges of these draws away, and at such shares of the way from an end of the support to them."""
 BESIDE, STEP = (0.001, 0.1, 1.0), 1e-4
 """So many ranges beside the noise of a row it is tested, too, and its slope is found."""
+WAYS = (-1.0, -0.1, -0.001, 0.001, 0.1, 1.0)
+"""A vector of noise is tested so much of the way from that of a row to draws."""
 BISECTIONS, HUGE = 64, 1e30
 
 
@@ -135,7 +137,9 @@ class Equation:
     def draw(self, count: int) -> tuple[Tensor, Tensor]:
         """Return draws of the noise, and the node there, (m, count)."""
         reading = self._run(count, {})
-        return reading.noise[self.key].to(self.value.dtype).reshape(-1, count), self._natural(reading, count)
+        u = reading.noise[self.key].to(self.value.dtype).reshape(-1, count)
+        alike = reading.noise[self.key].dtype == self.value.dtype  # and not drawn from parameters in float32
+        return u, self._natural(reading, count) if alike else self(u)
 
     def _run(self, count: int, noise: Mapping[str, Tensor]) -> Reading:
         wide, held = ({name: repeat_each(v, count) for name, v in part.items()} for part in (self.given, self.others))
@@ -429,20 +433,12 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     if len(sites) < size or not len(at):
         return False
     given, held = evidence.given(at), {other: found.noise[other][at] for other in others}
-    plane = _find_plane(evidence, given, sites, key, held)
-    if plane is None:
+    solved, d = _solve_plane(evidence, given, sites, key, held)
+    affine = solved.isfinite().all(-1)
+    at, solved = at[affine], solved[affine].reshape(-1, *_shape_of(evidence, key))
+    if not len(at):
         return False
-    start, slope, d = plane
-    value = torch.stack([given[site].to(start.dtype) for site in sites], -1)
-    try:
-        solved = torch.linalg.solve(slope, value - start).reshape(len(at), *_shape_of(evidence, key))
-    except RuntimeError:  # they do not determine it
-        return False
-    reading = evidence.run(given, sites, {**held, key: solved})
-    if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
-        return False
-    count = size + 1 + CHECKS
-    inside = evidence.possible(key, d, repeat_each(solved, count)).reshape(len(at), count)[:, 0]
+    inside = evidence.possible(key, d, torch.zeros(len(affine), *solved.shape[1:]).index_put((affine,), solved))[affine]
     evidence.refuse(~inside, sites[0], partial(_outside, key, solved, d), at)
     found.learn(key, at, solved)
     for site in sites:
@@ -450,40 +446,34 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     return True
 
 
-def _probe(
-    evidence: Evidence,
-    given: Mapping[str, Tensor],
-    sites: Sequence[str],
-    held: Mapping[str, Tensor],
-    count: int,
-    partly: Partly | None = None,
-) -> Reading:
-    """Evaluate equations of m units at ``count`` draws each of the noise that is not held, shape (m * count,)."""
-    wide, known = ({name: repeat_each(each, count) for name, each in part.items()} for part in (given, held))
-    return evidence.run(wide, sites, known, partly)
-
-
-def _find_plane(
+def _solve_plane(
     evidence: Evidence, given: Mapping[str, Tensor], sites: Sequence[str], key: str, held: Mapping[str, Tensor]
-) -> tuple[Tensor, Tensor, Any] | None:
-    """Return nodes as affine in a noise vector of as many components, at m units; None if they are not.
+) -> tuple[Tensor, Any]:
+    """Return the noise vector (m, size) that gives as many nodes their values, NaN where they are not affine in it.
 
-    They are start (m, size) + slope (m, size, size) times the noise, whose distribution at all probes comes with them.
+    They are tested at draws, beside the solution, and beyond it. The distribution of the noise comes with it.
     """
     size, m = len(sites), len(given[sites[0]])
-    count = size + 1 + CHECKS
-    units = torch.cat([torch.zeros(1, size), torch.eye(size), torch.zeros(CHECKS, size)]).repeat(m, 1)
-    fixed = (torch.arange(count) <= size).repeat(m)
-    partly = {key: (units.reshape(-1, *_shape_of(evidence, key)), fixed)}
-    probed = _probe(evidence, given, sites, held, count, partly)
-    u = probed.noise[key].to(torch.get_default_dtype()).reshape(m, count, size)
-    f = torch.stack([probed.natural[site].to(u.dtype).expand(m * count).reshape(m, count) for site in sites], -1)
-    start, slope = f[:, 0], (f[:, 1 : size + 1] - f[:, :1]).transpose(1, 2)
-    expected = start.unsqueeze(1) + u @ slope.transpose(1, 2)
-    scale = torch.tensor([evidence.scale[site] for site in sites])
-    reach = scale + f.abs() + start.abs().unsqueeze(1) + u.abs() @ slope.abs().transpose(1, 2)
-    affine = bool(((f - expected).abs() <= _precision() * reach).all())
-    return (start, slope, probed.distributions[key]) if affine else None
+
+    def run(count: int, noise: Tensor | None = None) -> tuple[Tensor, Reading]:
+        wide, known = ({name: repeat_each(each, count) for name, each in part.items()} for part in (given, held))
+        own = {} if noise is None else {key: noise.reshape(-1, *_shape_of(evidence, key))}
+        reading = evidence.run(wide, sites, known | own)
+        natural = [reading.natural[site].to(value.dtype).expand(m * count).reshape(m, count) for site in sites]
+        return torch.stack(natural, -1), reading
+
+    value = torch.stack([given[site].to(torch.get_default_dtype()) for site in sites], -1)
+    drawn = run(CHECKS)[1].noise[key].to(value.dtype).reshape(m, CHECKS, size)
+    at_units, _ = run(size + 1, torch.cat([torch.zeros(1, size), torch.eye(size)]).expand(m, size + 1, size))
+    start, slope = at_units[:, :1], at_units[:, 1:] - at_units[:, :1]
+    solved, singular = torch.linalg.solve_ex(slope.transpose(1, 2), value - start[:, 0])
+    around = torch.cat([solved.unsqueeze(1) + (drawn - solved.unsqueeze(1)) * step for step in (0.0, *WAYS)], 1)
+    found, reading = run(around.shape[1], around)
+    size_of = torch.tensor([evidence.scale[site] for site in sites]) + found.abs() + start.abs()
+    slack = _precision() * (size_of + around.abs() @ slope.abs())
+    affine = ((found - start - around @ slope).abs() <= slack).flatten(1).all(1) & (singular == 0)
+    _, reading = run(1)
+    return solved.masked_fill(~affine.unsqueeze(1), torch.nan), reading.distributions[key]
 
 
 def _outside(key: str, noise: Tensor, d: Any, row: int, by: str = "") -> str:
