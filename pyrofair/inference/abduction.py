@@ -694,6 +694,7 @@ def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]
             if bool(left.any()):
                 raise DataError(
                     f"{evidence.describe(int(left.int().argmax()), site)}: method='exact' cannot solve the equation of "
-                    f"{site!r} for its noise ({', '.join(evidence.keys[site])}): it is not affine or monotone in one unknown, or takes this value at many. "
-                    f"Declare an inverse, inverses={{{site!r}: lambda values: ...}}, or use method='auto'."
+                    f"{site!r} for its noise ({', '.join(evidence.keys[site])}): it is neither affine nor monotone in "
+                    "one unknown, or takes this value at many. Declare an inverse, "
+                    f"inverses={{{site!r}: lambda values: ...}}, or use method='auto'."
                 )

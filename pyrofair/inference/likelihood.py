@@ -26,9 +26,9 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.evidence import unequal
 from pyrofair.programs.covariates import covariate_names, covariates_of_rows
 from pyrofair.programs.provenance import Program, Provenance, is_deterministic
-from pyrofair.programs.sites import ProgramSites, read_sites, sites_above
+from pyrofair.programs.sites import ProgramSites, read_outline, read_sites, sites_above
 from pyrofair.programs.structural_equations import sensitive_levels
-from pyrofair.programs.vectors import Components, find_vectors
+from pyrofair.programs.vectors import Components, ScalarProgram, find_vectors, has_points
 from pyrofair.tables.labels import codes_of, read_levels, read_outcome, read_sensitive
 from pyrofair.tables.reading import read_table, warn_unused
 
@@ -175,7 +175,10 @@ def read_likelihood(
     PosteriorError refuses a program that cannot be fitted as written, a DataError or GraphError a table that does not
     fit it.
     """
-    info = read_sites(program)
+    outline = read_outline(program)
+    if has_points(outline):
+        program, outline = ScalarProgram(program, {}), read_outline(ScalarProgram(program, {}))
+    info = read_sites(program, outline)
     reads = info.dependencies
     nodes = {*graph.nodes, *graph.columns_of(graph.observed)}
     evidence = info.evidence(nodes)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -198,32 +199,40 @@ class RefusePlainDo(Messenger):
 
 
 def numbers_in(
-    part: Any, enter: tuple[type, ...] = PARTS, skip: Collection[str] = ("_mask",), *, constants: bool = False
+    part: Any,
+    enter: tuple[type, ...] = PARTS,
+    skip: Collection[str] = ("_mask",),
+    *,
+    constants: bool = False,
+    keep: type | tuple[()] = (),
 ) -> dict[str, Any]:
     """Return the tensors (numbers of Python, too, if ``constants``) that a part holds, by their paths in it.
 
-    They are looked for in the types to ``enter``, in containers and bound arguments, but not in attributes to ``skip``
-    and what is cached. Transforms and their inverses hold each other, so each is entered once.
+    They are looked for in the types to ``enter``, in containers, and in what functions are bound to, but not in
+    attributes to ``skip`` and what is cached. Transforms and their inverses hold each other, so each is entered once.
+    Parts to ``keep`` are returned as they are.
     """
     found: dict[str, Any] = {}
     entered: dict[int, Any] = {}
     waiting: list[tuple[str, Any]] = [("", part)]
     while waiting:
         name, each = waiting.pop()
-        if isinstance(each, Tensor) or (constants and isinstance(each, int | float)):
+        if isinstance(each, (Tensor, keep)) or (constants and isinstance(each, int | float)):
             found[name] = each
             continue
         inside: Mapping[Any, Any]
         if isinstance(each, torch.distributions.transforms._InverseTransform):
             inside = {"inv": each.inv}
         elif isinstance(each, enter):
-            inside = {key: value for key, value in vars(each).items() if key not in skip and key[:7] != "_cached"}
+            inside = {key: value for key, value in vars(each).items() if key not in skip and "_cache" not in key}
         elif isinstance(each, Mapping):
             inside = each
         elif isinstance(each, list | tuple):
             inside = dict(enumerate(each))
         elif isinstance(each, partial):
             inside = {"args": each.args, "keywords": each.keywords}
+        elif isinstance(each, FunctionType):
+            inside = {i: cell.cell_contents for i, cell in enumerate(each.__closure__ or ())}
         else:
             continue
         if id(each) not in entered:
@@ -329,13 +338,15 @@ class _Exits(TorchFunctionMode):
 class _Track(Messenger):
     """Let each site's value carry the site's name, and note the names that reach other sites."""
 
-    def __init__(self, exits: _Exits) -> None:
+    def __init__(self, exits: _Exits, drawn: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self.exits, self.found = exits, Provenance()
+        self.exits, self.drawn, self.found = exits, drawn, Provenance()
         self.before: dict[tuple[str, str], int] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
         self.before = dict(self.exits.times)
+        if msg["name"] in self.drawn and msg["value"] is None:
+            msg["value"], msg["done"] = self.drawn[msg["name"]], True
 
     def _pyro_post_sample(self, msg: Any) -> None:
         if poutine.util.site_is_subsample(msg) or (msg["infer"] or {}).get("_natural"):
@@ -355,9 +366,20 @@ class _Track(Messenger):
 
 
 def follow(program: Program, n: int) -> tuple[dict[str, Any], Provenance]:
-    """Run a program on n units; return its sites, values without provenance, and the provenance of each."""
+    """Run a program on n units; return its sites, values without provenance, and the provenance of each.
+
+    Some families draw by operations that take no provenance: if that fails, the program is run with values drawn before.
+    """
+    try:
+        return _follow(program, n, {})
+    except UnreadableError:
+        plain = run_program(program, n)
+        return _follow(program, n, {name: site["value"] for name, site in plain.items() if not is_deterministic(site)})
+
+
+def _follow(program: Program, n: int, drawn: Mapping[str, Tensor]) -> tuple[dict[str, Any], Provenance]:
     exits = _Exits()
-    track = _Track(exits)
+    track = _Track(exits, drawn)
     with reading("The program, with the provenance of its values followed,"), exits:
         sites = run_program(program, n, track)
     track.found.left = exits.left(n)
