@@ -123,16 +123,19 @@ def first_line(error: BaseException) -> str:
 
 
 def fails_at(n: int, error: Exception, remedy: str = "") -> GraphError:
-    """Return the error of a program that fails for n units, with a remedy: another one if lengths do not match."""
-    message = (
-        f"The program failed when it was called with n={n} units: {first_line(error)}. It must run for any number. "
-    )
+    """Return the error of a program that fails for n units, with a remedy if it has to do with n or the call."""
+    message = f"The program failed when it was called with n={n} units: {first_line(error)}."
     if any(word in str(error) for word in LENGTHS):
         remedy = (
-            "A tensor of fixed length that it closes over (a table, a buffer, data of poutine.condition or obs=), or a "
+            " It must run for any number. A tensor of fixed length that it closes over (a table, a buffer, data of "
+            "poutine.condition or obs=), or a "
             f"plate of fixed size, fits one number of units alone: write pyro.plate('units', n). {HAND_OVER} Rows "
             "of data are handed over as a table (fit_posterior, abduct, SEM.counterfactual)."
         )
+    elif isinstance(error, TypeError) and "argument" in str(error):
+        remedy = " " + remedy
+    else:
+        remedy = ""
     return GraphError((message + remedy).strip())
 
 
@@ -368,7 +371,7 @@ class _Track(Messenger):
 def follow(program: Program, n: int) -> tuple[dict[str, Any], Provenance]:
     """Run a program on n units; return its sites, values without provenance, and the provenance of each.
 
-    Some families draw by operations that take no provenance: if that fails, the program is run with values drawn before.
+    Some families draw by operations that take no provenance. If one fails, the values are those of another run.
     """
     try:
         return _follow(program, n, {})
