@@ -49,6 +49,7 @@ __all__ = [
     "to_array",
     "undisturbed",
     "upstream",
+    "weights_of",
 ]
 
 Program = Callable[[int], Any]
@@ -154,6 +155,15 @@ def support_of(distribution: Any) -> Any:
         return distribution.support
     except (AttributeError, NotImplementedError):
         return None
+
+
+def weights_of(site: Any) -> list[Any]:
+    """Return what masks or scales the log-probability of a site, inside its distribution, too."""
+    found, fn = [site["mask"], site["scale"]], site["fn"]
+    while fn is not None:
+        found.append(getattr(fn, "_mask", None))
+        fn = getattr(fn, "base_dist", None)
+    return found
 
 
 def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any]:
@@ -356,7 +366,7 @@ class _Track(Messenger):
             return
         name, found = msg["name"], self.found
         found.reads[name] = get_provenance(list(signature(msg).values()))
-        found.weighed[name] = get_provenance([each for each in (msg["mask"], msg["scale"]) if isinstance(each, Tensor)])
+        found.weighed[name] = get_provenance([each for each in weights_of(msg) if isinstance(each, Tensor)])
         if is_deterministic(msg):
             found.computed.append(name)
         elif not msg["is_observed"]:

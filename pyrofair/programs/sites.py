@@ -16,7 +16,7 @@ from pyrofair._validation import did_you_mean
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.parse import EdgeList
 from pyrofair.programs.checks import PERTURBED, KnownUnits, check_units, perturbed, trial_of_run
-from pyrofair.programs.couplings import COMPARING, WRAPPERS, Coupling, CouplingError, is_nominal, parameters_of
+from pyrofair.programs.couplings import COMPARING, Coupling, CouplingError, is_nominal, parameters_of
 from pyrofair.programs.provenance import (
     Program,
     Provenance,
@@ -29,6 +29,7 @@ from pyrofair.programs.provenance import (
     run_program,
     undisturbed,
     upstream,
+    weights_of,
 )
 
 __all__ = [
@@ -255,7 +256,9 @@ def read_outline(program: Program) -> Outline:
             reparametrised=frozenset(
                 name for name in shapes if name not in drawn and not plain[name]["infer"].get("_deterministic")
             ),
-            weighted=frozenset(name for name in drawn if name in shapes and _is_weighted(plain[name])),
+            weighted=frozenset(
+                name for name in drawn if name in shapes and (seen.weighed[name] or _is_weighted(plain[name]))
+            ),
             opaque=frozenset(
                 name for name in drawn if name in shapes and seen.reads[name] - _shown_by(other[name]["fn"])
             ),
@@ -315,13 +318,7 @@ def _shown_by(distribution: Any) -> frozenset[str]:
 
 def _is_weighted(site: Any) -> bool:
     """Return whether a site's log-probability is masked or scaled for some unit."""
-    masks = [site["mask"]]
-    fn = site["fn"]
-    while isinstance(fn, WRAPPERS):
-        masks.append(getattr(fn, "_mask", None))
-        fn = fn.base_dist
-    masked = any(mask is not None and not bool(torch.as_tensor(mask).all()) for mask in masks)
-    return masked or not bool((torch.as_tensor(site["scale"]) == 1.0).all())
+    return any(each is not None and not bool((torch.as_tensor(each) == 1).all()) for each in weights_of(site))
 
 
 def _unclear(

@@ -460,16 +460,6 @@ def test_straight_through_values_are_rounded() -> None:
         assert set(draw_from(distribution).tolist()) == {0.0, 1.0}
 
 
-def test_numbers_of_a_transform_are_found_in_a_dictionary() -> None:
-    class Shift(dist.transforms.AffineTransform):  # type: ignore[misc]
-        def __init__(self, by: Tensor) -> None:
-            super().__init__(0.0, 1.0)
-            self.held = {"by": by}
-
-    distribution = dist.TransformedDistribution(dist.Normal(torch.zeros(2), 1.0), [Shift(torch.tensor([3.0, 4.0]))])
-    assert [3.0, 4.0] in [each.tolist() for each in parameters_of(distribution)]
-
-
 def test_an_unobserved_step_without_a_quantile_function_is_refused_for_given_rows() -> None:
     program = units(step=lambda v: dist.VonMises(v.A, 2.0), M=lambda v: dist.Normal(v.step, 1.0))
     sem = SEM(program, through("M"), coupling="independent")
@@ -517,6 +507,13 @@ with isolated(1):
     }
     ONE = frozen(T.conditional_spline(1, 1, hidden_dims=[4], count_bins=4))
 
+
+class Shift(T.AffineTransform):  # type: ignore[misc]
+    def __init__(self, by: Tensor) -> None:
+        super().__init__(0.0, 1.0)
+        self.held = {"by": by}
+
+
 HIDDEN: dict[str, Callable[[Tensor], Any]] = {
     "distribution in a transform": lambda a: dist.TransformedDistribution(unit_interval(a), [shifted(a)]),
     "composed": lambda a: dist.TransformedDistribution(
@@ -526,6 +523,7 @@ HIDDEN: dict[str, Callable[[Tensor], Any]] = {
         unit_interval(a.unsqueeze(-1).expand(*a.shape, 2)).to_event(1),
         [T.CatTransform([shifted(a.unsqueeze(-1)), shifted(a.unsqueeze(-1))], -1, [1, 1])],
     ),
+    "in a dictionary": lambda a: dist.TransformedDistribution(unit_interval(a), [Shift(a)]),
     "masked": lambda a: HIDDEN["distribution in a transform"](a).mask(True),
     "expanded": lambda a: HIDDEN["distribution in a transform"](a).expand(a.shape),
     "mixture of two": lambda a: dist.MaskedMixture(
