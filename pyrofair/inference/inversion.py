@@ -159,9 +159,11 @@ class Equation:
         support, found = self.distribution.support, []
         for name, end, sign in (("lower_bound", u.amin(1), -1.0), ("upper_bound", u.amax(1), 1.0)):
             bound = torch.as_tensor(getattr(support, name, sign * torch.inf), dtype=u.dtype).expand(end.shape)
-            inward = bound.unsqueeze(1) + (end - bound).unsqueeze(1) * torch.tensor(INWARD)
-            outward = end.unsqueeze(1) + sign * span * torch.tensor(OUTWARD)
-            found += [inward, outward]
+            finite = bound.isfinite()
+            if bool(finite.any()):
+                found.append(bound.unsqueeze(1) + (end - bound).unsqueeze(1) * torch.tensor(INWARD))
+            if not bool(finite.all()):
+                found.append(end.unsqueeze(1) + sign * span * torch.tensor(OUTWARD))
         return torch.cat(found, 1)
 
     def preimage(self, count: int) -> Preimage:
