@@ -262,7 +262,7 @@ class _ImportanceWeights:
         for i in (missed.sum(1) >= SEVERAL).nonzero().squeeze(1).tolist():
             seen = values[i][missed[i]]
             why = f"it does not read its noise {', '.join(self.pivots[site])} at some draws of the noise of others"
-            continuous = torch.tensor([2 * len(seen.unique()) > len(seen)])
+            continuous = torch.tensor([2 * len(set(seen.tolist())) > len(seen)])
             self.evidence.refuse(continuous, site, _unsolved(site, why), self.rows[some[i : i + 1]])
 
 

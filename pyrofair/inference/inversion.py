@@ -143,7 +143,7 @@ class Equation:
 
     def _run(self, count: int, noise: Mapping[str, Tensor]) -> Reading:
         wide, held = ({name: repeat_each(v, count) for name, v in part.items()} for part in (self.given, self.others))
-        return self.evidence.run(wide, [self.site], held | noise)
+        return self.evidence.run(wide, [self.site], {**held, **noise})
 
     def _natural(self, reading: Reading, count: int) -> Tensor:
         return reading.natural[self.site].to(self.value.dtype).expand(len(self.value) * count).reshape(-1, count)

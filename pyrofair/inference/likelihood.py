@@ -75,7 +75,7 @@ def _log_tail(d: Any, noise: Tensor, sign: float) -> Tensor:
     if isinstance(inner, torch.distributions.Normal):
         found: Tensor = torch.special.log_ndtr(-sign * (noise - inner.loc) / inner.scale)
         return found
-    below = inner.cdf(noise)
+    below: Tensor = inner.cdf(noise)
     return (below if sign < 0 else 1.0 - below).clamp(min=torch.finfo(below.dtype).tiny).log()
 
 
@@ -200,7 +200,8 @@ class Likelihood:
             found, run = self.equations(values, hide=hide)
         if not self.censored:
             return found, run
-        known = {name: tracer.trace.nodes[name]["value"] for name in (*self.parameters, *self.latent)}
+        sites: Any = tracer.trace.nodes
+        known = {name: sites[name]["value"] for name in (*self.parameters, *self.latent)}
         for sign in (-1.0, 1.0):
             far = {
                 self.inverted[node]: sign * REACH * _spread(found[node].noise, self.shapes[node])
