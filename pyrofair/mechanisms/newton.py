@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network
-from pyrofair.mechanisms.densities import Density
-from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, features
+from pyrofair.mechanisms.densities import Curvature, Density
+from pyrofair.mechanisms.families import Atoms, Binary, Categorical, Continuous, Family, Integer, features
 
 if TYPE_CHECKING:
     from pyrofair.mechanisms.fitting import Rows
@@ -39,32 +39,22 @@ MOST_STACKED = 1_000_000
 
 def has_last_layer(mechanism: ConditionalDistribution) -> bool:
     """Return whether a network computes a distribution's numbers, and its family is one of ours, with curvatures."""
-    known = Binary | Categorical | Continuous | Integer
+    known = Atoms | Binary | Categorical | Continuous | Integer
     return isinstance(mechanism.numbers, Network) and isinstance(mechanism.family, known)
 
 
 def is_convex(mechanism: ConditionalDistribution) -> bool:
     """Return whether a distribution has one optimum: a linear predictor of numbers in which it is simple."""
     network = mechanism.numbers
-    return isinstance(network, Network) and len(network.shapes) == 1 and _is_simple(mechanism)
+    return isinstance(network, Network) and len(network.shapes) == 1 and _is_simple(mechanism.family)
 
 
-def _is_simple(mechanism: ConditionalDistribution) -> bool:
+def _is_simple(family: Family) -> bool:
     """Return whether it has one optimum in its own numbers: log-odds, logits, or those of one normal distribution."""
-    family = mechanism.family
+    if isinstance(family, Atoms):
+        return _is_simple(family.rest)
     one = isinstance(family, Continuous | Integer) and family.components == 1
     return isinstance(family, Binary | Categorical) or one
-
-
-@dataclass(frozen=True, eq=False)
-class _Curvature:
-    """The second derivatives of each row's loss in the distribution's numbers.
-
-    ``times`` multiplies by them, in shape (n, b, size), and ``diagonal`` has that shape.
-    """
-
-    times: Callable[[Tensor], Tensor]
-    diagonal: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,33 +202,16 @@ class LastLayer:
         """Return what slopes in the rows' numbers, (m, b, size), are in weights and biases, (k + 1, b, size)."""
         return (self.inputs.T @ slope.reshape(len(slope), -1)).view(-1, *slope.shape[1:])
 
-    def _curvature(self, state: _State) -> _Curvature:
+    def _curvature(self, state: _State) -> Curvature:
         """Return the second derivatives of each row's loss in the distribution's numbers, or those that bound them."""
-        family, weight = self.mechanism.family, self.weight.unsqueeze(-1)
-        if isinstance(family, Binary):
-            p = state.out.sigmoid()
-            known = weight * p * (1.0 - p)
-            return _Curvature(lambda v: known * v, known)
-        if isinstance(family, Categorical):
-            p = state.out.softmax(-1)
-            shares = weight * p
-            return _Curvature(lambda v: shares * (v - (p * v).sum(-1, keepdim=True)), shares * (1.0 - p))
-        each = state.slope / -weight.clamp(min=1e-300)
-        p, by_loc, by_scale = self.density.complete_curvature(state.out, each)
-        shares, rest = weight * p, weight * torch.cat([by_loc, by_scale], -1)
-        k = p.shape[-1]
-
-        def times(v: Tensor) -> Tensor:
-            first = v[..., :k]
-            return torch.cat([shares * (first - (p * first).sum(-1, keepdim=True)), rest * v[..., k:]], -1)
-
-        return _Curvature(times, torch.cat([shares * (1.0 - p), rest], -1))
+        weight = self.weight.unsqueeze(-1)
+        return self.density.curvature(state.out, state.slope / -weight.clamp(min=1e-300), weight)
 
     @property
     def _exact(self) -> bool:
-        return _is_simple(self.mechanism)
+        return _is_simple(self.mechanism.family)
 
-    def _solve(self, right: Tensor, curvature: _Curvature) -> Tensor:
+    def _solve(self, right: Tensor, curvature: Curvature) -> Tensor:
         """Solve the equations of a step by conjugate gradients, scaled by a curvature nearby or by their diagonal."""
         if self.factor is None:
             diagonal = self._squares(curvature.diagonal) + self.precision

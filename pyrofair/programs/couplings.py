@@ -245,7 +245,7 @@ def _parameters(d: Any, batch: tuple[int, ...]) -> list[Tensor]:
             f"{type(d).__name__} declares no parameters (arg_constraints), so it cannot be determined whether a unit's "
             "distribution is the same in two worlds. Declare them, or write its noise as a site of its own."
         )
-    inside = _parameters(d.base_dist, batch) if isinstance(d, dist.ZeroInflatedDistribution) else []
+    inside = _parameters(d.base_dist, batch) if hasattr(d, "base_dist") else []
     return inside + [_expand(getattr(d, name), batch, _event_dim(d, name)) for name in names]
 
 
@@ -333,16 +333,17 @@ def partner(noise: Tensor, coupling: Coupling, name: str = "", uniform: Uniform 
 
 def is_point(distribution: Any, coupling: Coupling) -> bool:
     """Return whether a value determines the noise that matters in every world."""
-    if type(unwrap(distribution)).__name__ == "Delta":
+    inner = unwrap(distribution)
+    if type(inner).__name__ == "Delta":
         return True
-    return coupling != "independent" and not distribution.support.is_discrete
+    return coupling != "independent" and not (distribution.support.is_discrete or hasattr(inner, "below"))
 
 
 def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tensor]:
     """Return the ends (m,), (m,) of the uniforms, open below and closed above, at which a value (m,) is taken.
 
-    The two are equal where the distribution is continuous; a CouplingError names a family without a distribution
-    function.
+    The two are equal where the distribution is continuous; one with atoms gives the probability of less than a value as
+    ``below``. A CouplingError names a family without a distribution function.
     """
     inner = unwrap(distribution)
     family = type(inner).__name__
@@ -366,6 +367,8 @@ def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tenso
 
     try:
         high = below(value)
+        if hasattr(inner, "below"):
+            return inner.below(value).expand(value.shape), high
         return (below(value - 1) if distribution.support.is_discrete else high), high
     except (NotImplementedError, AttributeError) as error:
         raise CouplingError(
