@@ -32,7 +32,7 @@ from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, 
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
 from pyrofair.mechanisms.families import Binary, Categorical, Family, features
 from pyrofair.mechanisms.flat import FlatNetwork
-from pyrofair.mechanisms.newton import LastLayer, has_last_layer, is_convex
+from pyrofair.mechanisms.newton import LastLayer, has_last_layer, is_convex, linear_start
 
 __all__ = [
     "FEWEST",
@@ -446,7 +446,7 @@ class _Run(_Steps):
         if near := start or peak:
             first = {name: value.clone() for name, value in near.centre.items()}  # guides write into what they get
         elif isinstance(mechanism.numbers, Network):
-            first = mechanism.numbers.start(mechanism.column)
+            first = linear_start(mechanism, rows)
         self.some = rows.train[: settings.batch_size]
         with torch.no_grad(), poutine.trace() as tracer, poutine.block(hide=["row", "rows"]):
             self.model(self.some)
