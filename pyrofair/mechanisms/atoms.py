@@ -71,14 +71,15 @@ class AtomMixture(TorchDistribution):
 
     def cdf(self, value: Tensor) -> Tensor:
         """Return the probability of being at most a value."""
-        return self._below(value, self.logits[..., :-1].exp(), value.unsqueeze(-1) >= self.atoms)
+        return self._below(value, value.unsqueeze(-1).float() >= self.atoms.float())
 
     def below(self, value: Tensor) -> Tensor:
         """Return the probability of being less than a value, which an atom makes another one than :meth:`cdf`."""
-        return self._below(value, self.logits[..., :-1].exp(), value.unsqueeze(-1) > self.atoms)
+        return self._below(value, value.unsqueeze(-1).float() > self.atoms.float())
 
-    def _below(self, value: Tensor, p: Tensor, passed: Tensor) -> Tensor:
-        return ((p * passed).sum(-1) + self.logits[..., -1].exp() * self._rest_below(value)).clamp(0.0, 1.0)
+    def _below(self, value: Tensor, passed: Tensor) -> Tensor:
+        p = self.logits.exp()
+        return ((p[..., :-1] * passed).sum(-1) + p[..., -1] * self._rest_below(value)).clamp(0.0, 1.0)
 
     def _rest_below(self, value: Tensor) -> Tensor:
         """Return the distribution function of the rest, 0 and 1 beyond its ends."""

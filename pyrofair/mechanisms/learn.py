@@ -34,7 +34,7 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.samplers import Guide
 from pyrofair.mechanisms.conditional import LearnedProgram
-from pyrofair.mechanisms.diagnostics import check_fits, plot_calibration
+from pyrofair.mechanisms.diagnostics import check_fits, describe_misfit, plot_calibration
 from pyrofair.mechanisms.families import Family, choose_family, encode, levels
 from pyrofair.mechanisms.fitting import (
     FEWEST,
@@ -313,6 +313,18 @@ class LearnedMechanisms:
         """
         with self._quiet(random_state):
             return pd.DataFrame([each.as_row() for each in check_fits(self.fits, self.rows)])
+
+    def doubts(self) -> list[str]:
+        """Return the columns whose distributions the rows of :meth:`calibration` refute in a group, a clause each.
+
+        That is, the p-value of a group is below 1e-4 though all tests are counted, and the distance at least 0.05.
+        """
+        with self._quiet(0):
+            checked = check_fits(self.fits, self.rows)
+        chosen = self.rows.held if len(self.rows.held) else self.rows.train
+        code = self.rows.columns.get(self.graph.sensitive_column, self.rows.weight * 0.0)[chosen].numpy()
+        name = self.graph.sensitive_column
+        return describe_misfit(checked, {f"{name}={self.graph.label(a)!r}": code == a for a in (0, 1)})
 
     def plot(self, random_state: int | None = 0) -> Figure:
         """Draw :meth:`calibration`: predicted against observed distributions, and probability integral transforms."""

@@ -70,7 +70,10 @@ def linear_start(mechanism: ConditionalDistribution, rows: Rows) -> dict[str, Te
         return first
     simple = _simplified(mechanism.family)
     alone = replace(mechanism, family=simple, numbers=Network(network.widths, (), simple.size))
-    none = {f"{column}__weight": torch.zeros(sum(network.widths), simple.size), f"{column}__bias": torch.zeros(simple.size)}
+    none = {
+        f"{column}__weight": torch.zeros(sum(network.widths), simple.size),
+        f"{column}__bias": torch.zeros(simple.size),
+    }
     last = LastLayer.of(alone, none, rows)
     theta = last.settle(last.read(none))[0][:, 0]
     theta = _spread_out(mechanism.family, theta, last.inputs @ theta).to(torch.get_default_dtype())

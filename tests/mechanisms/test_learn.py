@@ -708,7 +708,7 @@ def named(name: str, size: int = 9) -> Callable[[], Any]:
         ({"families": {"M": Continuous}}, r"families\['M'\] is the class Continuous; a family is an instance"),
         ({"families": {"D": Binary(0.5)}}, "column 'D' holds .* distributions of 0 and 1"),
         ({"families": {"D": Integer(0, 3, 1.0, 1.0)}}, "family Integer of 'D' gives the value .* no probability"),
-        ({"families": {"M": Positive(0.0, 1.0)}}, "distributions of positive numbers"),
+        ({"families": {"M": Positive(0.0, 1.0)}}, "distributions of numbers above 0"),
         ({"families": {"D": Wide()}}, "family Wide of 'D' .* has an offset of shape"),
         ({"families": {"D": None}}, "family NoneType of 'D' fails: AttributeError"),
         ({"families": {"D": Vector()}}, r"family Vector of 'D' .* batch shape \(3,\) and event shape \(1,\)"),

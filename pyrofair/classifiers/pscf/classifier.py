@@ -51,7 +51,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.inference.amortised import AmortisedGuide, Steps, check_convergence, evidence_bound
 from pyrofair.inference.numbers import copied_state
-from pyrofair.mechanisms.families import Categorical, Continuous, Family, Integer, choose_family, encode
+from pyrofair.mechanisms.families import Categorical, Family, Integer, choose_family, encode
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.tables.labels import read_sensitive
@@ -73,8 +73,6 @@ PRECISION = 1.0
 """That of the normal prior of the networks' weights."""
 FEWEST_DIFFERENT = 100
 """Decisions by draws that equal rows share take so many different rows, or a warning says that chance decides."""
-TIES = 0.1
-"""A value that so many rows hold is no draw from a density."""
 SHOWN = 5
 """So many rows of each group try out a given model."""
 SAMPLES = {"abducted": 100, "posterior": 100, "prior": 5}
@@ -378,15 +376,6 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         numbers = isinstance(found, Categorical) and is_numeric_dtype(values.dtype) and len(found.levels) > 2
         if numbers and values.value_counts().min() < FEWEST_EACH:
             found = choose_family(values, most_levels=2, components=COMPONENTS, weight=weight)
-        share = float(values.value_counts(normalize=True).iloc[0])
-        if isinstance(found, Continuous) and column in self._redrawn and share > TIES:
-            warnings.warn(
-                f"The column {column!r} holds {values.mode().iloc[0]:g} in {share:.0%} of the rows, and is taken for "
-                "one with a density, whose fair values never are exactly that. Give it another family (families=...), "
-                "or split it into whether and how much.",
-                PyrofairWarning,
-                stacklevel=5,
-            )
         if isinstance(found, Integer):  # rows to come may lie outside the range of these
             span = found.high - found.low
             low = 0 if found.low >= 0 else found.low - span
