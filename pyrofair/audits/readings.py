@@ -97,7 +97,7 @@ VERDICTS: dict[Status, Verdict] = {
     ),
     "doubtful": Verdict(
         "Withheld: a check failed", "withheld", "{cause}.", "open",
-        "Models for the weights, regressions or mechanisms that pass the check; the diagnostics name the stage or column.",
+        "Models for weights, regressions or mechanisms that pass the check; the diagnostics name the stage or column.",
     ),
     "groups_disagree": Verdict(
         "Withheld: two estimates disagree", "withheld",

@@ -121,7 +121,7 @@ class Density:
         return each.detach(), slope
 
     def _split(self, out: Tensor) -> tuple[Tensor, Density, Tensor]:
-        """Return for atoms which of them, or the rest, each value is, (..., k + 1), and the rest's density and numbers."""
+        """Return which atom, or the rest, each value is, (..., k + 1), and the density and the numbers of the rest."""
         assert isinstance(self.family, Atoms)
         k = len(self.family.atoms) + 1
         return self.known[..., :k], Density(self.family.rest, self.known[..., k:]), out[..., k:]

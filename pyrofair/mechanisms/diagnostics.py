@@ -31,7 +31,7 @@ DRAWS = 200
 """Draws of a distribution without a distribution function."""
 BAND = 0.95
 LEAST_P, LEAST_DISTANCE, FEWEST = 1e-4, 0.05, 20
-"""Distributions are refuted by a p-value below the first over all tests, if so far from uniform; in groups of so many."""
+"""Rows refute distributions by a p-value below the first over all tests, so far from uniform, in groups of so many."""
 PAIRS = 3
 """So many columns stand one above the other; more, in two rows of pictures."""
 
@@ -143,7 +143,7 @@ def describe_misfit(checked: Sequence[Checked], groups: Mapping[str, NDArray[np.
         if part.distance() >= LEAST_DISTANCE and part.p_value() * len(parts) < LEAST_P:
             found[one.column] = (
                 f"the learned distribution of {one.column!r} ({type(one.family).__name__}) is up to "
-                f"{part.distance():.2f} off in probability in {len(part.pit)} rows with {name} (p = {part.p_value():.1g})"
+                f"{part.distance():.2f} off in probability in {len(part.pit)} rows with {name}, p = {part.p_value():.1g}"
             )
     return [*found.values()]
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network
 from pyrofair.mechanisms.densities import Density
 from pyrofair.mechanisms.families import features
-from pyrofair.mechanisms.newton import linear_start
 
 if TYPE_CHECKING:
     from pyrofair.mechanisms.fitting import Rows
@@ -34,7 +33,7 @@ class FlatNetwork:
     ) -> None:
         network = mechanism.numbers
         assert isinstance(network, Network)
-        first = dict(start or linear_start(mechanism, rows))
+        first = dict(start or network.start(mechanism.column))
         self.network, self.family, self.rows = network, mechanism.family, rows
         self.names, self.shapes = [*first], [each.shape for each in first.values()]
         self.numbers = torch.cat([each.reshape(-1) for each in first.values()]).requires_grad_()

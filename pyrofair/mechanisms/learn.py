@@ -307,9 +307,8 @@ class LearnedMechanisms:
         Columns: column, family, rows; pit_distance: the Kolmogorov distance from uniform of the probability integral
         transforms of the values, and pit_p, its p-value; inside_50 and inside_90: the share of rows in the middle half
         and nine tenths of their distributions; gap: the largest difference between the predicted and the observed
-        probability of being at most some value, over all rows. A spike in a column of real numbers, which has a
-        density, shows as a step at its value, and as a gap. ``random_state`` seeds the random share that a value has
-        of its own probability.
+        probability of being at most some value, over all rows. ``random_state`` seeds the random share that a value
+        has of its own probability.
         """
         with self._quiet(random_state):
             return pd.DataFrame([each.as_row() for each in check_fits(self.fits, self.rows)])
@@ -480,10 +479,10 @@ def learn_mechanisms(
     small network computes from the columns read. The distributions are fitted one by one, points of networks by Adam
     on the log-posterior and all else by stochastic variational inference, each until the held-out log-likelihood no
     longer rises; the point of a linear predictor of log-odds, of logits or of one normal component by Newton's method,
-    to its optimum. A node of several columns is learned by the chain rule.
+    to its optimum, from which networks start. A node of several columns is learned by the chain rule.
 
-    Distributions of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end),
-    it shows as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.
+    Values of a real number that recur (zeros, ends at which it is clipped, a standard number) have a probability of
+    their own, and an end where many values are is an end of all: ``families.Atoms``. All else has a density.
 
     *Assumes* that rows are independent, and that nothing but its parents causes two columns of the graph in common.
 

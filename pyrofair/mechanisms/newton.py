@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -210,30 +210,24 @@ class LastLayer:
         loss = (0.5 * self.precision * theta.square() - self.tilt * theta).sum((0, 2)) - (self.weight * each).sum(0)
         return _State(theta, loss, self._pull(slope) + self.precision * theta - self.tilt, out, slope)
 
-    def steps(self, theta: Tensor, most: int = MOST_STEPS) -> Iterator[tuple[Tensor, Tensor, bool]]:
-        """Take at most so many steps of Newton's method, and give all numbers and losses, and whether all converged.
+    def settle(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return numbers (k + 1, b, size) and losses (b,) where the steps of Newton's method end.
 
         The curvature is that of the rows' log-likelihoods in the distribution's numbers, or of mixtures that if their
         components were known, as in the EM algorithm, so that each step leads downhill. Fits that have converged stay.
         """
-        state, enough = self.evaluate(theta), CONVERGED * self.rows
+        state, enough, most = self.evaluate(theta), CONVERGED * self.rows, MOST_STEPS
         open_ = torch.ones(theta.shape[1], dtype=torch.bool)
-        for taken in range(most):
+        for taken in range(MOST_STEPS):
             step = self._solve(state.gradient, self._curvature(state))
             gain = (state.gradient * step).sum((0, 2))
             if not taken and not self._exact:
-                enough, most = torch.maximum(enough, ARRIVED * gain), min(most, MOST_MOVES)
-            open_ = open_ & (gain > enough) if taken < most else torch.zeros_like(open_)
-            if open_.any():
-                open_, state = self._search(state, step, gain, open_)
-            yield state.theta, state.loss, not open_.any()
-            if not open_.any():
-                return
-
-    def settle(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the numbers (k + 1, b, size) and losses (b,) where the steps end."""
-        *_, (theta, losses, _) = self.steps(theta)
-        return theta, losses
+                enough, most = torch.maximum(enough, ARRIVED * gain), MOST_MOVES
+            open_ = open_ & (gain > enough)
+            if taken == most or not open_.any():
+                break
+            open_, state = self._search(state, step, gain, open_)
+        return state.theta, state.loss
 
     def _search(self, state: _State, step: Tensor, gain: Tensor, open_: Tensor) -> tuple[Tensor, _State]:
         """Halve the steps of the open fits until their losses fall; return which do, at all, and where all fits are."""

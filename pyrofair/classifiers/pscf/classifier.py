@@ -142,8 +142,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         the latent variables. The paper searched 0 to 2.
     own_noise
         The spread of a number on an unfair path besides its latent variable, as a share of its standard deviation given
-        its causes (for integers a quarter of a unit at least). By default (None) it is learned: that fits best, and the
-        latent variable often says nothing of a row then.
+        its causes (for integers a quarter of a unit at least; a column with atoms keeps its own). By default (None) it
+        is learned: that fits best, and the latent variable often says nothing of a row then.
     hidden
         The tanh units of the one hidden layer of each distribution's network.
     families
