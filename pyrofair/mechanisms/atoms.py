@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyro.distributions as dist
 import torch
-from pyro.distributions import TorchDistribution
 from torch import Tensor
 from torch.distributions import constraints
 
@@ -23,7 +23,7 @@ def at_atoms(values: Tensor, atoms: Tensor) -> Tensor:
     return values.unsqueeze(-1).float() == atoms.float()
 
 
-class AtomMixture(TorchDistribution):
+class AtomMixture(dist.TorchDistribution):
     """The distribution of a number that is one of k atoms, each with a probability, and else drawn from ``base_dist``.
 
     ``logits`` (..., k + 1) are those of the atoms and of the rest, and ``atoms`` (k,) are in increasing order.
@@ -63,9 +63,9 @@ class AtomMixture(TorchDistribution):
     @torch.no_grad()
     def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - torch's own signature
         """Draw: an atom, or a number of the rest."""
-        shape = torch.Size(sample_shape)
-        drawn = self.base_dist.sample(shape).expand(self._extended_shape(shape))
-        which = torch.distributions.Categorical(logits=self.logits).sample(shape).expand(drawn.shape)
+        shape, logits = torch.Size(sample_shape), self.logits.expand(*self.batch_shape, -1)
+        drawn = self.base_dist.expand(self.batch_shape).sample(shape)
+        which = dist.Categorical(logits=logits).sample(shape)  # type: ignore[no-untyped-call]
         atoms = torch.cat([self.atoms, self.atoms.new_zeros(1)]).to(drawn.dtype)
         return torch.where(which < len(self.atoms), atoms[which], drawn)
 

@@ -109,9 +109,10 @@ class Density:
         if type(family) is Atoms:
             hit, rest, numbers = self._split(out)
             logs = out[..., : hit.shape[-1]].log_softmax(-1)
-            each, slope = rest(numbers)
-            total = (hit * logs).sum(-1) + hit[..., -1] * each
-            return total, torch.cat([hit - logs.exp(), hit[..., -1:] * slope], -1)
+            inside, slope = rest(numbers)
+            return (hit * logs).sum(-1) + hit[..., -1] * inside, torch.cat(
+                [hit - logs.exp(), hit[..., -1:] * slope], -1
+            )
         if type(family) in (Continuous, Positive, Bounded, Integer):
             return self._mixture(out)
         with torch.enable_grad():

@@ -143,7 +143,7 @@ def describe_misfit(checked: Sequence[Checked], groups: Mapping[str, NDArray[np.
         if part.distance() >= LEAST_DISTANCE and part.p_value() * len(parts) < LEAST_P:
             found[one.column] = (
                 f"the learned distribution of {one.column!r} ({type(one.family).__name__}) is up to "
-                f"{part.distance():.2f} off in probability in {len(part.pit)} rows with {name}, p = {part.p_value():.1g}"
+                f"{part.distance():.2f} off in probability in {len(part.pit)} rows of {name}, p = {part.p_value():.1g}"
             )
     return [*found.values()]
 

@@ -196,11 +196,11 @@ class Continuous(_Mixture):
         """The transforms that make values of real numbers, in turn."""
         low, high = self.ends
         if low == -math.inf:
-            away = [AffineTransform(0.0, -1.0), ExpTransform(), AffineTransform(high, -1.0)]  # type: ignore[no-untyped-call]
+            away = [AffineTransform(0.0, -1.0), ExpTransform(), AffineTransform(high, -1.0)]
             return away if high < math.inf else []
         if high < math.inf:
-            return [SigmoidTransform(), AffineTransform(low, high - low)]  # type: ignore[no-untyped-call]
-        return [ExpTransform(), *([AffineTransform(low, 1.0)] if low else [])]  # type: ignore[no-untyped-call]
+            return [SigmoidTransform(), AffineTransform(low, high - low)]
+        return [ExpTransform(), *([AffineTransform(low, 1.0)] if low else [])]
 
     def straight(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return values as real numbers, by the logarithms of their distances from the ends, and log-slopes there.

@@ -317,7 +317,7 @@ def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
 
 
 class _Steps:
-    """The steps of Adam of one distribution's fit: the numbers that move, their moving average, and the course so far."""
+    """The steps of Adam of one fit: the numbers that move, their moving average, and the course so far."""
 
     mechanism: ConditionalDistribution
     rows: Rows

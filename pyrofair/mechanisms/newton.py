@@ -101,7 +101,7 @@ def _spread_out(family: Family, theta: Tensor, out: Tensor) -> Tensor:
         return theta
     k = family.components
     centres = family.offset[k : 2 * k].double()
-    found = torch.cat([torch.zeros(len(theta), k), *(each.expand(-1, k) for each in theta[:, 1:].split(1, 1))], 1)
+    found = torch.cat([torch.zeros(len(theta), k), *(theta[:, j, None].expand(-1, k) for j in (1, 2))], 1)
     found[-1, k : 2 * k] += centres * (out[:, 2].mean().exp() - 1.0)
     return found
 

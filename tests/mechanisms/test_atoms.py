@@ -127,7 +127,7 @@ def test_values_that_recur_as_others_do_are_none(values: Any, expected: type) ->
 
 
 def test_a_value_beyond_an_end_is_refused_by_name() -> None:
-    with pytest.raises(DataError, match="'M' holds 0.2, .*Atoms, .*numbers above 0 and below 0.1, or 0, 0.1"):
+    with pytest.raises(DataError, match=r"'M' holds 0\.2, .*Atoms, .*numbers above 0 and below 0\.1, or 0, 0\.1"):
         encode(CAPPED, pd.Series([0.05, 0.1, 0.2], name="M"))
 
 
