@@ -112,7 +112,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     unfair
-        The unfair paths, without recanting witness.
+        The unfair paths, without recanting witness unless ``model`` is given.
     model
         The model instead of networks: a Pyro program of the number of units whose sites are the graph's nodes, whose
         outcome is drawn from a Bernoulli distribution; a :class:`pyrofair.SEM`, or learned mechanisms. Parameters that
@@ -270,7 +270,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """
         fitted = copy.copy(self)  # after an error below, self is unchanged
         self._check_settings()
-        fitted.plan_ = read_plan(replace(self.unfair, graph=self.unfair.graph.coded()))
+        fitted.plan_ = read_plan(replace(self.unfair, graph=self.unfair.graph.coded()), given=self.model is not None)
         with neutral_torch():
             training = fitted._read_training(X, y, sample_weight)
             steps = self._steps(len(training.weight))
@@ -320,7 +320,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """Fit a given program's parameters, and a guide of its units' noise."""
         graph = self.unfair.graph
         model = read_model(self.model, self.guide, self.unfair)
-        self.plan_ = read_plan(self.unfair)
+        self.plan_ = read_plan(self.unfair, given=True)
         known = self.classes_ if self.classes_[1] == graph.positive else self.classes_[::-1]
         table = training.table.assign(**{graph.outcome_column: np.asarray(known)[training.target.astype(int)]})
         self.given_, fit = fit_given(
@@ -340,6 +340,11 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         check_settings(self, CONSTRAINTS)
         require_used(self)
+        if self.model is not None and self.latents != "abducted" and (found := self.unfair.recanting_witnesses()):
+            raise DataError(
+                f"latents={self.latents!r} draws the noise of {found[0][0]!r} anew, which is a recanting witness: "
+                "along fair paths it keeps the unit's own value, and so its own noise. Take latents='abducted'."
+            )
         graph = self.unfair.graph
         known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
         require_families({} if self.families is None else self.families, known)
