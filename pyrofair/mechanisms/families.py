@@ -59,6 +59,8 @@ SPREAD = 1.2
 """The components start evenly over so many standard deviations on both sides."""
 FEWEST_EACH, LEAST_SHARE, TIMES_TYPICAL = 20, 0.02, 5
 """A value is an atom if so many rows hold it, such a share of all, and so many times as many as the median value."""
+RECURRING = 5
+"""Fractions of few values are categories if so many rows hold each on average."""
 
 
 class Family(Protocol):
@@ -304,7 +306,7 @@ def choose_family(
     """Choose the family of a column by its type and its values.
 
     Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any type, integers of few values,
-    and fractions of few values that each occur in many rows: :class:`Categorical`, with all declared categories, and
+    and fractions of few values, each in five rows on average: :class:`Categorical`, with all declared categories, and
     numbers in order. Other integers up to a million in size: :class:`Integer`. Other numbers of which some occur far
     more often than is typical (in a fiftieth of the rows at least), or that are 0 beside positive ones:
     :class:`Atoms`; an atom at an end of the column is an end of all other numbers. Positive numbers whose standard
@@ -354,7 +356,7 @@ def choose_family(
         return Integer(int(numbers.min()), int(numbers.max()), *moments(numbers, shares), components)
     _, first, level = np.unique(numbers.astype(np.float32), return_index=True, return_inverse=True)
     count = np.bincount(level[shares > 0.0], minlength=len(first))
-    if len(first) <= most_levels and count.min() >= FEWEST_EACH:
+    if len(first) <= most_levels and count.sum() >= RECURRING * len(first):
         return _categories(values, shares)
     atom = (count >= max(LEAST_SHARE * count.sum(), FEWEST_EACH)) & (count > TIMES_TYPICAL * np.median(count))
     atom |= (numbers[first] == 0.0) & (numbers.min() == 0.0)  # which no logarithm takes

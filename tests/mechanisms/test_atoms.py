@@ -119,6 +119,7 @@ def test_values_that_recur_are_atoms_and_at_an_end_the_end(values: Any, atoms: A
         (RNG.normal(36.0, 9.0, 2000).round(1), Positive),  # each value a few times
         (HEIGHT.round(2), Continuous),
         (RNG.integers(2, 11, 2000) / 2, Categorical),  # half stars
+        (np.append(RNG.integers(4, 11, 80) / 2, 1.0), Categorical),  # one of them once
         (np.where(RNG.random(2000) < 0.003, 37.5, HEIGHT), Continuous),
     ],
 )
