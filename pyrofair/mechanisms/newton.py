@@ -60,13 +60,15 @@ def _is_simple(family: Family) -> bool:
 def linear_start(mechanism: ConditionalDistribution, rows: Rows) -> dict[str, Tensor]:
     """Return what a network starts from: random hidden layers beside the best linear predictor of simple numbers.
 
-    A fit that held-out rows stop early is near its start. From there it is near that of a linear predictor, and not
-    near the marginal distribution, which would shrink effects.
+    A fit that held-out rows stop early is near its start: near that of a linear predictor then, and not near the
+    marginal distribution, which would shrink effects. The predictor of more features than the first layer has units
+    would itself be fitted to noise, and a network leaves it slowly: there all starts at random.
     """
     network, column = mechanism.numbers, mechanism.column
     assert isinstance(network, Network)
     first = network.start(column)
-    if not (network.direct and has_last_layer(mechanism) and len(network.shapes) > 1):
+    few = 0 < sum(network.widths) <= max(network.hidden[:1], default=0)
+    if not (network.direct and has_last_layer(mechanism) and few):
         return first
     simple = _simplified(mechanism.family)
     alone = replace(mechanism, family=simple, numbers=Network(network.widths, (), simple.size))
