@@ -421,7 +421,8 @@ class Refittable(PotentialOutcomes, Protocol):
 class Diagnosed(PotentialOutcomes, Protocol):
     """A fitted source that states its assumptions and reports how well the observed groups support both worlds.
 
-    An audit lists the assumptions, prints the overlap, and gives no interval to a world that rests on a small group.
+    An audit lists the assumptions, prints the overlap, and gives no interval to a world that rests on a small group. A
+    source may have ``doubts`` besides, clauses on what its own diagnostics refute: an audit withholds its verdict then.
     """
 
     @property

@@ -365,16 +365,17 @@ def partner(noise: Tensor, coupling: Coupling, name: str = "", uniform: Uniform 
 
 def is_point(distribution: Any, coupling: Coupling) -> bool:
     """Return whether a value determines the noise that matters in every world."""
-    if type(unwrap(distribution)).__name__ == "Delta":
+    inner = unwrap(distribution)
+    if type(inner).__name__ == "Delta":
         return True
-    return coupling != "independent" and not distribution.support.is_discrete
+    return coupling != "independent" and not (distribution.support.is_discrete or hasattr(inner, "below"))
 
 
 def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tensor]:
     """Return the ends (m,), (m,) of the uniforms, open below and closed above, at which a value (m,) is taken.
 
-    The two are equal where the distribution is continuous; a CouplingError names a family without a distribution
-    function.
+    The two are equal where the distribution is continuous; one with atoms gives the probability of less than a value as
+    ``below``. A CouplingError names a family without a distribution function.
     """
     inner = unwrap(distribution)
     family = type(inner).__name__
@@ -398,6 +399,8 @@ def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tenso
 
     try:
         high = below(value)
+        if hasattr(inner, "below"):
+            return inner.below(value).expand(value.shape), high
         return (below(value - 1) if distribution.support.is_discrete else high), high
     except (NotImplementedError, AttributeError) as error:
         raise CouplingError(

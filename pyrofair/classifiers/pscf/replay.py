@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyrofair._random import labelled_keys, row_keys
-from pyrofair.exceptions import DataError, GraphError
+from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
 from pyrofair.graph import UnfairPaths
-from pyrofair.graph.paths import show_path
+from pyrofair.graph.paths import show_path, witness_message
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import CHECKS, Equation, solve
@@ -88,14 +88,16 @@ class Plan:
         return [node for node in graph.order if node in nodes]
 
 
-def read_plan(unfair: UnfairPaths) -> Plan:
+def read_plan(unfair: UnfairPaths, *, given: bool = False) -> Plan:
     """Read off the unfair paths what must be redrawn.
 
-    A recanting witness, which would need two values at once, is a NotIdentifiedError; an unfair path through a latent
-    node, whose value no row holds, a GraphError.
+    A recanting witness, which takes two values at once, is a NotIdentifiedError unless the model is ``given``, for no
+    table shows how they belong together. An unfair path through a latent node, whose value no row holds, is a
+    GraphError.
     """
     graph = unfair.graph
-    arms = unfair.regimes[1].arms if unfair.paths else {}
+    if not given and (witnesses := unfair.recanting_witnesses()):
+        raise NotIdentifiedError(witness_message(*witnesses[0]))
     redrawn = unfair.paths.nodes - {graph.sensitive, graph.outcome}
     for path in unfair.paths.through(graph.latent)[:1]:
         hidden = next(node for node in path if node in graph.latent)
@@ -104,12 +106,8 @@ def read_plan(unfair: UnfairPaths) -> Plan:
             "drawn: no data determine its distribution. Draw the graph without it, with edges from its causes to its "
             "effects."
         )
-    high = unfair.regimes[1].on_unfair
-    return Plan(
-        unfair,
-        tuple(node for node in graph.order if node in redrawn),
-        frozenset(child for child, arm in arms.items() if arm == high),
-    )
+    switched = frozenset(unfair.paths.first_steps)
+    return Plan(unfair, tuple(node for node in graph.order if node in redrawn), switched)
 
 
 @dataclass(frozen=True, eq=False)
