@@ -439,12 +439,7 @@ def audit(
         )
     observed = {model.name: model.observed(table) for model in audited}
     types = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
-    warned += _warn(
-        f"{name!r} is given as scores, and {each.why}. They are taken for a function of the features. Human decisions, "
-        "or a model of other inputs, are none: pass scores='outcome' then, and scores='prediction' otherwise."
-        for name, each in types.items()
-        if each.is_open
-    )
+    warned += _warn(filter(None, (each.warning for each in types.values())))
     warned += _warn(
         filter(None, (disagreement_with_predict(model, table, observed[model.name], threshold) for model in audited))
     )
@@ -528,12 +523,16 @@ def audit(
         small=small,
     )
     more, drawn = doubts_by_threshold(at, disagreeing(compared)), pd.DataFrame(draws[AUDITED])
+    text = "; ".join(getattr(predicted, "doubts", ())) if AUDITED in worlds else ""
+    doubts = {model.name: text for model in audited if text}
+    more |= {(name, each): text for name in doubts for each in at}
     return Audit(
-        measured.table({}, compared),
+        measured.table(doubts, compared),
         compared,
         drawn.loc[:, drawn.columns.get_level_values("decisions").isin(DECISIONS)] if len(draws) else pd.DataFrame(),
         replace(
             context,
+            doubts=doubts,
             threshold_doubts=more,
             replicates=replicates.tried,
             failed=len(replicates.failures),

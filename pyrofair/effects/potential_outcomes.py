@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_instance, require_unmasked, shown
 from pyrofair.exceptions import DataError
@@ -40,6 +42,7 @@ __all__ = [
     "Views",
     "Worlds",
     "kish_size",
+    "refuse_fitted",
 ]
 
 MEAN_WEIGHT = (0.9, 1.1)
@@ -284,6 +287,12 @@ class Estimate:
         between = float(np.sqrt(max(variance - np.mean(errors**2), 0.0)))
         return cls(float(values.mean()), float(np.sqrt(variance / len(parts))), between)
 
+    def __float__(self) -> float:
+        return self.value
+
+    def __round__(self, digits: int = 0) -> float:
+        return round(self.value, digits)
+
     def __str__(self) -> str:
         between = f" (sd between draws {self.posterior_sd:.4f})" if self.posterior_sd else ""
         return f"{self.value:.4f} ± {self.error:.4f}{between}"
@@ -421,7 +430,8 @@ class Refittable(PotentialOutcomes, Protocol):
 class Diagnosed(PotentialOutcomes, Protocol):
     """A fitted source that states its assumptions and reports how well the observed groups support both worlds.
 
-    An audit lists the assumptions, prints the overlap, and gives no interval to a world that rests on a small group.
+    An audit lists the assumptions, prints the overlap, and gives no interval to a world that rests on a small group. A
+    source may have ``doubts`` besides, clauses on what its own diagnostics refute: an audit withholds its verdict then.
     """
 
     @property
@@ -501,3 +511,17 @@ def kish_size(weight: npt.NDArray[Any]) -> float:
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:
     if values.shape != (m,):
         raise DataError(f"{name} has shape {values.shape}, but there are {m} rows. Give one value per row of `rows`.")
+
+
+def refuse_fitted(name: str, source: object, of: str, instead: str) -> None:
+    """Refuse a source that is not to be cloned and fitted, as it belongs to one of several; ``of`` says what of."""
+    try:
+        check_is_fitted(source)
+    except NotFittedError:
+        return
+    except TypeError:  # it is no estimator, which could be cloned
+        pass
+    raise DataError(
+        f"{name}={shown(source)} is fitted or needs no fit, so that it belongs to one {of}. Pass an unfitted one, "
+        f"which is cloned for each {of}, {instead}."
+    )

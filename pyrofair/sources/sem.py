@@ -40,6 +40,7 @@ from pyrofair.inference.counterfactuals import Counterfactuals
 from pyrofair.inference.inversion import Inverse
 from pyrofair.inference.posterior import Posterior
 from pyrofair.inference.samplers import NormalGuide
+from pyrofair.mechanisms.conditional import LearnedProgram
 from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.covariates import ROW
@@ -480,7 +481,11 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         equations = self.equations()
         levels = read_levels(self.levels, equations.node_of, equations.unfair.graph)
-        return world_tables(equations, units.worlds[:2], columns, size, levels, self._types(types))
+        tables = world_tables(equations, units.worlds[:2], columns, size, levels, self._types(types))
+        if not isinstance(self.program, LearnedProgram):
+            return tables
+        baseline, switched = map(self.program.with_exact_atoms, tables)
+        return baseline, switched
 
     def _types(self, types: Mapping[Any, Any] | pd.Series[Any] | None) -> dict[Any, Any]:
         """Return the pandas types that worlds take: those given, of the constructor, or of the table of ``fit``."""
@@ -629,7 +634,7 @@ def effect_posterior(
         sem.posterior = {name: values[draw : draw + 1] for name, values in held.items()}
         worlds = [world.rows for world in sem.worlds(n, seed)]
         for index, (name, each) in enumerate(models.items()):
-            c0, c1, effect, differs = rule.compare(name, each, worlds, graph, graph.input_columns)
+            c0, c1, effect, differs = rule.compare(name, each, worlds, graph, graph.input_columns, check=draw == 0)
             estimates = [Estimate.of(values) for values in (effect, differs, c0, c1)]
             found[:, :, draw, index] = np.transpose([(estimate.value, estimate.error) for estimate in estimates])
     samples, errors = (

@@ -545,7 +545,8 @@ def test_several_starts_leave_the_worse_basin() -> None:
     df = hiring.draw(1000, random_state=0)
     rows, outcomes = df[["A", "Q", "D", "M"]], df["Y"]
     settings: dict[str, Any] = {
-        "source": pf.IPW(hiring.unfair, arm="paper"), "epochs": 100, "learning_rate": 0.02, "dtype": "float32"
+        "source": pf.IPW(hiring.unfair, arm="paper"), "epochs": 100, "learning_rate": 0.02, "dtype": "float32",
+        "strength": 1.0,
     }  # fmt: skip
     one = pf.PenalizedClassifier(**settings, starts=1, random_state=0).fit(rows, outcomes)
     several = [pf.PenalizedClassifier(**settings, starts=2, random_state=seed).fit(rows, outcomes) for seed in (0, 1)]
@@ -691,7 +692,7 @@ def test_a_judge_that_refuses_does_so_before_training(monkeypatch: pytest.Monkey
 
 
 def test_select_warns_of_doubtful_stages(by_one_step: PenaltyPath) -> None:
-    noted = by_one_step.intervals.assign(note="in doubt by the diagnostics of a stage")
+    noted = by_one_step.intervals.assign(note="in doubt by diagnostics")
     path = PenaltyPath(by_one_step.table, by_one_step.models, noted)
-    with pytest.warns(PyrofairWarning, match="has numbers in doubt by the diagnostics of a stage"):
+    with pytest.warns(PyrofairWarning, match="has numbers in doubt by diagnostics"):
         path.select("positive_rate", at_most=1.1)

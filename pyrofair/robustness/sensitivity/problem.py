@@ -21,6 +21,7 @@ from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import require_unfair
+from pyrofair.graph.projection import sharing_causes
 from pyrofair.nuisances.rows import Rows
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.prefix_form import PrefixForm, make_scores
@@ -115,6 +116,7 @@ def read_problem(
         "above": above,
         "at_most": at_most,
         "doubt": doubt,
+        "unused": sharing_causes(graph, known=not is_outcome),
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
@@ -147,7 +149,7 @@ def _read_source(source: object, random_state: int | None) -> OneStep:
 
 def _read_model(
     model: object, df: pd.DataFrame, table: pd.DataFrame, graph: Any, scores: ScoresAre
-) -> tuple[AuditedModel, Array, bool]:
+) -> tuple[AuditedModel, NDArray[np.floating[Any]], bool]:
     order = tuple(column for column in df.columns if column in graph.input_columns)
     labels = None
     if graph.outcome_column in df.columns:
@@ -160,6 +162,8 @@ def _read_model(
         raise DataError("scores='outcome' describes given scores, and the model has predict_proba; leave scores out.")
     observed = audited.observed(table)
     found = judge_scores(audited, table, observed, scores)
+    if found.warning:
+        warnings.warn(found.warning, PyrofairWarning, stacklevel=4)
     if found.is_outcome:
         audited = AuditedModel("model", observed, graph, order, labels, len(audited.decisions) == 1)
     return audited, observed, found.is_outcome

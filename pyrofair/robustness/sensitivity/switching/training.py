@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._validation import Constraint, check_settings, require_instance, require_real, shown
+from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import table_of_bounds
 from pyrofair.effects.functionals import piu_upper
 from pyrofair.effects.potential_outcomes import Scored, Worlds
-from pyrofair.effects.scoring import Decisions, Score, ask_scores, decide, require_decisions
+from pyrofair.effects.scoring import Decisions, decide, require_decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.gcomputation import GComputation
@@ -27,6 +28,8 @@ __all__ = ["SwitchingBounds", "worst_disagreement"]
 
 LEAST = 1e-12
 """A row that a world lacks has so small a share of its unit's weight there: rows without weight would be left out."""
+DIGITS = 10
+"""Beyond these, rounding tells which of two equal bounds is less."""
 STEPS = 30
 """Halvings of the interval that holds a unit's multiplier."""
 ASKED = (
@@ -177,13 +180,17 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "source_")
         require_decisions(decisions, threshold)
         graph, order = self.unfair.graph, list(self.source_.rows_.table.columns)
+        worlds = self.samples()
+        scores = ask_scores(score, [world.rows for world in worlds], graph, order, "drawn rows")
         one, other = (
-            world.scored(decide(ask_scores(score, world.rows, graph, order, "drawn rows"), decisions, threshold))
-            for world in self.samples()
+            world.scored(decide(own, decisions, threshold)) for world, own in zip(worlds, scores, strict=True)
         )
         y0, ypi = float(one.mean), float(other.mean)
         lower, upper = (
-            float(torch.dot(*worst_disagreement(one, other, self.gamma, upper=upper))) for upper in (False, True)
+            min(
+                max(round(float(torch.dot(*worst_disagreement(one, other, self.gamma, upper=upper))), DIGITS), 0.0), 1.0
+            )
+            for upper in (False, True)
         )
         return table_of_bounds((y0, y0), (ypi, ypi), (lower, upper))
 
