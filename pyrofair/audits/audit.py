@@ -48,7 +48,7 @@ from pyrofair.audits.report import (
     Measured,
     effective_sizes,
     group_table,
-    percentile_intervals,
+    percentile_numbers,
     rows_alike,
     stage_lines,
 )
@@ -327,7 +327,7 @@ def audit(
         and does not use it.
     level
         The level of intervals and of the test of whether the two observed groups agree. Accuracy has the exact test-set
-        bound instead, 5 % on each side.
+        bound.
     threshold
         A decision is positive where the score exceeds it.
     bootstrap
@@ -517,12 +517,13 @@ def audit(
     small = {
         name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
     }
+    numbers, told = percentile_numbers(point, draws, level, estimator)
     measured = Measured(
         models=audited,
         alike=rows_alike(weight),
-        point=point,
-        notes=notes,
-        intervals=percentile_intervals(point, draws, level, estimator),
+        level=level,
+        numbers=numbers,
+        notes=told | notes,
         sizes=effective_sizes(estimator),
         failure=failure,
         small=small,
@@ -603,8 +604,7 @@ def _audit_by_influence(
         replace(
             context,
             wald=True,
-            weight=weight,
-            inflation=found.normal.inflation,
+            estimates=found.normal,
             stage_lines=stage_lines(found.weights, found.stages, context.graph),
             form=getattr(fitted, "form_", ""),
             doubts=doubts,

@@ -33,7 +33,6 @@ from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 
 __all__ = [
-    "FROM_OUTCOMES",
     "MAX_MISSING_SHARE",
     "OUTCOME",
     "Bootstrap",
@@ -125,7 +124,6 @@ AllSigns = dict[tuple[str, Rule], Signs]
 
 OUTCOME = "outcome"
 """The label of the source for scores that are an outcome, beside one for predictions."""
-FROM_OUTCOMES = ("accuracy", "majority_rate")
 GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 
 

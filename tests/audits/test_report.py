@@ -11,7 +11,8 @@ import pytest
 from pyrofair.audits.audit import Audit
 from pyrofair.audits.context import Context
 from pyrofair.audits.readings import read_audit
-from pyrofair.audits.report import QUANTITIES, stage_lines
+from pyrofair.audits.report import stage_lines
+from pyrofair.effects.estimates import QUANTITIES
 from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph(

@@ -12,13 +12,12 @@ from scipy.stats import norm
 from pyrofair.audits.bootstrap import Estimator
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import (
-    QUANTITIES,
     Measured,
     effective_sizes,
     group_table,
     percentile_intervals,
 )
-from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, QUANTITIES_OF, Key, absolute_interval, percentiles
+from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, QUANTITIES, QUANTITIES_OF, Key, absolute_interval, percentiles
 from pyrofair.effects.group_agreement import join_seeds, judge_jointly
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Views
 from pyrofair.graph.causal_graph import CausalGraph
