@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -27,6 +27,7 @@ from pyrofair.effects.estimates import (
     Estimate,
     Estimates,
     Key,
+    greater_of,
     shares_of,
 )
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
@@ -220,8 +221,9 @@ def _replicated(
 ) -> Estimate:
     """Return an estimate by its replicates; a bound on PIU is the image of signed values, which these carry across 0.
 
-    Given units a bound is a sum with signs held (see conditional_bounds). With units in a single view nothing is
-    estimated within a unit, so that the mean of absolute values has no kink.
+    Given units a bound is a sum with signs held (see conditional_bounds), and the mean effect another lower bound. With
+    units in a single view nothing is estimated within a unit, so that the mean of absolute values has no kink, and none
+    is greater.
     """
     values = {name: point[each] for name in QUANTITIES_OF if (each := key._replace(quantity=name)) in point}
     image, shares = QUANTITIES_OF[key.quantity].image, shares_of(key.quantity, values, size)
@@ -232,17 +234,17 @@ def _replicated(
     else:
         parts, constant = ONE_SIGN[key.quantity]
         forms = [({f"p_{name}": factor for name, factor in parts.items()}, constant)]
-        if estimator.worlds[label][0][0].unit is not None:
+        views = estimator.worlds[label]
+        if views[0][0].unit is not None:
             given = ({key.quantity: float(image.sign)}, constant)
-            forms = [*forms, given] if key.quantity == "piu_lower" else [given]
+            forms = [given, *forms] if key.quantity == "piu_lower" and len(views) > 1 else [given]
     found = []
     for parts, constant in forms:
         value = constant + sum(factor * values[name] for name, factor in parts.items())
         of = [factor * draws[key._replace(quantity=name)].to_numpy() for name, factor in parts.items() if len(draws)]
         drawn = constant + np.sum(of, axis=0) if of else None
         found.append(Estimate(value, draws=drawn, image=image, shares=shares))
-    found.sort(key=lambda each: each.estimate)
-    return replace(found[-1], least=found[0]) if len(found) > 1 else found[0]
+    return greater_of(*found) if len(found) > 1 else found[0]
 
 
 def group_table(

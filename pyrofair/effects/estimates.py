@@ -42,6 +42,7 @@ __all__ = [
     "Share",
     "absolute_interval",
     "draw_normal",
+    "greater_of",
     "joint_covariance",
     "mean_and_spread",
     "percentiles",
@@ -77,6 +78,8 @@ MOST_HELD = 1 << 24
 ROUNDING = 1e-9
 FEW = 10.0
 """Of a share with fewer effective rows on one side, a Wald interval or that of replicates is too short."""
+CARE = 0.1
+"""The part of the probability to miss that signs given what is shared have, beside that of the mean effect."""
 MARGIN = 2.0
 """The standard errors by which one sign for all rows must give the tighter upper bound."""
 
@@ -188,11 +191,13 @@ def shares_of(quantity: str, values: Mapping[str, float], size: float) -> tuple[
     """Return the shares of rows that a quantity is made of, given the values of the others.
 
     The mean effect is the share of those whose answer the unfair paths turn to yes, less that of those whom they turn
-    to no; together these are at least PIU's lower bound.
+    to no; together these are at least PIU's lower bound, and count where few rows differ, or few do not.
     """
     value = values[quantity]
     if quantity == "mean_unfair_effect":
         differ = max(values.get("piu_lower", 0.0), abs(value))
+        if min(differ, 1.0 - differ) * size >= FEW:
+            return ()
         return Share((differ + value) / 2.0, size), Share((differ - value) / 2.0, size, -1.0)
     if quantity == PAPER:
         a, b = values["p_y0"], values["p_ypi"]
@@ -232,7 +237,9 @@ class Estimate:
     shares
         The shares of rows that it is made of.
     least
-        Another estimate of something that is never greater: the interval is the greater of both at either end.
+        Another estimate of what this one bounds from below: the interval is the greater of both at either end.
+    care
+        The part of the probability to miss that is left to the lower end.
     """
 
     value: float
@@ -244,6 +251,7 @@ class Estimate:
     degrees: float = np.inf
     shares: tuple[Share, ...] = ()
     least: Estimate | None = None
+    care: float = 1.0
 
     @property
     def estimate(self) -> float:
@@ -263,19 +271,24 @@ class Estimate:
         It reaches ``reach`` standard errors to either side, by default those of its level for this estimate alone.
         """
         reach = reach_of(level, self.degrees) if reach is None else reach
-        if self.draws is None:
-            ends: Any = self.value - reach * self.spread, self.value + reach * self.spread
-        else:
-            ends = map(float, percentiles(self.draws, level))
-        low, high = self.image.ends(*ends)
-        down, up = np.linalg.norm([(0.0, 0.0), *(each.moves(reach) for each in self.shares)], axis=0)
+        low, high = self._ends(level, reach)
+        if self.care < 1.0:
+            strict = 1.0 - (1.0 - level) * self.care
+            low = self._ends(strict, reach * reach_of(strict, self.degrees) / reach_of(level, self.degrees))[0]
+        down, up = np.linalg.norm([(0.0, 0.0), *(each.moves(reach) for each in self.shares)], axis=0).tolist()
         found, least, most = self.estimate, self.image.least, self.image.most
-        low, high = min(low, found - float(down)), max(high, found + float(up))
+        low, high = min(low, found - down) if down else low, max(high, found + up) if up else high
         if least <= found <= most:
-            low, high = max(low, least), min(high, most)
+            low, high = np.clip((low, high), least, most).tolist()
         if self.least is not None:
             low, high = map(max, (low, high), self.least.interval(level, reach))
         return low, high
+
+    def _ends(self, level: float, reach: float) -> tuple[float, float]:
+        """Return the image of the interval of replicates, or of one that reaches so many standard errors."""
+        if self.draws is not None:
+            return self.image.ends(*map(float, percentiles(self.draws, level)))
+        return self.image.ends(self.value - reach * self.spread, self.value + reach * self.spread)
 
     def near_kink(self, level: float) -> bool:
         """Return whether the value is within its sampling error of where its image folds."""
@@ -288,7 +301,7 @@ class Estimate:
         slope = self.image.sign * np.sign(self.value)
         errors = None if self.errors is None else slope * self.errors
         draws = None if self.draws is None else self.image.of(self.draws)
-        return replace(self, value=self.estimate, errors=errors, draws=draws, image=PLAIN, least=None)
+        return replace(self, value=self.estimate, errors=errors, draws=draws, image=PLAIN, least=None, care=1.0)
 
     def __sub__(self, other: Estimate) -> Estimate:
         """Return the difference of what is reported of two estimates, by the errors of their units.
@@ -316,6 +329,17 @@ class Estimate:
     def _units(self) -> NDArray[np.int64]:
         assert self.errors is not None, "units have errors"
         return np.arange(len(self.errors)) if self.at is None else self.at
+
+
+def greater_of(given: Estimate, plain: Estimate) -> Estimate:
+    """Return the greater of two estimates of PIU's lower bound, signed given what is shared and by one sign for all.
+
+    Either may be too large by chance. What both may miss together is hardly more than what one may: the mean effect
+    keeps its own lower end, below which that of the bound never falls, and the signs have to be clearer than by chance.
+    """
+    given = replace(given, care=CARE)
+    one, other = (given, plain) if given.estimate > plain.estimate else (plain, given)
+    return replace(one, least=other)
 
 
 def reach_of_all(estimates: Sequence[Estimate], level: float) -> float:
@@ -469,14 +493,14 @@ class Estimates:
         influence = sum((each.influence for each in rest), first.influence) / len(splits)
         return replace(first, influence=influence, inflation=1.0, splits=tuple(splits))
 
-    def within(self, rows: NDArray[np.int64], sizes: Mapping[str, Mapping[str, float]]) -> Estimates:
+    def within(self, rows: NDArray[np.int64], sizes: Mapping[str, Mapping[str, float]] | None = None) -> Estimates:
         """Return the estimates of a part of the rows, by their positions, ascending."""
         if self.splits:
             return Estimates.averaged([each.within(rows, sizes) for each in self.splits])
         at, groups = (None if each is None else each[rows] for each in (self.at, self.groups))
         return Estimates(
             self.influence.iloc[rows], self.weight[rows], self.given_shared, self.inflation,
-            rows if at is None else at, groups, sizes,
+            rows if at is None else at, groups, sizes or {},
         )  # fmt: skip
 
     def placed(self, rows: NDArray[np.int64]) -> Estimates:
@@ -530,8 +554,7 @@ class Estimates:
         bound 2 (a + b - 2 a b) positive where its gradient vanishes, at 1/2 and 1/2.
         """
         found = [self._estimate(key, *form) for form in self._forms[key]]
-        found.sort(key=lambda each: each.estimate)
-        return replace(found[-1], least=found[0]) if len(found) > 1 else found[0]
+        return greater_of(*found) if len(found) > 1 else found[0]
 
     def _estimate(self, key: Key, at: list[int], factors: Array, constant: float) -> Estimate:
         """Return the estimate of a quantity by means at some places, their factors, and a constant."""
@@ -561,15 +584,11 @@ class Estimates:
         return size if self._clusters is None else min(size, self._clusters.size)
 
     @property
-    def values(self) -> dict[Key, float]:
-        """What is reported of each quantity."""
-        return {key: self._reported[key.model, key.decisions][key.quantity] for key in self.keys}
-
-    @property
     def notes(self) -> dict[Key, str]:
         """What is to be known of some of the values: no value of a rate is clipped."""
         notes = {}
-        for key, value in self.values.items():
+        for key in self.keys:
+            value = self._reported[key.model, key.decisions][key.quantity]
             if key.quantity in (PAPER, GIVEN_UNITS) and value >= 1.0 - ROUNDING:
                 notes[key] = VACUOUS
             elif not -ROUNDING <= value <= 1.0 + ROUNDING and key.quantity != "mean_unfair_effect":
