@@ -55,6 +55,7 @@ from pyrofair.audits.report import (
 from pyrofair.audits.subgroups import SUBGROUP_COLUMNS, Subgroup, estimate_subgroups, read_subgroups
 from pyrofair.audits.thresholds import doubts_by_threshold, read_thresholds
 from pyrofair.audits.wald import (
+    MORE_ROWS,
     Scores,
     compare_by_influence,
     describe_doubts,
@@ -93,6 +94,7 @@ __all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_sett
 
 
 MOST_JOBS = 10_000
+COARSEN = "Coarsen the features that separate the groups, or limit the question to rows where both groups occur."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -510,7 +512,7 @@ def audit(
     warned += texts_of(caught)
     poor = _poor_overlap(predicted, table, weight, worlds, fresh=fresh)
     warned += poor if fresh else _warn(poor, PositivityWarning)  # a fresh source has warned already
-    warned += _warn(_doubtful_intervals(replicates, predicted, worlds, level))
+    warned += _warn(_doubtful_intervals(replicates, n_boot, predicted, worlds, level))
     draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
     compared = group_table(point, draws, level, worlds)
     labels = {model.name: estimator.label_of(model.name) for model in audited}
@@ -677,7 +679,7 @@ def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning, stack
 def _poor_stages(weights: pd.DataFrame) -> list[str]:
     """Return what is wrong with the weights of stages on the audited rows."""
     return [
-        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}."
+        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}. {COARSEN}"
         for each in weights.to_dict("records")
         if each["problem"]
     ]
@@ -711,7 +713,7 @@ def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8
     positive = (column == graph.positive).to_numpy()
     text = (
         f"The outcome {name!r} of df is always {column.iloc[0]}, read as {'yes' if positive.all() else 'no'} (yes is "
-        f"{graph.positive!r}): accuracy is that of one class."
+        f"{graph.positive!r}): accuracy is that of one class. Audit rows with both outcomes, or read the effect alone."
     )
     return positive.astype(np.int8), [text]
 
@@ -767,7 +769,7 @@ def _worlds(
         try:
             worlds[label] = make_views(each, table, weight, random_state)
         except DataError as error:
-            text = f"The audited rows of {label} cannot be weighted alone, so the groups are not compared: {error}"
+            text = f"The audited rows of {label} cannot be weighted alone, so the groups are not compared: {error} {MORE_ROWS}"
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         else:
             sources[label] = each
@@ -827,7 +829,7 @@ def _poor_overlap(
         found.append(
             f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
             "unfair effect and PIU are those among the others, while accuracy and the positive prediction rate are "
-            "over all rows."
+            "over all rows. Report the effect as that of the rows kept."
         )
     if fresh:
         return found
@@ -845,7 +847,9 @@ def _poor_overlap(
         elif isinstance(fitted, Stratified) and world.effective_size < FEWEST_ROWS:
             problems.append(f"{size} {FEWEST_ROWS} rows")
         if problems:
-            found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
+            found.append(
+                f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}. {COARSEN}"
+            )
     return found
 
 
@@ -858,14 +862,18 @@ def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
     return np.asarray(np.sum(weights, axis=0) > 0.0)
 
 
-def _doubtful_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Views], level: float) -> list[str]:
+def _doubtful_intervals(
+    replicates: Replicates, n_boot: int, fitted: Any, worlds: Mapping[str, Views], level: float
+) -> list[str]:
     """Return what makes intervals doubtful."""
     found = []
     tried, failures = replicates.tried, replicates.failures
+    if tried < n_boot:
+        found.append(f"Interrupted: intervals are made of the {tried} replicates that were done. Audit again for all.")
     if replicates.most_failed:
         found.append(
             f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "
-            f"{failures[0]}"
+            f"{failures[0]} Mend its cause, or audit more rows."
         )
     elif 0 < tried * (1.0 - level) < 2.0 - 1e-9:
         found.append(
@@ -878,11 +886,13 @@ def _doubtful_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str
         if first.unit is not None:
             found.append(
                 f"{name} is taken as it is: the intervals cover the drawing of {first.units:,} units and of audited "
-                "rows, not what may be wrong with it or its parameters."
+                "rows, not what may be wrong with it or its parameters. Fit these to data and pass the posterior, or "
+                "report the intervals as conditional on it."
             )
         else:
             found.append(
                 f"{name} cannot be refitted, so the intervals leave out the uncertainty of its nuisances"
                 + ("." if first.origin is not None else "; they cover the drawing of units and of audited rows.")
+                + " Use a source that can be, such as IPW(unfair), or report the intervals as conditional on it."
             )
     return found

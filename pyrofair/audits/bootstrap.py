@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -30,7 +29,7 @@ from pyrofair.effects.estimates import AUDITED, OUTSIDE, VACUOUS, Key
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
-from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
+from pyrofair.exceptions import DataError, PositivityError
 
 __all__ = [
     "MAX_MISSING_SHARE",
@@ -382,7 +381,7 @@ def replicate(
     progress: bool,
     random_state: int | None,
 ) -> Replicates:
-    """Estimate the keys on resampled rows, ``n_boot`` times; an interrupt keeps what is done, with a warning."""
+    """Estimate the keys on resampled rows, ``n_boot`` times; an interrupt keeps what is done."""
     done: list[dict[Key, float] | str] = []
     seed = seed_from(random_state)
     gradients, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
@@ -407,11 +406,7 @@ def replicate(
                 done += each
                 bar.update(len(each))
         except KeyboardInterrupt:
-            warnings.warn(
-                f"Interrupted: intervals rest on the {len(done)} replicates that were done.",
-                PyrofairWarning,
-                stacklevel=3,
-            )
+            pass
     columns = pd.MultiIndex.from_tuples(keys, names=Key._fields)
     rows = [[each[key] for key in columns] for each in done if not isinstance(each, str)]
     draws = pd.DataFrame(np.array(rows).reshape(len(rows), len(columns)), columns=columns)

@@ -40,6 +40,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 
 __all__ = [
+    "MORE_ROWS",
     "Scores",
     "WaldEstimates",
     "compare_by_influence",
@@ -57,6 +58,7 @@ LARGEST_Z = 3.0
 """A stage whose balance or correction is more standard errors away from 0 withholds the verdict (rows fitted on)."""
 ROUNDING = 1e-9
 
+MORE_ROWS = "More rows of that group allow it."
 WIDEST = 2.0
 """The limit of the diagnostics of new rows is at most so many times that of fitted ones."""
 DOUBTS = {
@@ -374,7 +376,9 @@ def compare_by_influence(
     except DataError as error:
         if error is asked.error:
             raise
-        text = f"The audited rows of a group cannot be weighted alone, so the groups are not compared: {error}"
+        text = (
+            f"The audited rows of a group cannot be weighted alone, so the groups are not compared: {error} {MORE_ROWS}"
+        )
         warnings.warn(text, PyrofairWarning, stacklevel=2)
         values = {}
     if len(values) < len(GROUPS):
