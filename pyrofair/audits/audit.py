@@ -55,13 +55,13 @@ from pyrofair.audits.report import (
 from pyrofair.audits.subgroups import SUBGROUP_COLUMNS, Subgroup, estimate_subgroups, read_subgroups
 from pyrofair.audits.thresholds import doubts_by_threshold, read_thresholds
 from pyrofair.audits.wald import (
-    MORE_ROWS,
     Scores,
     compare_by_influence,
     describe_doubts,
     estimate_by_influence,
     is_influence_based,
     largest_z,
+    not_compared,
     require_estimates,
 )
 from pyrofair.effects.estimates import AUDITED
@@ -679,7 +679,8 @@ def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning, stack
 def _poor_stages(weights: pd.DataFrame) -> list[str]:
     """Return what is wrong with the weights of stages on the audited rows."""
     return [
-        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}. {COARSEN}"
+        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}. "
+        f"{COARSEN}"
         for each in weights.to_dict("records")
         if each["problem"]
     ]
@@ -769,8 +770,7 @@ def _worlds(
         try:
             worlds[label] = make_views(each, table, weight, random_state)
         except DataError as error:
-            text = f"The audited rows of {label} cannot be weighted alone, so the groups are not compared: {error} {MORE_ROWS}"
-            warnings.warn(text, PyrofairWarning, stacklevel=2)
+            warnings.warn(not_compared(label, error), PyrofairWarning, stacklevel=2)
         else:
             sources[label] = each
     return sources, worlds, ""
@@ -869,7 +869,7 @@ def _doubtful_intervals(
     found = []
     tried, failures = replicates.tried, replicates.failures
     if tried < n_boot:
-        found.append(f"Interrupted: intervals are made of the {tried} replicates that were done. Audit again for all.")
+        found.append(f"Interrupted: intervals rest on the {tried} replicates that were done. Audit again for all.")
     if replicates.most_failed:
         found.append(
             f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "
