@@ -40,7 +40,6 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 
 __all__ = [
-    "MORE_ROWS",
     "Scores",
     "WaldEstimates",
     "compare_by_influence",
@@ -48,6 +47,7 @@ __all__ = [
     "estimate_by_influence",
     "is_influence_based",
     "largest_z",
+    "not_compared",
     "require_estimates",
     "stack_values",
 ]
@@ -58,7 +58,6 @@ LARGEST_Z = 3.0
 """A stage whose balance or correction is more standard errors away from 0 withholds the verdict (rows fitted on)."""
 ROUNDING = 1e-9
 
-MORE_ROWS = "More rows of that group allow it."
 WIDEST = 2.0
 """The limit of the diagnostics of new rows is at most so many times that of fitted ones."""
 DOUBTS = {
@@ -353,6 +352,14 @@ def describe_doubts(stages: pd.DataFrame, weights: pd.DataFrame, limit: float = 
     return found
 
 
+def not_compared(group: str, error: Exception) -> str:
+    """Return the warning that a group is not compared with the other one."""
+    return (
+        f"The audited rows of {group} cannot be weighted alone, so the groups are not compared: {error} Audit more "
+        "rows of it, or read the estimates without the comparison."
+    )
+
+
 def compare_by_influence(
     source: InfluenceBased,
     scores: Scores,
@@ -376,10 +383,7 @@ def compare_by_influence(
     except DataError as error:
         if error is asked.error:
             raise
-        text = (
-            f"The audited rows of a group cannot be weighted alone, so the groups are not compared: {error} {MORE_ROWS}"
-        )
-        warnings.warn(text, PyrofairWarning, stacklevel=2)
+        warnings.warn(not_compared("a group", error), PyrofairWarning, stacklevel=2)
         values = {}
     if len(values) < len(GROUPS):
         return pd.DataFrame(columns=columns)

@@ -194,11 +194,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 "stages, or choose other unfair paths; form='prefix' or 'graph' gives numbers that are not to be "
                 "trusted."
             )
-        warnings.warn(
-            f"Poor overlap. {listed} The estimates are not to be trusted: coarsen the features.",
-            PositivityWarning,
-            stacklevel=3,
-        )
+        text = f"Poor overlap. {listed} The estimates are not to be trusted: coarsen the features of these stages."
+        warnings.warn(text, PositivityWarning, stacklevel=3)
 
     def _considered(self) -> tuple[str, ...]:
         """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
