@@ -415,15 +415,6 @@ def audit(
         )
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    settings: dict[str, Any] = {
-        "n_boot": n_boot,
-        "level": level,
-        "threshold": threshold,
-        "bootstrap": bootstrap,
-        "scores": scores,
-        "thresholds": at,
-        "random_state": random_state,
-    }
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
     levels = read_subgroups(subgroups, chosen, table)
@@ -458,13 +449,23 @@ def audit(
         replace(each, model=observed[each.name], decided=len(each.decisions) == 1) if each.name in outcomes else each
         for each in audited
     )
-    shared = set(graph.columns_of(chosen.unfair.shared))
+    shared, by_influence = set(graph.columns_of(chosen.unfair.shared)), is_influence_based(chosen)
+    settings: dict[str, tuple[Any, Any]] = {  # each with whether it was used
+        "n_boot": (n_boot, not by_influence),
+        "level": (level, True),
+        "threshold": (threshold, True),
+        "bootstrap": (bootstrap, n_boot and not by_influence),
+        "scores": (scores, any(model.is_scores for model in audited)),
+        "thresholds": (at, at),
+        "random_state": (random_state, True),
+        "subgroups": ({each.name: each.columns for each in levels}, levels),
+    }
     context = Context(
         paths=chosen.unfair,
         rows=len(table),
         level=level,
         threshold=threshold,
-        settings=settings | {"subgroups": {each.name: each.columns for each in levels}},
+        settings={name: value for name, (value, used) in settings.items() if used},
         source=" ".join(str(chosen).split()),
         versions=known_versions(),
         order=order,
@@ -478,7 +479,7 @@ def audit(
         outcomes=outcomes,
         warnings=warned,
     )
-    if is_influence_based(chosen):
+    if by_influence:
         asked = Scores(audited, observed, threshold)
         return _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
     used: Any = None
@@ -578,7 +579,7 @@ def _audit_by_influence(
         if not fresh:
             _warn_few_fitted(fitted, table)
         found = estimate_by_influence(asked, table, outcome, weight, fresh=fresh, failure=absent)
-        at = context.settings["thresholds"]
+        at = context.settings.get("thresholds", ())
         beyond = [(each, replace(own, rules=at)) for each, own in asked] if at else asked
         cut = estimate_by_influence(beyond, table, outcome, weight, fresh=fresh, failure=found.failure) if at else found
         groups, within = pd.DataFrame(), pd.DataFrame(columns=list(SUBGROUP_COLUMNS))

@@ -342,7 +342,7 @@ def _simultaneous(
         for i, row in zip(own.index, own.to_dict("records"), strict=True):
             if "test-set" in row["note"]:
                 low, high, notes = exact_accuracy(row["estimate"], row["n"], (1.0 - level) / (2.0 * k))
-                table.loc[i, ["lower", "upper", "note"]] = low, high, *notes
+                table.loc[i, ["lower", "upper"]], table.loc[i, "note"] = (low, high), notes[0]
             elif joint and np.isfinite(row["lower"]):
                 reach = reach_of_all([*found.values()], level) if np.isnan(reach) else reach
                 table.loc[i, ["lower", "upper"]] = found[row["contrast"]].interval(level, reach)

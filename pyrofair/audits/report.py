@@ -192,7 +192,8 @@ def percentile_numbers(
     point: Mapping[Key, float], draws: pd.DataFrame, level: float, estimator: Estimator
 ) -> tuple[dict[Key, Numbers], dict[Key, str]]:
     """Return the estimates of the audited source with percentile intervals by replicates, and notes on these."""
-    numbers, notes, sizes = {}, {}, effective_sizes(estimator)
+    numbers, sizes = {}, effective_sizes(estimator)
+    notes: dict[Key, str] = {}
     for key in point:
         if key.source == AUDITED:
             kept, note = _kept(key, draws)
@@ -475,7 +476,7 @@ def _digits(value: float) -> str:
     return f"{round(value, 3) + 0.0:.3f}"
 
 
-def group_lines(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -> list[str]:
+def group_lines(groups: pd.DataFrame, context: Context) -> list[str]:
     """Return whether the two observed groups, weighted alone, give the same."""
     if groups.empty:
         return []
@@ -495,14 +496,12 @@ def group_lines(groups: pd.DataFrame, level: float, *, by_influence: bool = Fals
     if apart.empty:
         return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can show."]
     advice = "compare propensity='boosted', and look at source.overlap()"
-    if by_influence:
-        advice = (
-            "the estimates above do not rest on weights alone, nor on the propensity given all features, so look at "
-            "the balance of their stages, and compare another propensity=..."
-        )
-    share = f"one test of all: chance alone makes any disagree in about {1.0 - level:.0%} of audits"
-    if by_influence:
+    share = f"one test of all: chance alone makes any disagree in about {1.0 - context.level:.0%} of audits"
+    if context.wald:
         share = "one test of all, which takes the weights as known and so finds differences too often"
+        advice = "a stage fails its check as well (see the verdict), so compare another propensity=..."
+        if not context.doubts:
+            advice = "the estimates above weight otherwise, and no stage fails its check, so you need not act on it"
     lines.append(
         f"The two observed groups, weighted alone, disagree beyond chance in {len(apart)} of {len(judged)} "
         f"comparisons ({share}). Unless by chance, that is a misspecified propensity or poor overlap, never a latent "

@@ -52,6 +52,8 @@ __all__ = [
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
+Form = tuple[list[int], Array, float]
+"""A sum of means: their places, their factors, and a constant."""
 
 AUDITED = "audited"
 """The label of the source that is audited with; those of its single groups are ``"group 0"`` and ``"group 1"``."""
@@ -619,7 +621,7 @@ class Estimates:
         return found
 
     @cached_property
-    def _forms(self) -> dict[Key, list[tuple[list[int], Array, float]]]:
+    def _forms(self) -> dict[Key, list[Form]]:
         """The sums that each quantity is the image of: places of means, their factors, and a constant.
 
         A bound on PIU has two, signed given what both worlds share, and with one sign for all rows. Either is valid, so
@@ -636,11 +638,11 @@ class Estimates:
                 found[key] = [own, other] if key.quantity == "piu_lower" else [self._clearly_greater(own, other)]
         return found
 
-    def _form(self, key: Key, parts: Mapping[str, float], constant: float) -> tuple[list[int], Array, float]:
+    def _form(self, key: Key, parts: Mapping[str, float], constant: float) -> Form:
         at = [self._place[key.model, key.decisions, each] for each in parts]
         return at, np.array(list(parts.values())), constant
 
-    def _clearly_greater(self, own: Any, other: Any) -> tuple[list[int], Array, float]:
+    def _clearly_greater(self, own: Form, other: Form) -> Form:
         """Return the second of two forms where its size is clearly greater, and else the first."""
         (at, factors, constant), (at_other, of_other, plus) = own, other
         value = float(self.mean[at_other] @ of_other) + plus
