@@ -36,7 +36,7 @@ class Flips:
     def truth(self) -> dict[str, float]:
         y0 = 0.5 * (1.0 - self.share)
         bounds = dict.fromkeys(("mean_unfair_effect", "piu_lower", "piu_upper"), self.share)
-        return {"p_y0": y0, "p_ypi": y0 + self.share, "positive_rate": 0.5} | bounds
+        return {"p_y0": y0, "p_ypi": y0 + self.share} | bounds
 
 
 def draw(n: int, seed: int) -> pd.DataFrame:
