@@ -67,7 +67,7 @@ def held(
     """Return in how many samples the interval of each quantity holds the truth; a bound's, from its own side."""
     found = dict.fromkeys(truth := Flips(share).truth(), 0)
     for seed in range(samples):
-        weight = np.random.default_rng(seed).exponential(size=n) if weights else None
+        weight = np.random.default_rng(seed).uniform(0.5, 2.0, n) if weights else None
         report = audited(share, draw(n, seed), make(), sample_weight=weight, **settings)
         rows = report.table.query("decisions == 'threshold'").set_index("quantity")
         for name, value in truth.items():
