@@ -25,7 +25,7 @@ from pyrofair.effects.bounds import (
     unit_ends,
     unit_means,
 )
-from pyrofair.effects.estimates import AUDITED, OUTSIDE, VACUOUS, Key
+from pyrofair.effects.estimates import AUDITED, Key, note_on
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
@@ -65,7 +65,8 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
         scored = [world.scored(each) for world, each in zip(worlds, scores, strict=True)]
         p0, p1 = (each.mean.item() for each in scored)
     values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
-    left = [f"{name} = {p:.3f}" for name, p in [("P(Y0=1)", p0), ("P(Ypi=1)", p1)] if _is_outside(p)]
+    marginals = {"P(Y0=1)": p0, "P(Ypi=1)": p1}
+    left = [f"{name} = {p:.3f}" for name, p in marginals.items() if not -ROUNDING <= p <= 1.0 + ROUNDING]
     if left:
         bounds = dict.fromkeys(("piu_paper_bound", "piu_lower", "piu_upper"), np.nan)
         note = f"the estimate left [0, 1]: {' and '.join(left)}"
@@ -74,7 +75,7 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
         values["piu_paper_bound"] = 2.0 * disagreement(*(replace(each, unit=None) for each in scored)).item()
         values["piu_lower"] = effect_gap(*scored).item()
         values["piu_upper"] = piu_upper(*scored).item()
-    return values, _vacuous(values)
+    return values, _notes(values)
 
 
 def measure_views(
@@ -83,7 +84,7 @@ def measure_views(
     """Return the quantities of several views of the same two worlds, whose errors are independent given the units.
 
     The ends of PIU are those of :mod:`pyrofair.effects.bounds`, free of inward bias: a lower end around a
-    true one of 0 is negative as often as not, and is shown so. ``piu_double_disagreement``, twice the disagreement
+    true one of 0 is negative as often as not. ``piu_double_disagreement``, twice the disagreement
     given the units, is an upper bound on PIU too. ``signs`` are those of the original views in a bootstrap replicate.
     """
     means = [unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)]
@@ -95,8 +96,7 @@ def measure_views(
     signs = signs or choose_signs(means)
     values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
-    outside = [end for end in ("piu_lower", "piu_upper") if _is_outside(values[end])]
-    return values, _vacuous(values) | dict.fromkeys(outside, OUTSIDE)
+    return values, _notes(values)
 
 
 def view_signs(scores: Sequence[WorldScores], views: Sequence[Worlds]) -> Signs:
@@ -104,17 +104,8 @@ def view_signs(scores: Sequence[WorldScores], views: Sequence[Worlds]) -> Signs:
     return choose_signs([unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)])
 
 
-def _is_outside(p: float) -> bool:
-    return not -ROUNDING <= p <= 1.0 + ROUNDING
-
-
-def _vacuous(values: dict[str, float]) -> dict[str, str]:
-    """Return a note on each bound of 1 or more."""
-    return {
-        name: VACUOUS
-        for name in ("piu_paper_bound", "piu_double_disagreement")
-        if values.get(name, 0.0) >= 1.0 - ROUNDING
-    }
+def _notes(values: Mapping[str, float]) -> dict[str, str]:
+    return {name: note for name, value in values.items() if (note := note_on(name, value))}
 
 
 Bootstrap = Literal["bayesian", "multinomial"]

@@ -31,7 +31,7 @@ from pyrofair.effects.estimates import (
     shares_of,
 )
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
-from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views
+from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views, kish_size
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
 
@@ -48,6 +48,7 @@ __all__ = [
     "rows_alike",
     "setting_lines",
     "show_interval",
+    "sizes_of",
     "stage_lines",
     "subgroup_lines",
     "tell_groups",
@@ -122,7 +123,8 @@ class Measured:
             if quantity == "piu_upper" and lower[0] > values[0] + ROUNDING:
                 found = [*found, CROSSED]
             values = [0.0 if abs(each) < RESOLUTION else each for each in values]
-            rows.append((name, decisions, quantity, *values, self.sizes[name][quantity], "; ".join(found)))
+            size = self.sizes[name][quantity] if key in self.numbers else np.nan
+            rows.append((name, decisions, quantity, *values, size, "; ".join(found)))
         columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
         return pd.DataFrame(rows, columns=columns)
 
@@ -160,24 +162,26 @@ def rows_alike(weight: NDArray[np.float64]) -> int:
     return len(weight) if (weight == weight[0]).all() else 0
 
 
+def sizes_of(rows: float, worlds: tuple[float, float] = (np.nan, np.nan)) -> dict[str, float]:
+    """Return the effective size that each quantity rests on, by those of the rows and of both worlds."""
+    causal = dict.fromkeys((*OF_WORLDS, GIVEN_UNITS), min(worlds)) | dict(zip(("p_y0", "p_ypi"), worlds, strict=True))
+    return dict.fromkeys(QUANTITIES, rows) | causal
+
+
 def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
     """Return for each model the effective sample size that each quantity rests on, in rows."""
     return {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
 
 
 def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
-    w = estimator.weight
-    sizes = dict.fromkeys((*QUANTITIES, GIVEN_UNITS), np.nan)
-    sizes["positive_rate"] = float(w.sum() ** 2 / (w @ w))
-    if estimator.outcome is not None:
-        sizes |= dict.fromkeys(FROM_OUTCOMES, sizes["positive_rate"])
-    if label in estimator.worlds:
-        first, second = (world.effective_size for world in estimator.worlds[label][0])
-        source = estimator.sources[label]
-        if isinstance(source, SampleSplit):  # units stand for different numbers of rows
-            first = second = source.effective_size(estimator.table, w)
-        sizes |= dict.fromkeys((*OF_WORLDS, GIVEN_UNITS), min(first, second)) | {"p_y0": first, "p_ypi": second}
-    return sizes
+    rows = kish_size(estimator.weight)
+    if label not in estimator.worlds:
+        return sizes_of(rows)
+    source = estimator.sources[label]
+    if isinstance(source, SampleSplit):  # units stand for different numbers of rows
+        return sizes_of(rows, (source.effective_size(estimator.table, estimator.weight),) * 2)
+    first, second = (world.effective_size for world in estimator.worlds[label][0])
+    return sizes_of(rows, (first, second))
 
 
 def _few_rows(quantity: str, small: Sequence[str]) -> str:

@@ -13,13 +13,10 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import shown
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import GROUPS, Measured, rows_alike, tell_groups
+from pyrofair.audits.report import GROUPS, Measured, rows_alike, sizes_of, tell_groups
 from pyrofair.effects.estimates import (
     AUDITED,
     CAUSAL,
-    GIVEN_UNITS,
-    OF_WORLDS,
-    QUANTITIES,
     Estimates,
     Key,
     draw_normal,
@@ -203,18 +200,6 @@ class WaldEstimates:
         return found
 
 
-def _sizes(
-    influence: pd.DataFrame, weight: Array, stages: pd.DataFrame, regimes: Sequence[str], *, failed: bool
-) -> dict[str, dict[str, float]]:
-    """Return the effective size, in rows, that each quantity of a model rests on: the smallest of its stages."""
-    found = {}
-    for model, (first, second) in _smallest(influence, weight, stages, regimes).items():
-        causal = dict.fromkeys((*OF_WORLDS, GIVEN_UNITS), min(first, second)) | {"p_y0": first, "p_ypi": second}
-        causal = dict.fromkeys(causal, np.nan) if failed else causal
-        found[model] = dict.fromkeys(QUANTITIES, kish_size(weight)) | causal
-    return found
-
-
 def _smallest(
     influence: pd.DataFrame, weight: Array, stages: pd.DataFrame, regimes: Sequence[str]
 ) -> dict[str, tuple[float, float]]:
@@ -265,7 +250,8 @@ def estimate_by_influence(
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
     inflation = max((each.inflation for each in found), default=1.0)
-    sizes = _sizes(influence, weight, stages, names, failed=bool(failure))
+    of = _smallest(influence, weight, stages, names)
+    sizes = {name: sizes_of(kish_size(weight), own) for name, own in of.items()}
     normal = Estimates(influence, weight, bool(unfair.shared), inflation, sizes=sizes)
     return WaldEstimates(normal, stages, weights, failure, names)
 

@@ -25,14 +25,12 @@ __all__ = [
     "JUDGED",
     "OF_WORLDS",
     "ONE_SIGN",
-    "OUTSIDE",
     "PAPER",
     "PLAIN",
     "QUANTITIES",
     "QUANTITIES_OF",
     "REST",
     "SIZE",
-    "VACUOUS",
     "Estimate",
     "Estimates",
     "Image",
@@ -45,6 +43,7 @@ __all__ = [
     "greater_of",
     "joint_covariance",
     "mean_and_spread",
+    "note_on",
     "percentiles",
     "reach_of",
     "reach_of_all",
@@ -302,8 +301,7 @@ class Estimate:
             return self
         slope = self.image.sign * np.sign(self.value)
         errors = None if self.errors is None else slope * self.errors
-        draws = None if self.draws is None else self.image.of(self.draws)
-        return replace(self, value=self.estimate, errors=errors, draws=draws, image=PLAIN, least=None, care=1.0)
+        return replace(self, value=self.estimate, errors=errors, image=PLAIN, least=None, care=1.0)
 
     def __sub__(self, other: Estimate) -> Estimate:
         """Return the difference of what is reported of two estimates, by the errors of their units.
@@ -331,6 +329,14 @@ class Estimate:
     def _units(self) -> NDArray[np.int64]:
         assert self.errors is not None, "units have errors"
         return np.arange(len(self.errors)) if self.at is None else self.at
+
+
+def note_on(quantity: str, value: float) -> str:
+    """Return what is to be known of a value that proves nothing, or of a rate outside [0, 1]; or an empty text."""
+    if quantity in (PAPER, GIVEN_UNITS) and value >= 1.0 - ROUNDING:
+        return VACUOUS
+    outside = QUANTITIES_OF[quantity].image == RATE and not -ROUNDING <= value <= 1.0 + ROUNDING
+    return OUTSIDE if outside else ""
 
 
 def greater_of(given: Estimate, plain: Estimate) -> Estimate:
@@ -588,14 +594,8 @@ class Estimates:
     @property
     def notes(self) -> dict[Key, str]:
         """What is to be known of some of the values: no value of a rate is clipped."""
-        notes = {}
-        for key in self.keys:
-            value = self._reported[key.model, key.decisions][key.quantity]
-            if key.quantity in (PAPER, GIVEN_UNITS) and value >= 1.0 - ROUNDING:
-                notes[key] = VACUOUS
-            elif not -ROUNDING <= value <= 1.0 + ROUNDING and key.quantity != "mean_unfair_effect":
-                notes[key] = OUTSIDE
-        return notes
+        values = {key: self._reported[key.model, key.decisions][key.quantity] for key in self.keys}
+        return {key: note for key, value in values.items() if (note := note_on(key.quantity, value))}
 
     def draws(self, random_state: int | None) -> pd.DataFrame:
         """Return draws of the quantities, a row each: those of the functionals, mapped."""
