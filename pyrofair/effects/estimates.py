@@ -293,7 +293,7 @@ class Estimate:
 
     def near_kink(self, level: float) -> bool:
         """Return whether the value is within its sampling error of where its image folds."""
-        return bool(self.image.sign) and abs(self.value) <= reach_of(level, self.degrees) * self.spread
+        return bool(self.image.sign) and abs(self.value) <= reach_of(level, self.degrees) * self.spread + ROUNDING
 
     def unfolded(self) -> Estimate:
         """Return what is reported as an estimate without an image, which is right where it is not near the kink."""
