@@ -331,6 +331,7 @@ MAKERS = {"effects.estimates", "effects.simultaneous"}
 NO_INTERVALS = {
     "_arviz": "equal-tailed intervals of posterior draws",
     "effects.bounds": "the exact test-set bound of accuracy",
+    "inference.importance": "the width of steps between values",
     "mechanisms.diagnostics": "points at which two distributions are compared",
     "nuisances.columns": "the limits of bins",
     "programs.distributions": "the inverse of a distribution's cumulative function",
