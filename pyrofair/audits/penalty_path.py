@@ -34,7 +34,7 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.audits.audit import Audit, audit, default_source, fit_source
-from pyrofair.audits.bootstrap import FROM_OUTCOMES, make_views
+from pyrofair.audits.bootstrap import make_views
 from pyrofair.audits.display import table_fragment
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
@@ -42,7 +42,7 @@ from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.classifiers.batches import Problem, hold_out, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, evaluate, train_many
-from pyrofair.effects.estimates import absolute_interval
+from pyrofair.effects.estimates import FROM_OUTCOMES, absolute_interval
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, SeveralContrasts
@@ -228,8 +228,7 @@ class PenaltyPath:
                 "it was interrupted before the first seed was done. Make it with n_boot=100, for example, or resume it."
             )
         own = self.intervals[self.intervals["decisions"] == decisions]
-        better_large = ("accuracy", "majority_rate")
-        require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in better_large])
+        require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in FROM_OUTCOMES])
         own = own[own["quantity"] == quantity].set_index(["strength", "seed"]).sort_index()
         ends = zip(own["lower"], own["upper"], strict=True)
         size = pd.Series([absolute_interval(*each)[1] for each in ends], own.index, dtype=np.float64).dropna()

@@ -22,6 +22,7 @@ from pyrofair.audits import Audit, PenaltyPath, audit, penalty_path
 from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
 from pyrofair.datasets import Dataset, load_adult, load_german
 from pyrofair.effects import disagreement, effect_gap
+from pyrofair.effects.estimates import OF_WORLDS
 from pyrofair.exceptions import PyrofairWarning
 from pyrofair.sources import IPW, GComputation, OneStep
 
@@ -285,8 +286,7 @@ def compare(
 def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame) -> str:
     """Return the reading of the audit, with the tables of the comparison and the paper's accuracies."""
     table = _wide(audited)
-    bounds = ["mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper"]
-    columns = ["p_y0", "p_ypi", *bounds]
+    columns, bounds = [*OF_WORLDS], [*OF_WORLDS[2:]]
     majority = float(table["majority_rate"].iloc[0])
     trade = path[path["decisions"] == "threshold"].set_index(["method", "strength"])
     printed = ", ".join(f"{method} {value:.1f}" for method, value in setting.printed.items())

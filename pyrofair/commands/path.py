@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.gate import QUANTITIES
 from pyrofair.commands.models import save_model
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
@@ -55,7 +56,7 @@ OPTIONS = (
         Option("accuracy-loss", "or: save the one of the least quantity that loses at most this accuracy against the "
                "best", float, least=0.0, below=1.0),
         Option("quantity", "the quantity that the choice goes by", default="piu_upper",
-               choices=("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect")),
+               choices=QUANTITIES),
     ),
     *TRAINING_OPTIONS,
     *DATA_OPTIONS,

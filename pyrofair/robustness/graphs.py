@@ -15,9 +15,10 @@ from pyrofair._validation import require_flag, require_integer, require_seed, sh
 from pyrofair.audits.audit import audit, require_audit_settings
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.display.words import span
-from pyrofair.audits.family import KEY, OF_GRAPHS, REFUSALS, SCHEMA, FamilyAudit, Members, of_decisions
+from pyrofair.audits.family import KEY, REFUSALS, SCHEMA, FamilyAudit, Members, of_decisions
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.view import Block, View
+from pyrofair.effects.estimates import OF_WORLDS
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph import UnfairPaths
@@ -221,7 +222,7 @@ def audit_graphs(
     context = {"rows": len(df), "level": settings.get("level", 0.95), "warnings": members.rewarn()}
     parts = {name: _rows_of_bounds(each) for name, each in found.items()}
     for name, each in members.audits.items():
-        part = each.table[each.table["quantity"].isin(OF_GRAPHS)]
+        part = each.table[each.table["quantity"].isin(OF_WORLDS)]
         parts[name] = part.assign(low=part["estimate"], high=part["estimate"], by=ESTIMATE)
     table = members.table(list(candidates), parts, reasons)
     table = table.assign(by=table["by"].fillna(""))[COLUMNS]

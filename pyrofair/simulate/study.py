@@ -36,11 +36,12 @@ from pyrofair._validation import (
 )
 from pyrofair._version import __version__
 from pyrofair.audits.display import table_fragment
+from pyrofair.effects.estimates import OF_WORLDS
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.programs.couplings import Coupling, require_couplings
-from pyrofair.simulate.cells import ESTIMATED, Measure, Measurement, Plan, Task, run
+from pyrofair.simulate.cells import Measure, Measurement, Plan, Task, run
 from pyrofair.simulate.fingerprints import fingerprint
 from pyrofair.simulate.methods import Method, as_method
 from pyrofair.simulate.scenarios import SCENARIOS, Scenario, scenario
@@ -405,7 +406,7 @@ class _Results:
         measured = [f"{name}{end}" for name in MEASURED for end in ("", "_error")]
         columns = [name for name in measured if name not in ("positive_rate_error", "majority_rate_error")]
         if self.plan.measurement.audit:
-            columns += [f"estimated_{name}{end}" for name in ESTIMATED for end in ("", "_low", "_high")]
+            columns += [f"estimated_{name}{end}" for name in OF_WORLDS for end in ("", "_low", "_high")]
         columns += list(self.plan.measurement.measures)
         tables = [{**each.key, **each.table.iloc[0].to_dict(), "seconds": each.about["seconds"]} for each in cells]
         failed = [
