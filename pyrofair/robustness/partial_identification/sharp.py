@@ -278,11 +278,11 @@ def sharp_bounds(
         size = kish_size(coded.weight)
         for i, end in enumerate(("low", "high")):
             ends = table[end].to_numpy()
-            first, last = _range(draws[:, :, i], ends, level, lower=end == "low")
+            start, stop = _range(draws[:, :, i], ends, level, lower=end == "low")
             shares = [shares_of(SHARES[name], {SHARES[name]: value}, size) for name, value in table[end].items()]
             down, up = np.transpose([reach_of_shares(each, reach_of(level)) for each in shares])
-            table[f"{end}_from"] = np.minimum(first, ends - down).clip(least, 1.0)
-            table[f"{end}_to"] = np.maximum(last, ends + up).clip(least, 1.0)
+            table[f"{end}_from"] = np.minimum(start, ends - down).clip(least, 1.0)
+            table[f"{end}_to"] = np.maximum(stop, ends + up).clip(least, 1.0)
         moved = sum(each.slack > TOLD for each in replicates)
         if moved:
             notes.append(
