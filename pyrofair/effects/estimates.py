@@ -47,6 +47,7 @@ __all__ = [
     "percentiles",
     "reach_of",
     "reach_of_all",
+    "reach_of_shares",
     "shares_of",
 ]  # fmt: skip
 
@@ -206,6 +207,12 @@ def shares_of(quantity: str, values: Mapping[str, float], size: float) -> tuple[
     return (Share(value / 2.0, size, 2.0) if quantity == GIVEN_UNITS else Share(value, size),)
 
 
+def reach_of_shares(shares: Sequence[Share], reach: float) -> tuple[float, float]:
+    """Return how far below and above a sum of shares its interval reaches at least, their distances squared."""
+    down, up = np.linalg.norm([(0.0, 0.0), *(each.moves(reach) for each in shares)], axis=0).tolist()
+    return down, up
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """A signed value x with its uncertainty, and what is reported of it: x itself, its size, or one minus its size.
@@ -282,7 +289,7 @@ class Estimate:
         if self.care < 1.0:
             strict = 1.0 - (1.0 - level) * self.care
             low = self._ends(strict, reach * reach_of(strict, self.degrees) / reach_of(level, self.degrees))[0]
-        down, up = np.linalg.norm([(0.0, 0.0), *(each.moves(reach) for each in self.shares)], axis=0).tolist()
+        down, up = reach_of_shares(self.shares, reach)
         found, least, most = self.estimate, self.image.least, self.image.most
         low, high = min(low, found - down) if down else low, max(high, found + up) if up else high
         if least <= found <= most:
