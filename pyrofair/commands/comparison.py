@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import io
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from pyrofair._cells import Cell, CellFolder
+from pyrofair._files import csv_text, write_whole
 from pyrofair.audits import Audit, PenaltyPath, audit, penalty_path
 from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
 from pyrofair.datasets import Dataset, load_adult, load_german
@@ -160,7 +162,7 @@ class Job:
         found = self.cells.read(key)
         if not isinstance(found, Cell):
             found = make()
-            self.cells.write(found)
+            self.cells.keep(found)
         return found
 
     def trained(self, label: str, model: Any) -> dict[str, Known]:
@@ -221,15 +223,17 @@ class Comparison:
 
     def save(self, folder: Path) -> list[Path]:
         """Write the tables as CSV, the figures as PNG and the reading as text, and return their paths."""
+        contents: dict[str, Any] = {"reading.txt": f"{self.text}\n", "trade-off.csv": csv_text(self.path)}
         for name, part in {"audit": "table", "groups": "groups"}.items():
             audits = {"one-step": self.audit, "ipw": self.paper}
             frames = [getattr(each, part).assign(source=source) for source, each in audits.items()]
-            pd.concat(frames, ignore_index=True).to_csv(folder / f"{name}.csv", index=False)
-        self.path.to_csv(folder / "trade-off.csv", index=False)
-        (folder / "reading.txt").write_text(self.text + "\n", encoding="utf-8")
-        self.audit.plot().savefig(folder / "audit.png", dpi=150)
-        self.audit.plot_stages().savefig(folder / "stages.png", dpi=150)
-        PenaltyPath(self.path).plot().savefig(folder / "trade-off.png", dpi=150)
+            contents[f"{name}.csv"] = csv_text(pd.concat(frames, ignore_index=True))
+        figures = {"audit": self.audit.plot(), "stages": self.audit.plot_stages()}
+        for name, figure in (figures | {"trade-off": PenaltyPath(self.path).plot()}).items():
+            figure.savefig(written := io.BytesIO(), dpi=150)
+            contents[f"{name}.png"] = written.getvalue()
+        for name, content in contents.items():
+            write_whole(folder / name, content.encode() if isinstance(content, str) else content)
         return [folder / name for name in FILES]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, near
+from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, near, no_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,6 +60,8 @@ NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 CODE = re.compile(r"[+-]?0\d")
 INTEGER = re.compile(r"[+-]?\d+")
 LARGEST = 2**63 - 1
+MOST_DIGITS = 600
+"""Python turns texts of as many digits into integers, whatever its limit; longer ones are too large in any case."""
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[.,]\d{3})+")
 GROUPED = {
     ".": re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+\.\d+"),
@@ -91,8 +93,15 @@ class Reading:
             raise UsageError(f"the column {both[0]!r} is named by --text and by --number; choose one.")
         given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls)}
         separator = {"tab": "\t", r"\t": "\t"}.get(given["separator"], given["separator"])
-        if separator is not None and len(separator) != 1:
-            raise UsageError(f"--separator {separator!r} must be one character, such as ';', or the word tab.")
+        if separator is not None and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0'):
+            raise UsageError(
+                f"--separator {separator!r} must be one character of ASCII, such as ';', or the word tab. In a file with "
+                "another one, replace it."
+            )
+        try:
+            "".encode(given["encoding"])
+        except (LookupError, ValueError) as error:
+            raise UsageError(f"--encoding {given['encoding']!r} is no encoding of text: {error}.") from error
         lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         return cls(**{**given, **lists, "separator": separator})
 
@@ -152,13 +161,9 @@ def read_data(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
     ``wanted`` has what asks for each column, for messages; the file may lack ``optional`` ones. What does not fit, or
     could be read in two ways, is a UsageError.
     """
-    file = Path(path)
-    if not file.exists():
-        beside = [each.name for each in file.parent.iterdir()] if file.parent.is_dir() else []
-        raise UsageError(f"there is no file {path!r} in {Path.cwd()}.{near(file.name, beside)}")
-    if file.is_dir():
-        raise UsageError(f"{path!r} is a folder; name a file of it.")
-    name = file.name.lower()
+    if missing := no_file(path):
+        raise UsageError(missing)
+    name = Path(path).name.lower()
     if name.endswith((".parquet", ".pq")):
         return _read_parquet(path, wanted, how, optional)
     if re.search(r"\.(csv|tsv|txt|data)(\.(gz|bz2|zst))?$", name):
@@ -227,7 +232,7 @@ def _read_header(path: str, separator: str, how: Reading) -> list[str]:
     try:
         with pa.input_stream(path) as stream, io.TextIOWrapper(stream, _encoding(how), newline="") as text:
             header = next(csv.reader(text, delimiter=separator), None)
-    except (UnicodeError, LookupError, OSError, pa.ArrowException) as error:
+    except (UnicodeError, OSError, pa.ArrowException) as error:
         raise UsageError(_undecoded(path, how, error)) from error
     if not header:
         raise UsageError(f"{path} is empty.")
@@ -263,8 +268,6 @@ def _undecoded(path: str, how: Reading, error: Exception) -> str:
             f"{text.strip(': ')[:80]!r}. Check --separator, quotes around fields that hold a separator, and the names "
             "in the header."
         )
-    if isinstance(error, LookupError):
-        return f"--encoding {how.encoding}: {error}."
     if isinstance(error, UnicodeError) or "UTF8" in str(error):
         return f"{path} is not {how.encoding} ({error}). Name its encoding, such as --encoding latin-1 or utf-16."
     return f"{path} cannot be read: {error}."
@@ -290,7 +293,7 @@ def _read_texts(
                 column_types=dict.fromkeys(names, pa.large_string()), include_columns=[*own.values()]
             ),
         )
-    except (UnicodeError, LookupError, OSError, pa.ArrowException) as error:
+    except (UnicodeError, OSError, pa.ArrowException) as error:
         raise UsageError(_undecoded(path, how, error)) from error
     table, rows = table.slice(1), pd.RangeIndex(1, table.num_rows)  # without the header
     return pd.DataFrame({name: pd.Series(table[each].to_numpy(), rows, object) for name, each in own.items()})
@@ -344,8 +347,9 @@ def _fault(counts: Any, numbers: list[str], others: list[str], name: str, how: R
         return f"text with blanks around it, such as {blank[0]!r}. --strip strips them; --text {name} keeps them."
     if name not in how.number and (coded := [each for each in numbers if CODE.match(each.strip())]):
         return f"{_quoted(coded)}: a number would lose the zero. {as_text} --number {name} reads numbers."
-    if large := [each for each in numbers if INTEGER.fullmatch(each.strip()) and abs(int(each)) > LARGEST]:
-        return f"the integer {large[0]}, larger than 2**63. {as_text}"
+    integers = [each for each in numbers if INTEGER.fullmatch(each.strip())]
+    if large := [each for each in integers if abs(read_number(each, ".") or 0) > LARGEST]:
+        return f"the integer {large[0][:40]}{'...' * (len(large[0]) > 40)}, larger than 2**63. {as_text}"
     return ""
 
 
@@ -356,7 +360,7 @@ def read_number(text: str, decimal: str) -> int | float | None:
         plain = plain.replace(".", "?").replace(",", ".")
     if not NUMBER.fullmatch(plain):
         return None
-    return int(plain) if INTEGER.fullmatch(plain) else float(plain)
+    return int(plain) if INTEGER.fullmatch(plain) and len(plain) <= MOST_DIGITS else float(plain)
 
 
 def _comma(texts: Sequence[str], how: Reading) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyrofair.commands.options import Option, UsageError, grouped, near
+from pyrofair.commands.options import Option, UsageError, grouped, is_file, no_file
 
 __all__ = ["MODEL_OPTIONS", "load_model", "load_models", "model_files", "save_model"]
 
@@ -25,16 +25,14 @@ def model_files(given: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in given:
         name, equals, file = text.partition("=")
-        if not equals or Path(text).exists():
+        if not equals or is_file(text):
             name, file = Path(text).stem, text
         if not name or not file:
             raise UsageError(f"--model {text!r} must be FILE or NAME=FILE.")
         if name in found:
             raise UsageError(f"two models are called {name!r}; name them apart, --model first={found[name]}.")
-        path = Path(file)
-        if not path.exists():
-            beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-            raise UsageError(f"--model: there is no file {file!r} in {Path.cwd()}.{near(path.name, beside)}")
+        if missing := no_file(file):
+            raise UsageError(f"--model: {missing}")
         found[name] = file
     return found
 

@@ -17,11 +17,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from pyrofair._cells import write_whole
-from pyrofair._validation import shown
+from pyrofair._files import write_whole
+from pyrofair._validation import require_path
 from pyrofair.exceptions import DataError
 
-__all__ = ["FORMAT", "Content", "read_file", "require_free", "require_path", "to_bytes", "write_file"]
+__all__ = ["FORMAT", "Content", "read_file", "require_free", "to_bytes", "write_file"]
 
 FORMAT = 2
 """The version of the format; it grows with each change of what a file means."""
@@ -37,13 +37,6 @@ class Content:
 
     structure: dict[str, Any]
     arrays: Mapping[str, NDArray[Any]]
-
-
-def require_path(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of a file; anything else is a DataError."""
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or isinstance(os.fspath(path), bytes):
-        raise DataError(f"path={shown(path)} must be the path of a file, such as 'model.pyrofair'.")
-    return Path(path).absolute()
 
 
 def require_free(path: Path, *, overwrite: bool) -> None:
@@ -69,11 +62,12 @@ def _digest(body: bytes) -> str:
 
 def write_file(path: Path, content: bytes, *, overwrite: bool) -> None:
     """Write a file whole, or not at all; one that is there is replaced only with ``overwrite``."""
-    require_free(path, overwrite=overwrite)
     try:
-        write_whole(path, content)
+        write_whole(path, content, replace=overwrite)
+    except FileExistsError:
+        require_free(path, overwrite=overwrite)
     except OSError as error:
-        raise DataError(f"The file {str(path)!r} cannot be written: {error}. Name another.") from error
+        raise DataError(f"The file {str(path)!r} cannot be written: {error.strerror}. Name another.") from error
 
 
 def read_file(path: Path) -> Content:

@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyrofair._random import neutral_torch
-from pyrofair._validation import require_flag, require_instance, shown
+from pyrofair._validation import require_flag, require_instance, require_path, shown
 from pyrofair._version import __version__
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.persistence.classes import KINDS, TOP
 from pyrofair.persistence.codec import Reader, Writer
-from pyrofair.persistence.files import Content, read_file, require_free, require_path, to_bytes, write_file
+from pyrofair.persistence.files import Content, read_file, require_free, to_bytes, write_file
 
 __all__ = ["load", "save"]
+
+FILE = "the path of a file, such as 'model.pyrofair'"
 
 
 def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -54,7 +56,7 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     ...     load(os.path.join(folder, "paths.pyrofair")) == unfair
     True
     """
-    place = require_path(path)
+    place = require_path("path", path, FILE).absolute()
     require_flag("overwrite", overwrite)
     name = type(obj).__name__
     if name not in TOP or type(obj) not in KINDS:
@@ -123,7 +125,7 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
     PyrofairWarning
         If another version of the package wrote the file.
     """
-    place = require_path(path)
+    place = require_path("path", path, FILE).absolute()
     if given is not None:
         require_instance("given", given, Mapping, "a dictionary from names to code of yours, or None")
     require_flag("skops", skops)

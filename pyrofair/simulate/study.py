@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 from pyrofair._cells import Cell, CellFolder, Failure, Key, cell_name
 from pyrofair._figures import ShownFigure
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._validation import (
     listed,
     require_callable,
@@ -432,9 +432,7 @@ def _table(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
 
 def _compute(plan: Plan, tasks: Sequence[Task], done: _Results, n_jobs: int | None, *, progress: bool) -> None:
     """Compute the cells that are left, in this process or by joblib's backend; what a lost worker leaves, once more."""
-    bar = tqdm(
-        total=len(done.keys), initial=len(done.found), desc="study", unit="cell", disable=not progress, leave=False
-    )
+    bar = progress_bar("study", total=len(done.keys), shown=progress, initial=len(done.found), unit="cell")
     losses = 0
     with bar:
         try:

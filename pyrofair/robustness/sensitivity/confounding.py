@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from pyrofair._progress import progress_bar
 from pyrofair._validation import require_choice, require_instance
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
@@ -213,7 +214,9 @@ def confounding(
         model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, random_state
     )
     causes = choose_causes(causes_of(problem.form), hidden_causes, problem.source.estimand_)
-    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits) for cause in causes])
+    table, flips = sweep(
+        problem, GAMMA, limits, [_depart(problem, each, limits) for each in progress_bar("hidden causes", causes)]
+    )
     return Confounding(
         table,
         flips,
