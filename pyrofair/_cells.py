@@ -228,8 +228,8 @@ class CellFolder:
             self.write(result)
         except OSError as error:
             warnings.warn(
-                f"The file {str(self.path(result.key))!r} cannot be written ({_error(error)}): its cell is in the result "
-                "of this call alone.",
+                f"The file {str(self.path(result.key))!r} cannot be written ({_error(error)}): its cell is in the "
+                "result of this call alone.",
                 PyrofairWarning,
                 stacklevel=2,
             )

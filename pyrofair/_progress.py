@@ -1,4 +1,4 @@
-"""Progress of what takes more than five seconds: one line, where somebody sees it, that is gone when the work is done."""
+"""Progress of what takes more than five seconds: one line, where somebody sees it, that is gone in the end."""
 
 from __future__ import annotations
 

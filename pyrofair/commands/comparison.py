@@ -85,7 +85,7 @@ def methods(
 def _given_shared(data: Dataset, proposed: PenalizedClassifier) -> PenalizedClassifier:
     """Return the proposed method given what both worlds share: one start, for its penalty has no two basins."""
     given: PenalizedClassifier = clone(proposed)
-    return given.set_params(source=GComputation(data.unfair, draws=5, progress=False), starts=1)  # type: ignore[no-any-return]
+    return given.set_params(source=GComputation(data.unfair, draws=5), starts=1)  # type: ignore[no-any-return]
 
 
 def _modes(fitted: Any, label: str) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def compare(
     X, y = train.drop(columns=target), train[target]
     plain, penalised = methods(data, setting, strength, seed)
     given = _given_shared(data, penalised["Proposed"])
-    pscf = PSCF(data.unfair, progress=False, random_state=seed)
+    pscf = PSCF(data.unfair, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading reports the overlap
         source, weights = OneStep(data.unfair, random_state=seed).fit(X), IPW(data.unfair).fit(X)

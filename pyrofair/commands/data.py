@@ -95,8 +95,8 @@ class Reading:
         separator = {"tab": "\t", r"\t": "\t"}.get(given["separator"], given["separator"])
         if separator is not None and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0'):
             raise UsageError(
-                f"--separator {separator!r} must be one character of ASCII, such as ';', or the word tab. In a file with "
-                "another one, replace it."
+                f"--separator {separator!r} must be one character of ASCII, such as ';', or the word tab. In a file "
+                "with another one, replace it."
             )
         try:
             "".encode(given["encoding"])

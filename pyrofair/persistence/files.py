@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from pyrofair._files import write_whole
-from pyrofair._validation import require_path
 from pyrofair.exceptions import DataError
 
 __all__ = ["FORMAT", "Content", "read_file", "require_free", "to_bytes", "write_file"]

@@ -60,10 +60,9 @@ class Partitions:
 
     def map(self, function: Callable[[int, pd.DataFrame], Any]) -> Iterable[Any]:
         """Apply a function to the number and frame of each partition; it may be applied again, as to lost work."""
-        loads = progress_bar("partitions", self.loads, total=len(self.sizes) or None)
-        work, apply = enumerate(loads), partial(_apply, function, self.columns, self.levels, self.sizes)
+        work, apply = enumerate(self.loads), partial(_apply, function, self.columns, self.levels, self.sizes)
         if not self.dask:
-            return _each(work, apply, len(self.sizes))
+            return _each(progress_bar("partitions", work, total=len(self.sizes) or None), apply, len(self.sizes))
         dask: Any = import_module("dask")
         shared, call = dask.delayed(apply, pure=False), dask.delayed(operator.call)
         return list(dask.compute(*(call(shared, number, load) for number, load in work)))
