@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from pyrofair import effects
+from pyrofair._validation import check_settings
 from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.training import make_module
@@ -88,6 +91,8 @@ def _make(of: type, /, **state: Any) -> Any:
         _require(not any(callable(getattr(of, name, None)) for name in state), "it has a value in place of a method")
         made = object.__new__(of)
         made.__dict__.update(state)
+        if any(name.endswith("_") for name in state):  # of an object that is not fitted, fit will check the settings
+            check_settings(made, getattr(import_module(of.__module__), "CONSTRAINTS", {}))
     RESTORE.get(of.__name__, lambda _: None)(made)
     return made
 
@@ -101,7 +106,10 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _make_graph(nodes: Any, edges: Any, latent: Any, column_map: Any, **roles: Any) -> CausalGraph:
-    """Return a graph by its constructor, which refuses what is none."""
+    """Return a graph by its constructor, which refuses what is none of texts."""
+    names = [*nodes, *latent, *chain.from_iterable(edges), roles["sensitive"], roles["outcome"]]
+    _require(all(isinstance(each, str) for each in names), "its graph has a name that is no text")
+    _require({*names} == {*nodes} and len({*nodes}) == len(nodes), "its graph has other nodes than those it lists")
     made = CausalGraph(EdgeList(nodes, edges, latent), columns=dict(column_map), latent=latent, **roles)
     _require((made.latent, made.column_map) == (latent, column_map), "its graph is not the one that was saved")
     return made
@@ -141,6 +149,8 @@ def _restore_encoder(encoder: Any) -> None:
         return
     if encoder.categories_:
         encoder.one_hot_ = encoder._one_hot()
+    columns = [*encoder.numeric_, *encoder.categories_]
+    _require(len({*columns}) == len(columns), "its encoder has a column twice")
     _require(all(each.is_unique for each in encoder.categories_.values()), "its encoder has a category twice")
     for each in (encoder.scaler_.mean_, encoder.scaler_.scale_) if encoder.numeric_ else ():
         _require(each.shape == (len(encoder.numeric_),), "its encoder has other columns of numbers")
@@ -216,12 +226,18 @@ def _restore_penalized(made: Any) -> None:
         made.device = "cpu"
     if (numbers := vars(made).get("module_")) is None:
         return
-    width = getattr(made.encoder_, "width_", None)
-    if width is None and hasattr(made.encoder_, "get_feature_names_out"):
-        width = len(made.encoder_.get_feature_names_out())
+    encoder, names = made.encoder_, [*made.feature_names_in_]
+    if type(encoder).__name__ == "TableEncoder":
+        _require({*names} == {*encoder.numeric_, *encoder.categories_}, "its encoder reads other columns")
+    _require(len(made.classes_) == 2 and len(names) == made.n_features_in_, "it has no two classes, or other features")
+    width = getattr(encoder, "width_", None)
+    if width is None and hasattr(encoder, "get_feature_names_out"):
+        width = len(encoder.get_feature_names_out())
     if width is None and not isinstance(made.model, nn.Module):
         raise DataError("given['model'] must be a torch module: how many features its encoder makes is not known.")
-    module = make_module(made.model, width or 0)
+    # Of the package's own networks sizes take no memory before they are those of the arrays.
+    with torch.device("meta") if isinstance(made.model, str) else contextlib.nullcontext():
+        module = make_module(made.model, width or 0)
     found, expected = (", ".join(f"{name} {tuple(each.shape)}" for name, each in held.items())
                        for held in (module.state_dict(), numbers))  # fmt: skip
     if expected != found:

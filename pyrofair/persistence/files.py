@@ -19,7 +19,7 @@ from safetensors.numpy import save as save_arrays
 from pyrofair._files import write_whole
 from pyrofair.exceptions import DataError
 
-__all__ = ["FORMAT", "Content", "read_file", "require_free", "to_bytes", "write_file"]
+__all__ = ["FORMAT", "Content", "from_bytes", "read_file", "require_free", "to_bytes", "write_file"]
 
 FORMAT = 2
 """The version of the format; it grows with each change of what a file means."""
@@ -31,10 +31,11 @@ STRUCTURE = "structure.json"
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a file holds: a structure of JSON values, and the arrays that it refers to by name."""
+    """What a file of ``size`` bytes holds: a structure of JSON values, and the arrays that it refers to by name."""
 
     structure: dict[str, Any]
     arrays: Mapping[str, NDArray[Any]]
+    size: int = 0
 
 
 def require_free(path: Path, *, overwrite: bool) -> None:
@@ -69,18 +70,21 @@ def write_file(path: Path, content: bytes, *, overwrite: bool) -> None:
 
 
 def read_file(path: Path) -> Content:
-    """Return what a file holds, after its digest was compared.
+    """Return what a file holds, after its digest was compared; a DataError if there is none, or for its bytes."""
+    try:
+        return from_bytes(path.read_bytes(), f"The file {str(path)!r}")
+    except OSError as error:
+        raise DataError(f"The file {str(path)!r} cannot be read: {error.strerror}.") from error
+
+
+def from_bytes(data: bytes, name: str) -> Content:
+    """Return what a file of some name holds by its bytes.
 
     Raises
     ------
     DataError
-        If there is no such file; if it is empty, cut off, damaged, no file of this package, or of another format.
+        If these are none, cut off, damaged, of no file of this package, or of another format.
     """
-    name = f"The file {str(path)!r}"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{name} cannot be read: {error.strerror}.") from error
     if (line := LINE.match(data)) is None:
         what = "is empty" if not data else "is not a file that pyrofair.save wrote, or its first bytes are damaged"
         raise DataError(f"{name} {what}.")
@@ -101,4 +105,4 @@ def read_file(path: Path) -> Content:
             f"{name} is damaged or cut off ({error}). Nothing was loaded; take a whole copy of it, or save the object "
             "again."
         ) from error
-    return Content(structure, arrays)
+    return Content(structure, arrays, len(data))

@@ -13,7 +13,7 @@ from pyrofair._version import __version__
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.persistence.classes import KINDS, TOP
 from pyrofair.persistence.codec import Reader, Writer
-from pyrofair.persistence.files import Content, read_file, require_free, to_bytes, write_file
+from pyrofair.persistence.files import Content, from_bytes, read_file, require_free, to_bytes, write_file
 
 __all__ = ["load", "save"]
 
@@ -65,8 +65,9 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         raise DataError(f"obj is of the class {name}; what can be saved is a {', '.join(TOP)}.{hint}")
     require_free(place, overwrite=overwrite)
     content, codes = _content(obj)
+    data = to_bytes(content)
     try:
-        again, _ = _content(_read(content, codes, skops=True))
+        again, _ = _content(_read(from_bytes(data, "What was made"), codes, skops=True))
         if again.structure != content.structure or not all(
             map(_is_same, again.arrays.values(), content.arrays.values())
         ):
@@ -76,7 +77,7 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
             f"The {name} cannot be read back, and was not written: {type(error).__name__}: {shown(str(error))}. Please "
             "report what it holds: its settings, and the types of its columns."
         ) from error
-    write_file(place, to_bytes(content), overwrite=overwrite)
+    write_file(place, data, overwrite=overwrite)
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 import traceback
 import warnings
@@ -62,6 +63,8 @@ PATIENCE = 3
 """After so many losses a few cells are computed one by one, to find one that ends its process."""
 ALONE = 8
 """How many."""
+WATCH = "pyrofair: ends with the caller"
+"""The name of a thread of a worker of this machine."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -335,8 +338,12 @@ def study(
     tasks = [Task(place, n, seed, tuple(chosen)) for place in places for n in rows for seed in drawn]
     keys = [key for task in tasks for key in task.cells()]
     done = _Results(plan, keys)
-    done.read(retry=retry, overwrite=overwrite)
-    _compute(plan, tasks, done, n_jobs, progress=progress)
+    try:
+        done.read(retry=retry, overwrite=overwrite)
+        _compute(plan, tasks, done, n_jobs, progress=progress)
+    finally:
+        if store is not None:
+            store.release()
     return done.study()
 
 
@@ -382,7 +389,7 @@ class _Results:
         """Take a result; one that a worker wrote where this process cannot see it is written again."""
         folder = self.plan.folder
         if folder is not None and not folder.holds(result):
-            folder.write(result)
+            folder.keep(result)
         self.found[cell_name(result.key)] = result
 
     def left(self, tasks: Sequence[Task]) -> list[Task]:
@@ -522,14 +529,23 @@ def _results(plan: Plan, tasks: Sequence[Task], n_jobs: int | None) -> Iterator[
     workers = joblib.effective_n_jobs(n_jobs)
     batches = _Batches(tasks, workers)
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    with closing(parallel(joblib.delayed(_run_all)(plan, batch) for batch in batches)) as work:
+    with closing(parallel(joblib.delayed(_run_all)(plan, batch, os.getpid()) for batch in batches)) as work:
         for results in work:
             batches.measure(results)
             yield from results
 
 
-def _run_all(plan: Plan, tasks: list[Task]) -> list[Cell | Failure]:
+def _run_all(plan: Plan, tasks: list[Task], caller: int) -> list[Cell | Failure]:
+    if os.getppid() == caller and WATCH not in {each.name for each in threading.enumerate()}:
+        threading.Thread(target=_end_with, args=[caller], name=WATCH, daemon=True).start()
     return list(run(plan, tasks))
+
+
+def _end_with(caller: int) -> None:
+    """End this process soon after the one that started it has ended, and would take no result."""
+    while os.getppid() == caller:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 class _Batches:
