@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice, product
+from multiprocessing import current_process
 from typing import Any
 
 import joblib
@@ -536,7 +537,8 @@ def _results(plan: Plan, tasks: Sequence[Task], n_jobs: int | None) -> Iterator[
 
 
 def _run_all(plan: Plan, tasks: list[Task], caller: int) -> list[Cell | Failure]:
-    if os.getppid() == caller and WATCH not in {each.name for each in threading.enumerate()}:
+    own = current_process().name.startswith("LokyProcess") or os.getppid() == caller  # and not of a cluster
+    if own and WATCH not in {each.name for each in threading.enumerate()}:
         threading.Thread(target=_end_with, args=[caller], name=WATCH, daemon=True).start()
     return list(run(plan, tasks))
 
