@@ -11,6 +11,7 @@ import tempfile
 import time
 import uuid
 import warnings
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ PATIENCE = 2.0
 """Seconds in which another run has claimed a folder that both may use."""
 PLACES = 64
 """The bytes of the lock's file on Windows: who works alone locks all of them, and who shares locks one."""
-TEMPORARY = re.compile(r"\.[0-9a-f]{32}\..+")
+TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
 FORMULA = ("=", "+", "-", "@")
 """A cell that begins with one of these is a formula to a spreadsheet, unless it is a number."""
 
@@ -83,27 +84,26 @@ class FolderLock:
 
     def __init__(self, folder: Path, *, share: bool = False) -> None:
         self.path = folder / LOCK
-        self._file: int | None = None
+        self._close: weakref.finalize[..., FolderLock] | None = None
         self._take((True, False) if share else (True,), PATIENCE if share else 0.0)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "alone": False, "_file": None}
+        return {"path": self.path, "alone": False, "_file": -1, "_close": None}
 
     def _take(self, ways: Sequence[bool], patience: float) -> None:
         """Take the lock in the first way that is free: alone or not."""
         until = time.monotonic() + patience
-        while self._file is None:
+        while True:
             try:
                 file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:
-                raise DataError(
-                    f"The file {str(self.path)!r} cannot be written: {error}. Name another folder."
-                ) from error
+                text = f"The file {str(self.path)!r} cannot be written: {error.strerror}. Name another folder."
+                raise DataError(text) from error
             for self.alone in ways:
                 try:
                     _lock(file, alone=self.alone)
                     if os.path.samestat(os.fstat(file), self.path.stat()):
-                        self._file = file
+                        self._file, self._close = file, weakref.finalize(self, os.close, file)
                         return
                 except OSError as error:
                     if error.errno not in (*TAKEN, errno.ENOENT):  # whoever held it deletes the file
@@ -128,21 +128,19 @@ class FolderLock:
 
     def share(self) -> None:
         """Let others in that share the folder."""
-        if self._file is not None and self.alone:
-            os.close(self._file)
-            self._file = None
+        if self._close is not None and self.alone:
+            self._close()
             self._take((False,), PATIENCE)
 
     def release(self) -> None:
         """Give the folder back; the last one deletes the file."""
-        if self._file is None:
+        if self._close is None or not self._close.alive:
             return
         with contextlib.suppress(OSError):  # others still share it
             if os.name == "posix":
                 _lock(self._file, alone=True)
                 self.path.unlink()
-        os.close(self._file)
-        self._file = None
+        self._close()
         if os.name != "posix":
             with contextlib.suppress(OSError):  # an open file cannot be deleted there
                 self.path.unlink()
@@ -152,8 +150,8 @@ class FolderLock:
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a new name in the folder of a file, which is hidden and has its ending."""
-    return path.parent / f".{uuid.uuid4().hex}.{path.name}"
+    """Return a new, hidden name in the folder of a file."""
+    return path.parent / f".{uuid.uuid4().hex}.tmp"
 
 
 def sweep(folder: Path) -> None:

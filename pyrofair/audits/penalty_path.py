@@ -33,6 +33,7 @@ from pyrofair._validation import (
     require_real,
     shown,
 )
+from pyrofair._workers import delayed
 from pyrofair.audits.audit import Audit, audit, default_source, fit_source
 from pyrofair.audits.bootstrap import FROM_OUTCOMES, make_views
 from pyrofair.audits.display import table_fragment
@@ -410,7 +411,7 @@ def penalty_path(
                 for part in parts:
                     trace.run(part, found, bar.update)
             else:
-                run = joblib.delayed(_run_apart)
+                run = delayed(_run_apart)
                 tasks = [run(trace, part, found.of_seeds(part)) for part in parts]
                 parallel = joblib.Parallel(n_jobs, return_as="generator_unordered")
                 with closing(parallel(tasks)) as work:

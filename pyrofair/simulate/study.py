@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 import traceback
 import warnings
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice, product
-from multiprocessing import current_process
 from typing import Any
 
 import joblib
@@ -37,6 +35,7 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair._version import __version__
+from pyrofair._workers import delayed
 from pyrofair.audits.display import table_fragment
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -64,8 +63,6 @@ PATIENCE = 3
 """After so many losses a few cells are computed one by one, to find one that ends its process."""
 ALONE = 8
 """How many."""
-WATCH = "pyrofair: ends with the caller"
-"""The name of a thread of a worker of this machine."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -530,24 +527,14 @@ def _results(plan: Plan, tasks: Sequence[Task], n_jobs: int | None) -> Iterator[
     workers = joblib.effective_n_jobs(n_jobs)
     batches = _Batches(tasks, workers)
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    with closing(parallel(joblib.delayed(_run_all)(plan, batch, os.getpid()) for batch in batches)) as work:
+    with closing(parallel(delayed(_run_all)(plan, batch) for batch in batches)) as work:
         for results in work:
             batches.measure(results)
             yield from results
 
 
-def _run_all(plan: Plan, tasks: list[Task], caller: int) -> list[Cell | Failure]:
-    own = current_process().name.startswith("LokyProcess") or os.getppid() == caller  # and not of a cluster
-    if own and WATCH not in {each.name for each in threading.enumerate()}:
-        threading.Thread(target=_end_with, args=[caller], name=WATCH, daemon=True).start()
+def _run_all(plan: Plan, tasks: list[Task]) -> list[Cell | Failure]:
     return list(run(plan, tasks))
-
-
-def _end_with(caller: int) -> None:
-    """End this process soon after the one that started it has ended, and would take no result."""
-    while os.getppid() == caller:
-        time.sleep(1.0)
-    os._exit(1)
 
 
 class _Batches:
