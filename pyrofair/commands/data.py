@@ -93,17 +93,20 @@ class Reading:
             raise UsageError(f"the column {both[0]!r} is named by --text and by --number; choose one.")
         given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls)}
         separator = {"tab": "\t", r"\t": "\t"}.get(given["separator"], given["separator"])
-        if separator is not None and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0'):
-            raise UsageError(
-                f"--separator {separator!r} must be one character of ASCII, such as ';', or the word tab. In a file "
-                "with another one, replace it."
-            )
-        try:
-            "".encode(given["encoding"])
-        except (LookupError, ValueError) as error:
-            raise UsageError(f"--encoding {given['encoding']!r} is no encoding of text: {error}.") from error
         lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         return cls(**{**given, **lists, "separator": separator})
+
+    def __post_init__(self) -> None:
+        mark = self.separator
+        if mark is not None and (len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0'):
+            raise UsageError(
+                f"--separator {mark!r} must be one character of ASCII, such as ';', or the word tab. In a file with "
+                "another one, replace it."
+            )
+        try:
+            "".encode(self.encoding)
+        except (LookupError, ValueError) as error:
+            raise UsageError(f"--encoding {self.encoding!r} is no encoding of text: {error}.") from error
 
 
 @dataclass(frozen=True, eq=False)

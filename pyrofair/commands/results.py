@@ -211,9 +211,9 @@ def _refuse_other(folder: Path, known: Sequence[str], run: dict[str, Any], *, ov
     found = [name for name in known if (folder / name).exists()]
     if overwrite or not found or (there := _read_run(folder / RUN)) == run:
         return
-    which = f"which no {RUN} identifies" if there is None else "; ".join(differences(there, run))
+    which = f", which no {RUN} identifies" if there is None else f": {'; '.join(differences(there, run))}"
     raise UsageError(
-        f"the folder {str(folder)!r} holds {', '.join(found)} of another run: {which}. Name another one, --output "
+        f"the folder {str(folder)!r} holds {', '.join(found)} of another run{which}. Name another one, --output "
         "FOLDER, or pass --overwrite to replace them."
     )
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pyrofair import _cells
+from pyrofair import _files
 from pyrofair.__main__ import main
 from pyrofair._cells import CellFolder
 from pyrofair.classifiers import PSCF
@@ -220,7 +220,7 @@ def test_an_output_that_cannot_be_used_is_refused_first(
     def refused(**_: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(_cells.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(_files.tempfile, "TemporaryFile", refused)
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "locked"])
     assert "'locked' cannot be written to: [Errno 13] Permission denied" in capsys.readouterr().err
@@ -235,7 +235,7 @@ def test_files_of_another_run_are_kept_and_those_of_the_same_replaced(
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "adult", "--output", "out"])
     message = capsys.readouterr().err
-    assert all(part in message for part in ("'out'", "audit.csv", "--overwrite"))
+    assert all(part in message for part in ("out'", "audit.csv", "--overwrite"))
     assert Path("out/audit.csv").read_text() == "mine"
     main(["compare", "adult", "--output", "out", "--overwrite"])
     assert capsys.readouterr().out.startswith("replacing audit.csv in out\n")

@@ -71,6 +71,7 @@ def test_an_option_takes_several_values_at_once_or_one_by_one() -> None:
         ("score = {p = 1}", ["score", "{'p': 1}"]),
         ('source = "onstep"', ["--source", "'onstep'", "'onestep'"]),
         ("level = ", ["not TOML"]),
+        (f"seed = {'9' * 5000}", ["not TOML", "digits"]),
         ('command = "train"', ["pyrofair train", "pyrofair audit"]),
         ("level = 1.5", ["--level", "1.5", "0.0<x<1.0"]),
         ("level = nan", ["--level", "nan", "finite"]),
