@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from pyrofair._files import FolderLock, made_folder, sweep, write_whole
+from pyrofair._files import RUN, FolderLock, made_folder, read_run, run_record, sweep, write_whole
 from pyrofair._validation import shown
 from pyrofair.exceptions import DataError, PyrofairWarning
 
@@ -33,9 +33,6 @@ __all__ = [
 Key = Mapping[str, Any]
 """What identifies a cell: text, numbers, booleans and lists of them by name, as JSON holds them."""
 
-RUN = "run.json"
-"""The file that identifies the run whose cells are in a folder."""
-FORMAT = 1
 METADATA = b"pyrofair"
 
 
@@ -143,21 +140,21 @@ class CellFolder:
 
     def _claim(self, here: dict[str, Any], files: Sequence[str], *, overwrite: bool) -> None:
         """Mark the folder as that of a run, and delete what killed processes left."""
-        there = self._run()
+        there = read_run(self.folder)
         found = [name for name in files if (self.folder / name).exists()]
         if found and there != here and not overwrite:
             raise DataError(
                 f"The folder {str(self.folder)!r} holds {', '.join(found)} of another run. Name another folder, or "
                 "pass overwrite=True (--overwrite) to replace them."
             )
-        if overwrite and _identifies(there) and there != here:
+        if overwrite and there not in (None, here):
             if not self._held.alone:
                 raise DataError(f"A run with other settings is working in the folder {str(self.folder)!r}.")
             self._empty()
         for part in (self.cells, self.failed):
             made_folder(part)
         if not (self.folder / RUN).exists() and not any(self.cells.iterdir()):
-            write_whole(self.folder / RUN, (json.dumps(here, indent=2) + "\n").encode())
+            write_whole(self.folder / RUN, run_record(here))
         self._refuse_other(here)
         if self._held.alone:
             for part in (self.folder, self.cells, self.failed):
@@ -237,34 +234,27 @@ class CellFolder:
     def _failure_path(self, key: Key) -> Path:
         return self.failed / f"{cell_name(key)}.json"
 
-    def _run(self) -> Any:
-        """Return what identifies the run of the folder, or None."""
-        try:
-            return json.loads((self.folder / RUN).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-
     def _empty(self) -> None:
         """Delete the cells of a run, and what identifies it last."""
         for path in (*self.cells.glob("*.parquet"), *self.failed.glob("*.json"), self.folder / RUN):
             path.unlink(missing_ok=True)
 
     def _refuse_other(self, here: dict[str, Any]) -> None:
-        there = self._run()
+        there = read_run(self.folder)
         if there == here:
             return
         number = sum(1 for _ in self.cells.glob("*.parquet"))
         text = f"The folder {str(self.folder)!r} holds {number} finished cell{'s' * (number != 1)} of another run"
-        if not _identifies(there):
+        if there is None:
             raise DataError(f"{text}, which its {RUN} does not identify. Name another folder.")
         raise DataError(
-            f"{text}: {'; '.join(differences(there['run'], here['run']))}. Name another folder, or pass "
+            f"{text}: {'; '.join(differences(there, here))}. Name another folder, or pass "
             "overwrite=True (--overwrite) to delete them."
         )
 
 
 def _identity(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {"format": FORMAT, "run": json.loads(_json(dict(run), "The settings of a run"))}
+    return dict(json.loads(_json(dict(run), "The settings of a run")))
 
 
 def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
@@ -347,7 +337,3 @@ def _digest(table: Any, text: str) -> str:
     by_pandas = (table.schema.metadata or {}).get(b"pandas")  # the index, and the names of columns
     content = repr((columns, by_pandas, [column.to_pylist() for column in table.columns], text))
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _identifies(run: Any) -> bool:
-    return isinstance(run, dict) and run.get("format") == FORMAT and isinstance(run.get("run"), dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import sys
@@ -12,7 +13,7 @@ import time
 import uuid
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,20 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FolderLock", "csv_text", "made_folder", "sweep", "temporary_beside", "write_whole"]
+__all__ = [
+    "RUN",
+    "FolderLock",
+    "csv_text",
+    "made_folder",
+    "read_run",
+    "run_record",
+    "sweep",
+    "temporary_beside",
+    "write_whole",
+]
 
+RUN, FORMAT = "run.json", 1
+"""The file that identifies the run whose results are in a folder, and the version of its format."""
 LOCK = ".lock"
 """The file by which processes agree who works in a folder."""
 TAKEN = (errno.EACCES, errno.EAGAIN, errno.EWOULDBLOCK, errno.EDEADLK)
@@ -68,6 +81,21 @@ def made_folder(folder: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise DataError(f"The output folder {str(folder)!r} cannot be written to: {error}. Name another.") from error
     return path
+
+
+def run_record(run: Mapping[str, Any], **about: Any) -> bytes:
+    """Return the content of the file that identifies the run of a folder, with what else is said about it."""
+    return f"{json.dumps({'format': FORMAT, 'run': run, **about}, indent=2)}\n".encode()
+
+
+def read_run(folder: Path) -> dict[str, Any] | None:
+    """Return what identifies the run of a folder, or None."""
+    try:
+        content = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    known = isinstance(content, dict) and content.get("format") == FORMAT and isinstance(content.get("run"), dict)
+    return content["run"] if known else None
 
 
 class FolderLock:

@@ -27,6 +27,7 @@ FLOORS = [
         "_progress",
         "_cells",
         "_files",
+        "_workers",
         "_defaults",
         "_version",
     },

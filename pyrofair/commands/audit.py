@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.gate import GATE_OPTIONS, judge
-from pyrofair.commands.models import MODEL_OPTIONS, load_models, model_files
+from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
@@ -102,7 +102,7 @@ def run(settings: Settings, lines: Any) -> int:
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source = make_source(settings, problem.unfair)
         with ResultsFolder.claimed(settings, read, FILES) as folder:
-            models = scores | load_models(files, trusted=settings["trust-pickle"])
+            models = scores | {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files.items()}
             report = _audit(settings, problem, models, source, subgroups)
             texts = list(dict.fromkeys([*warned(), *report.context.warnings]))
             report = replace(report, context=report.context | {"warnings": texts})

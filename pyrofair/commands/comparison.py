@@ -321,6 +321,7 @@ def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame
             f"The paper prints as test accuracies: {printed}. The majority class alone is right for {majority:.1%} of "
             "these test rows, and every bound on PIU falls to 0 with a constant classifier: read accuracy and bounds "
             "beside the positive rate.",
+            *(f"Warning: {text}" for text in paper.context.warnings if text not in audited.context.warnings),
         ]
     )
 

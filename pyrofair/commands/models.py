@@ -9,7 +9,7 @@ from typing import Any
 
 from pyrofair.commands.options import Option, UsageError, grouped, is_file, no_file
 
-__all__ = ["MODEL_OPTIONS", "load_model", "load_models", "model_files", "save_model"]
+__all__ = ["MODEL_OPTIONS", "load_model", "model_files"]
 
 MODEL_OPTIONS = grouped(
     "the decisions",
@@ -37,11 +37,6 @@ def model_files(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def load_models(files: dict[str, str], *, trusted: bool) -> dict[str, Any]:
-    """Return the models of files by name."""
-    return {name: load_model(file, trusted=trusted) for name, file in files.items()}
-
-
 def load_model(file: str, *, trusted: bool) -> Any:
     """Return a model from a file; a pickle only where it is trusted."""
     if Path(file).suffix.lower() in PICKLES:
@@ -66,10 +61,3 @@ def _unpickle(file: str) -> Any:
     except Exception as error:  # a damaged pickle raises what it likes
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise UsageError(f"the pickle {file!r} cannot be used: {cause}") from error
-
-
-def save_model(model: Any, path: Path) -> None:
-    """Write a model of the package to a file, which holds no code."""
-    import pyrofair
-
-    pyrofair.save(model, path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import DATA, DATA_OPTIONS
-from pyrofair.commands.models import save_model
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
     DONE,
@@ -75,6 +74,8 @@ no classifier of the path stays within the limit, it ends with exit code 3.
 
 def run(settings: Settings, lines: Any) -> int:
     """Fit and measure the path, write it, choose, and return the exit code."""
+    import pyrofair
+
     if settings["at-most"] is not None and settings["accuracy-loss"] is not None:
         raise UsageError("--at-most and --accuracy-loss are two ways to choose; give one of them.")
     chooses = settings["at-most"] is not None or settings["accuracy-loss"] is not None
@@ -108,7 +109,7 @@ def run(settings: Settings, lines: Any) -> int:
             if len(path.table):
                 folder.add_figure("path.png", path.plot())
             if chosen is not None:
-                folder.add(MODEL, lambda file: save_model(chosen, file))
+                folder.add(MODEL, lambda file: pyrofair.save(chosen, file))
             if not folder.finish("\n".join(told), lines, spare=MODEL):
                 code = FAILED
     unfinished = bool(path.unfinished) or path.table["strength"].nunique() < len({*strengths})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +30,6 @@ RESULT_OPTIONS = grouped(
     Option("traceback", "show where an error was raised", bool),
 )  # fmt: skip
 RUN, SETTINGS = "run.json", "settings.toml"
-FORMAT = 1
 UNIDENTIFYING = ("output", "threads")
 """Options that change no number."""
 PACKAGES = (
@@ -151,9 +149,9 @@ class ResultsFolder:
         try:
             paths = self.write()
         except _NotWrittenError as error:
+            text = text.replace(f", saved as {spare}", "")
             if error.name == spare and not isinstance(error.cause, OSError):
                 del self.contents[spare]
-                text = text.replace(f", saved as {spare}", "")
                 self.finish(f"{text}\n{spare} could not be saved: {type(error.cause).__name__}: {error.cause}", lines)
                 return False
             lines.write(text)
@@ -172,7 +170,7 @@ class ResultsFolder:
 
         The record of the run comes first, as unfinished, and last: a run that is killed in between can be repeated.
         """
-        from pyrofair._files import temporary_beside, write_whole
+        from pyrofair._files import run_record, temporary_beside, write_whole
 
         rerun = f"pyrofair {self.settings.command} --config {self.folder / SETTINGS}"
         comments = [
@@ -186,12 +184,12 @@ class ResultsFolder:
         try:
             for name, write in self.contents.items():
                 write(beside[name])
-            write_whole(self.folder / (name := RUN), self._record(finished=False))
+            write_whole(self.folder / (name := RUN), run_record(self.run, finished=False))
             for name in {*self.names} - {*self.contents, RUN}:
                 (self.folder / name).unlink(missing_ok=True)
             for name, path in beside.items():
                 path.replace(self.folder / name)
-            write_whole(self.folder / (name := RUN), self._record(finished=True))
+            write_whole(self.folder / (name := RUN), run_record(self.run, finished=True, versions=_versions()))
         except Exception as error:  # of the disk, or of what makes the file
             raise _NotWrittenError(name, error) from error
         finally:
@@ -199,33 +197,20 @@ class ResultsFolder:
                 path.unlink(missing_ok=True)
         return [self.folder / name for name in (*self.contents, RUN)]
 
-    def _record(self, *, finished: bool) -> bytes:
-        about = {"format": FORMAT, "run": self.run, "finished": finished, "versions": _versions()}
-        return f"{json.dumps(about, indent=2)}\n".encode()
-
 
 def _refuse_other(folder: Path, known: Sequence[str], run: dict[str, Any], *, overwrite: bool) -> None:
     """Refuse a folder with files of another run, which are not to be overwritten."""
     from pyrofair._cells import differences
+    from pyrofair._files import read_run
 
     found = [name for name in known if (folder / name).exists()]
-    if overwrite or not found or (there := _read_run(folder / RUN)) == run:
+    if overwrite or not found or (there := read_run(folder)) == run:
         return
     which = f", which no {RUN} identifies" if there is None else f": {'; '.join(differences(there, run))}"
     raise UsageError(
         f"the folder {str(folder)!r} holds {', '.join(found)} of another run{which}. Name another one, --output "
         "FOLDER, or pass --overwrite to replace them."
     )
-
-
-def _read_run(path: Path) -> dict[str, Any] | None:
-    """Return what identifies the run of a folder, or None."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    known = isinstance(content, dict) and content.get("format") == FORMAT and isinstance(content.get("run"), dict)
-    return content["run"] if known else None
 
 
 def _versions() -> Mapping[str, str]:

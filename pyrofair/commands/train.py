@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from pyrofair.commands.data import DATA, DATA_OPTIONS
-from pyrofair.commands.models import save_model
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
@@ -49,6 +48,7 @@ def run(settings: Settings, lines: Any) -> int:
     """Train, save the classifier, and print a summary."""
     import numpy as np
 
+    import pyrofair
     from pyrofair.classifiers import remove
 
     with computing(settings) as warned:
@@ -64,7 +64,7 @@ def run(settings: Settings, lines: Any) -> int:
             share = float(np.average(y == problem.graph.positive, weights=weight))
             found = accuracy, share, decided
             text = "\n".join(_describe(settings, problem, classifier, found, warned(), folder.folder))
-            folder.add(MODEL, lambda path: save_model(classifier, path))
+            folder.add(MODEL, lambda path: pyrofair.save(classifier, path))
             folder.add_table("training.csv", classifier.history_)
             return DONE if folder.finish(text, lines) else FAILED
 
