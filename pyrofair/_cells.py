@@ -236,7 +236,8 @@ class CellFolder:
 
     def _empty(self) -> None:
         """Delete the cells of a run, and what identifies it last."""
-        for path in (*self.cells.glob("*.parquet"), *self.failed.glob("*.json"), self.folder / RUN):
+        cells = (each for end in (".parquet", ".pyrofair") for each in self.cells.glob(f"*{end}"))
+        for path in (*cells, *self.failed.glob("*.json"), self.folder / RUN):
             path.unlink(missing_ok=True)
 
     def _refuse_other(self, here: dict[str, Any]) -> None:

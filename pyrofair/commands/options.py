@@ -284,7 +284,8 @@ def config_option() -> Option:
 def write_settings(settings: Settings, comments: Sequence[str]) -> str:
     """Return settings as a TOML file, from which the same are read."""
     recorded = {COMMAND: settings.command, **settings.recorded()}
-    lines = [*(f"# {text}" for text in comments), *(f"{name} = {_toml(value)}" for name, value in recorded.items())]
+    plain = ("".join(each if each.isprintable() else " " for each in text) for text in comments)
+    lines = [*(f"# {text}" for text in plain), *(f"{name} = {_toml(value)}" for name, value in recorded.items())]
     text = "\n".join(lines) + "\n"
     if (read := tomllib.loads(text)) != recorded:
         raise AssertionError(f"settings do not survive being written: {read}")

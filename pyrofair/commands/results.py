@@ -155,6 +155,8 @@ class ResultsFolder:
                 self.finish(f"{text}\n{spare} could not be saved: {type(error.cause).__name__}: {error.cause}", lines)
                 return False
             lines.write(text)
+            if not isinstance(error.cause, OSError):
+                raise error.cause from None
             lines.complain(
                 f"The file {str(self.folder / error.name)!r} cannot be written: {error.cause}. The report above is "
                 "not saved."

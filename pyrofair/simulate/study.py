@@ -106,14 +106,7 @@ class Study:
         by = list(KEY[:-1])
         unnamed = ""  # no measure has this name
         long = self.table.melt([*KEY], self.quantities, "quantity", unnamed).dropna(subset=[unnamed])
-        statistics = {
-            "mean": "mean",
-            "sd": "std",
-            "count": "count",
-            "lowest": "min",
-            "median": "median",
-            "highest": "max",
-        }
+        statistics = dict(mean="mean", sd="std", count="count", lowest="min", median="median", highest="max")
         named = {name: (unnamed, statistic) for name, statistic in statistics.items()}
         found = long.groupby([*by, "quantity"], sort=False, dropna=False).agg(**named)
         found.insert(2, "error", found["sd"] / np.sqrt(found["count"]))
@@ -300,6 +293,8 @@ def study(
     fitted = _methods(methods)
     rows = _integers("sizes", sizes, require_units)
     drawn = _seeds(seeds)
+    if not isinstance(audit, bool | np.bool_):
+        require_callable("audit", audit, "True, False, or a function of a scenario that returns a source")
     measurement = Measurement(
         test_size=require_units("test_size", test_size),
         truth_size=require_units("truth_size", truth_size),
@@ -307,7 +302,7 @@ def study(
         threshold=threshold,
         score_noise=score_noise,
         coupling=coupling,
-        audit=audit if isinstance(audit, bool | np.bool_) else _audited(audit),
+        audit=audit,
         n_boot=require_integer("n_boot", n_boot, least=0),
         measures=_measures(measures),
     )
@@ -394,13 +389,9 @@ class _Results:
         """Return the tasks with the cells that are not done."""
         found = []
         for task in tasks:
-            open_ = [
-                method
-                for method, key in zip(task.methods, task.cells(), strict=True)
-                if cell_name(key) not in self.found
-            ]
-            if open_:
-                found.append(task._replace(methods=tuple(open_)))
+            pairs = zip(task.methods, task.cells(), strict=True)
+            if open_ := tuple(method for method, key in pairs if cell_name(key) not in self.found):
+                found.append(task._replace(methods=open_))
         return found
 
     def study(self) -> Study:
@@ -650,11 +641,6 @@ def _once(name: str, given: Any, found: list[Any]) -> list[Any]:
     if len(set(found)) != len(found):
         raise DataError(f"{name}={shown(given)} holds a value more than once.")
     return found
-
-
-def _audited(given: Any) -> Any:
-    require_callable("audit", given, "True, False, or a function of a scenario that returns a source")
-    return given
 
 
 def _measures(given: Any) -> dict[str, Measure]:

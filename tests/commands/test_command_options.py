@@ -101,7 +101,7 @@ def test_what_is_required_may_stand_in_the_file(tmp_path: Path) -> None:
 def test_settings_survive_being_written(tmp_path: Path, text: str) -> None:
     own = ("--unfair", text, "b", "--fail-above", "0.1", "--seed", str(2**31 - 1), "--direct")
     settings = settle(*NEEDED, "--graph", text or "x", *own)
-    written = write_settings(settings, ["a comment"])
+    written = write_settings(settings, ["a comment", text])
     again = settle(*config(tmp_path, written))
     assert {**again.values, "config": None} == settings.values
     assert tomllib.loads(written)["command"] == "audit"
