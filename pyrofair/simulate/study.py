@@ -106,15 +106,14 @@ class Study:
         by = list(KEY[:-1])
         unnamed = ""  # no measure has this name
         long = self.table.melt([*KEY], self.quantities, "quantity", unnamed).dropna(subset=[unnamed])
-        statistics = dict(mean="mean", sd="std", count="count", lowest="min", median="median", highest="max")
-        named = {name: (unnamed, statistic) for name, statistic in statistics.items()}
+        order, how = "mean sd count lowest median highest".split(), "mean std count min median max".split()
+        named = {name: (unnamed, each) for name, each in zip(order, how, strict=True)}
         found = long.groupby([*by, "quantity"], sort=False, dropna=False).agg(**named)
         found.insert(2, "error", found["sd"] / np.sqrt(found["count"]))
         failed = self.failures[by].value_counts(sort=False, dropna=False).rename("failed").reset_index()
         found = found.reset_index().merge(failed, on=by, how="left")
         found["failed"] = found["failed"].fillna(0).astype(np.int64)
-        order = ["mean", "sd", "error", "count", "failed", "lowest", "median", "highest"]
-        return found[[*by, "quantity", *order]]
+        return found[[*by, "quantity", "mean", "sd", "error", "count", "failed", "lowest", "median", "highest"]]
 
     def to_xarray(self) -> Any:
         """Return the table as an :class:`xarray.Dataset`: a variable for each of its columns.
