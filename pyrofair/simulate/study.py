@@ -106,7 +106,10 @@ class Study:
         by = list(KEY[:-1])
         unnamed = ""  # no measure has this name
         long = self.table.melt([*KEY], self.quantities, "quantity", unnamed).dropna(subset=[unnamed])
-        order, how = "mean sd count lowest median highest".split(), "mean std count min median max".split()
+        order, how = (
+            ["mean", "sd", "count", "lowest", "median", "highest"],
+            ["mean", "std", "count", "min", "median", "max"],
+        )
         named = {name: (unnamed, each) for name, each in zip(order, how, strict=True)}
         found = long.groupby([*by, "quantity"], sort=False, dropna=False).agg(**named)
         found.insert(2, "error", found["sd"] / np.sqrt(found["count"]))
