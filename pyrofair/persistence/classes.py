@@ -31,6 +31,7 @@ from pyrofair.persistence.data import Kind
 from pyrofair.persistence.programs import compare_programs, describe_program
 from pyrofair.persistence.trees import restore_boosted, take_boosted
 from pyrofair.programs.covariates import ProgramWithCovariates
+from pyrofair.tables.encoder import TableEncoder
 
 __all__ = ["CLASSES", "KINDS", "TOP", "find_kind", "refuse_skops"]
 
@@ -154,9 +155,12 @@ def _restore_encoder(encoder: Any) -> None:
     _require(all(each.is_unique for each in encoder.categories_.values()), "its encoder has a category twice")
     for each in (encoder.scaler_.mean_, encoder.scaler_.scale_) if encoder.numeric_ else ():
         _require(each.shape == (len(encoder.numeric_),), "its encoder has other columns of numbers")
+    _require(bool(np.isfinite(encoder.transform(_row_of(encoder))).all()), "its encoder does not encode its columns")
+
+
+def _row_of(encoder: Any) -> pd.DataFrame:
     held = {name: np.zeros(1) for name in encoder.numeric_}
-    row = pd.DataFrame(held | {name: levels[:1] for name, levels in encoder.categories_.items()})
-    _require(bool(np.isfinite(encoder.transform(row)).all()), "its encoder does not encode its own columns")
+    return pd.DataFrame(held | {name: levels[:1] for name, levels in encoder.categories_.items()})
 
 
 TRUSTED = ["sklearn.tree._tree.Tree"]
@@ -226,10 +230,7 @@ def _restore_penalized(made: Any) -> None:
         made.device = "cpu"
     if (numbers := vars(made).get("module_")) is None:
         return
-    encoder, names = made.encoder_, [*made.feature_names_in_]
-    if type(encoder).__name__ == "TableEncoder":
-        _require({*names} == {*encoder.numeric_, *encoder.categories_}, "its encoder reads other columns")
-    _require(len(made.classes_) == 2 and len(names) == made.n_features_in_, "it has no two classes, or other features")
+    encoder = made.encoder_
     width = getattr(encoder, "width_", None)
     if width is None and hasattr(encoder, "get_feature_names_out"):
         width = len(encoder.get_feature_names_out())
@@ -243,6 +244,8 @@ def _restore_penalized(made: Any) -> None:
     if expected != found:
         raise DataError(f"given['model'] has other numbers than the module saved: {found}, not {expected}.")
     made.module_ = _with_numbers(module, numbers).to(made.device)
+    if isinstance(encoder, TableEncoder) and isinstance(made.model, str):
+        _require(made.predict_proba(_row_of(encoder)).shape == (1, len(made.classes_)), "it predicts no probabilities")
 
 
 def _take_pscf(classifier: Any, state: State) -> State:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import inspect
 import json
@@ -357,13 +358,19 @@ def test_memory_is_that_of_the_file(name: str) -> None:
         tracemalloc.stop()
 
 
-def test_a_network_takes_no_memory_before_its_arrays_fit(tmp_path: Path) -> None:
+def test_forged_classifiers_are_refused(tmp_path: Path) -> None:
     fitted = pf.PenalizedClassifier("network", epochs=1, progress=False, random_state=0).fit(TABLE, TABLE["A"])
-    fitted.encoder_.categories_ = {"C": pd.RangeIndex(10**5)}
-    fitted.encoder_.one_hot_ = fitted.encoder_._one_hot()
-    fitted.feature_names_in_, fitted.n_features_in_ = np.array(["A", "M", "C"], dtype=object), 3
-    with pytest.raises(pf.DataError, match=r"cannot be read back.* other numbers"):
-        pf.save(fitted, tmp_path / "network")
+    for name in ("features", "classes", "network"):
+        forged = copy.deepcopy(fitted)
+        if name == "features":
+            forged.feature_names_in_ = np.array(["A", "B"], dtype=object)
+        elif name == "classes":
+            forged.classes_ = np.arange(3)
+        else:  # of which the package's own takes no memory before its sizes are those of the arrays
+            forged.encoder_.categories_ = {"C": pd.RangeIndex(10**5)}
+            forged.encoder_.one_hot_ = forged.encoder_._one_hot()
+        with pytest.raises(pf.DataError, match="cannot be read back"):
+            pf.save(forged, tmp_path / "classifier")
 
 
 FORGED: dict[str, Any] = {
