@@ -418,21 +418,13 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
         raise UsageError(f"{path} has no rows.")
     keep, left_out = _without_missing(path, {name: frame[name].isna().to_numpy() for name in there}, how)
     frame = frame[keep].copy()
-    frame.index = _rows_of(keep)
+    frame.index = pd.RangeIndex(1, len(keep) + 1)[keep]  # the numbers of rows in the file after its header
     for name in there:
         if name in how.text:
             frame[name] = frame[name].astype(str).astype("category")
         elif name in how.number:
             frame[name] = pd.to_numeric(frame[name])
     return Table(path, frame, tuple(name for name in known if name not in there), left_out, _doubts(path, frame))
-
-
-def _rows_of(keep: NDArray[np.bool_]) -> pd.Index[int]:
-    """Return the index of the rows that are kept: their numbers in the file after its header, from 1."""
-    import numpy as np
-    import pandas as pd
-
-    return pd.Index(np.flatnonzero(keep) + 1)
 
 
 # --- missing values, and values by their text ------------------------------------------------------------------------
@@ -497,29 +489,17 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as Python has it, not NumPy."""
-    return value.item() if hasattr(value, "item") else value
-
-
 def distinct_values(series: pd.Series[Any]) -> list[Any]:
     """Return the values of a column, each once, in the order of their first rows, as Python has them."""
-    return [_plain(each) for each in series.unique()]
-
-
-def _text_of(value: Any) -> str:
-    return str(_plain(value))
+    return [each.item() if hasattr(each, "item") else each for each in series.unique()]
 
 
 def list_values(series: pd.Series[Any]) -> str:
     """Return the values of a column with their numbers of rows, the most frequent first."""
     counts = series.value_counts()
-    shown = ", ".join(f"{_shown(value)} ({count:,} rows)" for value, count in counts.iloc[:MOST_SHOWN].items())
+    texts = (repr(value) if isinstance(value, str) else str(value) for value in counts.index)
+    shown = ", ".join(f"{text} ({count:,} rows)" for text, count in zip(texts, counts.iloc[:MOST_SHOWN], strict=False))
     return shown + f", and {len(counts) - MOST_SHOWN:,} more" * (len(counts) > MOST_SHOWN)
-
-
-def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else _text_of(value)
 
 
 def match_value(flag: str, text: str, series: pd.Series[Any], path: str) -> Any:
@@ -531,7 +511,7 @@ def match_value(flag: str, text: str, series: pd.Series[Any], path: str) -> Any:
     found = [value for value in values if _means(text, value)]
     if len(found) == 1:
         return found[0]
-    hint = near(text, [_text_of(each) for each in values])
+    hint = near(text, map(str, values))
     raise UsageError(f"{flag} {text!r} is no value of the column {series.name!r} of {path}, which holds "
                      f"{list_values(series)}.{hint}")  # fmt: skip
 
