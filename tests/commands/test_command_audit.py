@@ -537,3 +537,13 @@ def test_no_table_of_a_folder_holds_a_formula(call: Call) -> None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in Path("audit-court").glob("*.csv")}
     assert {"audit.csv", "subgroups.csv"} <= {name for name, text in texts.items() if f"'{FORMULA}" in text}
     assert [name for name, text in texts.items() if re.search(f'(^|,|")({re.escape(FORMULA)})', text, re.M)] == []
+
+
+def test_scores_in_single_precision_are_cut_as_those_in_double(call: Call) -> None:
+    found = []
+    for dtype in (np.float64, np.float32):
+        table().astype({"p": dtype}).to_parquet("court.parquet")
+        how = (*QUESTION, *FAST, "--score", "p", "--threshold", ".45", "--output", dtype.__name__)
+        assert call("audit", "court.parquet", *how)[0] == 0
+        found.append(estimate(dtype.__name__, "p"))
+    assert found[0] == found[1] != 0.0
