@@ -523,12 +523,16 @@ def audit(
         small=small,
     )
     more, drawn = doubts_by_threshold(at, disagreeing(compared)), pd.DataFrame(draws[AUDITED])
+    text = "; ".join(getattr(predicted, "doubts", ())) if AUDITED in worlds else ""
+    doubts = {model.name: text for model in audited if text}
+    more |= {(name, each): text for name in doubts for each in at}
     return Audit(
-        measured.table({}, compared),
+        measured.table(doubts, compared),
         compared,
         drawn.loc[:, drawn.columns.get_level_values("decisions").isin(DECISIONS)] if len(draws) else pd.DataFrame(),
         replace(
             context,
+            doubts=doubts,
             threshold_doubts=more,
             replicates=replicates.tried,
             failed=len(replicates.failures),

@@ -183,7 +183,7 @@ class PenaltyPath:
         -----
         PyrofairWarning
             If the classifier is no more accurate than a constant, was judged on the rows trained on, its numbers are in
-            doubt by the diagnostics of a stage, or the two observed groups disagree about it.
+            doubt by diagnostics, or the two observed groups disagree about it.
         """
         require_choice("decisions", decisions, DECISIONS)
         if (at_most is None) == (accuracy_loss is None):
@@ -256,7 +256,7 @@ class PenaltyPath:
         own = self.intervals
         own = own[(own["strength"] == key[0]) & (own["seed"] == key[1])]
         if "note" in own and own["note"].astype(str).str.contains(IN_DOUBT, regex=False).any():
-            yield f"{name} has numbers {IN_DOUBT}: audit it, and look at the .stages of the audit."
+            yield f"{name} has numbers {IN_DOUBT}: audit it, and read its verdict."
         apart = disagreeing(self.groups)
         if len(apart) and ((apart["strength"] == key[0]) & (apart["seed"] == key[1])).any():
             yield f"{name} is one of which the two observed groups, weighted alone, disagree: see .groups."

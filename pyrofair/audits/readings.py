@@ -97,7 +97,7 @@ VERDICTS: dict[Status, Verdict] = {
     ),
     "doubtful": Verdict(
         "Withheld: a check failed", "withheld", "{cause}.", "open",
-        "Models for the weights and regressions that pass the check; the diagnostics name the stage.",
+        "Models for weights, regressions or mechanisms that pass the check; the diagnostics name the stage or column.",
     ),
     "groups_disagree": Verdict(
         "Withheld: two estimates disagree", "withheld",
@@ -238,7 +238,7 @@ def judge(
 
     ``untouched`` names the columns of a model that no unfair path reaches, whatever effect the weights show; ``few``
     the worlds of too few rows; ``apart`` the quantities on which the groups disagree, of which at least one is wrong;
-    ``doubt`` what the diagnostics of a stage show.
+    ``doubt`` what diagnostics show.
     """
     lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
     if untouched:

@@ -53,7 +53,7 @@ QUANTITIES = ("accuracy", "positive_rate", "majority_rate", "p_y0", "p_ypi", *FR
 
 GROUPS = ("group 0", "group 1")
 
-IN_DOUBT = "in doubt by the diagnostics of a stage"
+IN_DOUBT = "in doubt by diagnostics"
 RESOLUTION = 1e-12
 """What is smaller is the rounding of sums, and is shown as 0."""
 CROSSED = "below the lower end by chance, for either end is estimated by itself"
@@ -91,8 +91,8 @@ class Measured:
     ) -> pd.DataFrame:
         """Return a row for each model, decisions and quantity, whether it could be estimated or not.
 
-        A note on the effect reports where the observed ``groups`` disagree. ``doubts`` are what a stage of a model
-        shows, by model or by model and decisions. ``rules`` are the decisions: DECISIONS, or thresholds.
+        A note on the effect reports where the observed ``groups`` disagree. ``doubts`` are what diagnostics of
+        a model show, by model or by model and decisions. ``rules`` are the decisions: DECISIONS, or thresholds.
         """
         apart = pd.DataFrame() if groups is None else disagreeing(groups)
         disagree = set() if apart.empty else set(zip(apart["model"], apart["decisions"], strict=True))

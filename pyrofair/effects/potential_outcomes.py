@@ -278,6 +278,12 @@ class Estimate:
         between = float(np.sqrt(max(variance - np.mean(errors**2), 0.0)))
         return cls(float(values.mean()), float(np.sqrt(variance / len(parts))), between)
 
+    def __float__(self) -> float:
+        return self.value
+
+    def __round__(self, digits: int = 0) -> float:
+        return round(self.value, digits)
+
     def __str__(self) -> str:
         between = f" (sd between draws {self.posterior_sd:.4f})" if self.posterior_sd else ""
         return f"{self.value:.4f} ± {self.error:.4f}{between}"
@@ -415,7 +421,8 @@ class Refittable(PotentialOutcomes, Protocol):
 class Diagnosed(PotentialOutcomes, Protocol):
     """A fitted source that states its assumptions and reports how well the observed groups support both worlds.
 
-    An audit lists the assumptions, prints the overlap, and gives no interval to a world that rests on a small group.
+    An audit lists the assumptions, prints the overlap, and gives no interval to a world that rests on a small group. A
+    source may have ``doubts`` besides, clauses on what its own diagnostics refute: an audit withholds its verdict then.
     """
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+import pandas as pd
 import pyro
 import pyro.distributions as dist
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import unused_name
-from pyrofair.mechanisms.families import Family, features
+from pyrofair.mechanisms.families import Atoms, Family, decode, features
 
 __all__ = ["ConditionalDistribution", "LearnedProgram", "MechanismOf", "Network", "Numbers"]
 
@@ -209,3 +210,9 @@ class LearnedProgram:
                     values[column] = (site - low) / (high - low)
                 else:
                     values[column] = pyro.sample(column, distribution(values))
+
+    def with_exact_atoms(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return a table of drawn units with atoms as the columns hold them, not in a program's precision."""
+        families = {each.column: each.family for each in self.mechanisms if each.column in table}
+        atoms = [name for name, family in families.items() if isinstance(family, Atoms)]
+        return table.assign(**{name: decode(families[name], torch.tensor(table[name].to_numpy())) for name in atoms})

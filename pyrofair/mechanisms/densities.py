@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from pyrofair.mechanisms.atoms import at_atoms
 from pyrofair.mechanisms.families import (
     LARGEST_LOG_SCALE,
     LEAST_INTEGER_SCALE,
     LEAST_SCALE,
+    Atoms,
     Binary,
+    Bounded,
     Categorical,
     Continuous,
     Family,
@@ -21,9 +25,40 @@ from pyrofair.mechanisms.families import (
 )
 from pyrofair.programs.distributions import FAR, NARROW, log_normal_interval, log_normal_step
 
-__all__ = ["Density"]
+__all__ = ["Curvature", "Density"]
 
 ROOT = 0.5 * math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """The second derivatives of rows' losses in a distribution's numbers, (..., size).
+
+    ``times`` multiplies by them, in that shape, and ``diagonal`` has it.
+    """
+
+    times: Callable[[Tensor], Tensor]
+    diagonal: Tensor
+
+    @classmethod
+    def of_each(cls, known: Tensor) -> Curvature:
+        """Return that of numbers which do not act together."""
+        return cls(lambda v: known * v, known)
+
+    @classmethod
+    def of_logits(cls, logits: Tensor, weight: Tensor) -> Curvature:
+        """Return that of the logits of categories."""
+        p = logits.softmax(-1)
+        shares = weight * p
+        return cls(lambda v: shares * (v - (p * v).sum(-1, keepdim=True)), shares * (1.0 - p))
+
+    def beside(self, other: Curvature) -> Curvature:
+        """Return that of these numbers and others after them, which do not act together."""
+        k = self.diagonal.shape[-1]
+        return Curvature(
+            lambda v: torch.cat([self.times(v[..., :k]), other.times(v[..., k:])], -1),
+            torch.cat([self.diagonal, other.diagonal], -1),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +80,15 @@ class Density:
             first = torch.where(values <= family.low, -math.inf, first)
             last = torch.where(values >= family.high, math.inf, last)
             return cls(family, (torch.stack([first, last], -1) - family.mean) / family.sd)
-        if type(family) in (Continuous, Positive):
+        if type(family) in (Continuous, Positive, Bounded):
             assert isinstance(family, Continuous)
-            scaled = values.log() if isinstance(family, Positive) else values
-            change = -math.log(family.sd) - (scaled if isinstance(family, Positive) else torch.zeros_like(values))
-            return cls(family, torch.stack([(scaled - family.mean) / family.sd, change], -1))
+            straight, slope = family.straight(values)
+            return cls(family, torch.stack([(straight - family.mean) / family.sd, slope - math.log(family.sd)], -1))
+        if type(family) is Atoms:
+            at = at_atoms(values, torch.tensor(family.atoms))
+            none = at.any(-1, keepdim=True)
+            rest = cls.of(family.rest, torch.where(none[..., 0], family.spare, values))
+            return cls(family, torch.cat([at, ~none, rest.known], -1))
         return cls(family, values.unsqueeze(-1))
 
     def at(self, rows: Tensor) -> Density:
@@ -67,7 +106,14 @@ class Density:
             codes = torch.arange(family.size, dtype=known.dtype)
             hit = (known == codes).to(out.dtype)
             return (hit * logs).sum(-1), hit - logs.exp()
-        if type(family) in (Continuous, Positive, Integer):
+        if type(family) is Atoms:
+            hit, rest, numbers = self._split(out)
+            logs = out[..., : hit.shape[-1]].log_softmax(-1)
+            inside, slope = rest(numbers)
+            return (hit * logs).sum(-1) + hit[..., -1] * inside, torch.cat(
+                [hit - logs.exp(), hit[..., -1:] * slope], -1
+            )
+        if type(family) in (Continuous, Positive, Bounded, Integer):
             return self._mixture(out)
         with torch.enable_grad():
             leaf = out.detach().requires_grad_()
@@ -75,21 +121,38 @@ class Density:
             (slope,) = torch.autograd.grad(each.sum(), leaf)
         return each.detach(), slope
 
-    def complete_curvature(self, out: Tensor, slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what a mixture's negative log-density curves by if the component of each value were known.
+    def _split(self, out: Tensor) -> tuple[Tensor, Density, Tensor]:
+        """Return which atom, or the rest, each value is, (..., k + 1), and the density and the numbers of the rest."""
+        assert isinstance(self.family, Atoms)
+        k = len(self.family.atoms) + 1
+        return self.known[..., :k], Density(self.family.rest, self.known[..., k:]), out[..., k:]
 
-        For numbers and their slopes: the components' probabilities, by which the curvature in their log-weights is that
-        of categories, and the curvatures in their means and scales, (..., k) each. They are as large as those of the
-        mixture or larger (the rest is what the components' being unknown takes away), so that steps are short where
-        values say little of them.
+    def curvature(self, out: Tensor, slope: Tensor, weight: Tensor) -> Curvature:
+        """Return what negative log-densities times weights (..., 1) curve by, at numbers and their slopes.
+
+        Of a mixture it is that which it would be if the component of each value were known, as in the EM algorithm: as
+        large as its own or larger (the rest is what the components' being unknown takes away), so that steps are short
+        where values say little of them.
         """
+        family = self.family
+        if isinstance(family, Binary):
+            p = out.sigmoid()
+            return Curvature.of_each(weight * p * (1.0 - p))
+        if isinstance(family, Categorical):
+            return Curvature.of_logits(out, weight)
+        if isinstance(family, Atoms):
+            hit, rest, numbers = self._split(out)
+            k = hit.shape[-1]
+            return Curvature.of_logits(out[..., :k], weight).beside(
+                rest.curvature(numbers, slope[..., k:], weight * hit[..., -1:])
+            )
         weights, _, wide = out.tensor_split(3, -1)
-        p = weights.softmax(-1)
-        share = (slope[..., : p.shape[-1]] + p).clamp(min=0.0)
+        share = (slope[..., : weights.shape[-1]] + weights.softmax(-1)).clamp(min=0.0)
         stretch, scale = self._scales(wide)
-        rounding = 1.0 / (12.0 * self.family.sd**2) if isinstance(self.family, Integer) else 0.0
+        rounding = 1.0 / (12.0 * family.sd**2) if isinstance(family, Integer) else 0.0
         variance = scale.square() + rounding
-        return p, share / variance, 2.0 * share * stretch.square() / variance
+        each = torch.cat([share / variance, 2.0 * share * stretch.square() / variance], -1)
+        return Curvature.of_logits(weights, weight).beside(Curvature.of_each(weight * each))
 
     def _scales(self, wide: Tensor) -> tuple[Tensor, Tensor]:
         """Return the part of components' standard deviations that varies, and these themselves, standardised."""

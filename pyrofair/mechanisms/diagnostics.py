@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from pyrofair.mechanisms.families import Family, decode, support
 from pyrofair.mechanisms.fitting import Fit, Rows
 from pyrofair.programs.couplings import CouplingError, noise_of
 
-__all__ = ["check_fits", "plot_calibration"]
+__all__ = ["check_fits", "describe_misfit", "plot_calibration"]
 
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"
 POINTS = 60
@@ -30,6 +30,8 @@ LABELS = 7
 DRAWS = 200
 """Draws of a distribution without a distribution function."""
 BAND = 0.95
+LEAST_P, LEAST_DISTANCE, FEWEST = 1e-4, 0.05, 20
+"""Rows refute distributions by a p-value below the first over all tests, so far from uniform, in groups of so many."""
 PAIRS = 3
 """So many columns stand one above the other; more, in two rows of pictures."""
 
@@ -63,6 +65,17 @@ class Checked:
         pit, share = self.steps()
         return float(np.abs([share - pit, np.append(0.0, share[:-1]) - pit]).max())
 
+    def p_value(self) -> float:
+        """Return the probability of so large a distance if the distributions are right."""
+        return float(kstwobign.sf(self.distance() * np.sqrt(self.size)))
+
+    def among(self, chosen: NDArray[np.bool_]) -> Checked:
+        """Return the comparison of some rows (n,) alone, without their distributions."""
+        at, weight = torch.from_numpy(chosen), self.weight[chosen]
+        return replace(
+            self, predicted=None, observed=self.observed[at], weight=weight / weight.sum(), pit=self.pit[chosen]
+        )
+
     def steps(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the transforms in order, and the share of rows at or below each, shapes (n,)."""
         order = np.argsort(self.pit)
@@ -84,14 +97,13 @@ class Checked:
 
     def as_row(self) -> dict[str, object]:
         """Return a row of :meth:`pyrofair.LearnedMechanisms.calibration`."""
-        distance = self.distance()
         predicted, observed = self.below(self.points())
         return {
             "column": self.column,
             "family": type(self.family).__name__,
             "rows": len(self.observed),
-            "pit_distance": distance,
-            "pit_p": float(kstwobign.sf(distance * np.sqrt(self.size))),
+            "pit_distance": self.distance(),
+            "pit_p": self.p_value(),
             "inside_50": self.inside(0.5),
             "inside_90": self.inside(0.9),
             "gap": float(np.abs(predicted - observed).max()),
@@ -118,6 +130,22 @@ def check_fits(fits: Mapping[str, Fit], rows: Rows) -> list[Checked]:
         pit = (low + (high - low) * torch.rand(observed.shape)).clamp(0.0, 1.0).double().numpy()
         found.append(Checked(name, fit.mechanism.family, predicted, observed, weight / weight.sum(), pit))
     return found
+
+
+def describe_misfit(checked: Sequence[Checked], groups: Mapping[str, NDArray[np.bool_]]) -> list[str]:
+    """Return the columns whose distributions the rows refute in a group, by its name and its rows (n,), a clause each.
+
+    Errors of opposite sign in two groups, as those of an effect are, cancel among all rows.
+    """
+    parts = [(one, name, one.among(at)) for one in checked for name, at in groups.items() if at.sum() >= FEWEST]
+    found: dict[str, str] = {}
+    for one, name, part in parts:
+        if part.distance() >= LEAST_DISTANCE and part.p_value() * len(parts) < LEAST_P:
+            found[one.column] = (
+                f"the learned distribution of {one.column!r} ({type(one.family).__name__}) is up to "
+                f"{part.distance():.2f} off in probability in {len(part.pit)} rows of {name}, p = {part.p_value():.1g}"
+            )
+    return [*found.values()]
 
 
 # -- the picture ------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,16 +15,27 @@ import torch
 from pandas.api.types import is_numeric_dtype
 from pyro.distributions.torch_distribution import TorchDistributionMixin
 from torch import Tensor
-from torch.distributions.transforms import ExpTransform
+from torch.distributions.transforms import AffineTransform, ExpTransform, SigmoidTransform
 
 from pyrofair._validation import require_integer
 from pyrofair.exceptions import DataError
+from pyrofair.mechanisms.atoms import AtomMixture, at_atoms
 from pyrofair.programs.distributions import DiscretizedMixture, OrderedCategorical
-from pyrofair.tables.labels import MAX_INTEGER, as_levels, column_type, encode_levels, is_categorical, moments
+from pyrofair.tables.labels import (
+    LEAST_RATIO,
+    MAX_INTEGER,
+    as_levels,
+    column_type,
+    encode_levels,
+    is_categorical,
+    moments,
+)
 from pyrofair.tables.reading import read_table, read_weight
 
 __all__ = [
+    "Atoms",
     "Binary",
+    "Bounded",
     "Categorical",
     "Continuous",
     "Family",
@@ -46,6 +57,10 @@ LARGEST_LOG_SCALE = 20.0
 """The logarithm of a component's scale, in standard deviations of its column, is cut at so much on both sides."""
 SPREAD = 1.2
 """The components start evenly over so many standard deviations on both sides."""
+FEWEST_EACH, LEAST_SHARE, TIMES_TYPICAL = 20, 0.02, 5
+"""A value is an atom if so many rows hold it, such a share of all, and so many times as many as the median value."""
+RECURRING = 5
+"""Fractions of few values are categories if so many rows hold each on average."""
 
 
 class Family(Protocol):
@@ -165,22 +180,114 @@ class Continuous(_Mixture):
     sd: float
     components: int = 5
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the values, neither of which is one."""
+        return -math.inf, math.inf
+
     def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the mixture, in the column's units."""
         weights, loc, scale = _split(out, self.mean, self.sd, LEAST_SCALE)
         parts = dist.Categorical(logits=weights), dist.Normal(loc, scale)
         mixture: TorchDistributionMixin = dist.MixtureSameFamily(*parts)
-        return mixture
+        bends = self.bends
+        return dist.TransformedDistribution(mixture, bends) if bends else mixture
+
+    @property
+    def bends(self) -> list[Any]:
+        """The transforms that make values of real numbers, in turn."""
+        low, high = self.ends
+        if low == -math.inf:
+            away = [AffineTransform(0.0, -1.0), ExpTransform(), AffineTransform(high, -1.0)]
+            return away if high < math.inf else []
+        if high < math.inf:
+            return [SigmoidTransform(), AffineTransform(low, high - low)]
+        return [ExpTransform(), *([AffineTransform(low, 1.0)] if low else [])]
+
+    def straight(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return values as real numbers, by the logarithms of their distances from the ends, and log-slopes there.
+
+        Draws may overflow, and logarithms must stay finite.
+        """
+        low, high = self.ends
+        known = torch.finfo(values.dtype)
+        if low == -math.inf and high == math.inf:
+            return values, torch.zeros_like(values)
+        above, below = ((each.clamp(known.tiny, known.max).log()) for each in (values - low, high - values))
+        if high == math.inf:
+            return above, -above
+        if low == -math.inf:
+            return -below, -below
+        return above - below, math.log(high - low) - above - below
 
 
 @dataclass(frozen=True)
 class Positive(Continuous):
     """Positive real numbers: a mixture of log-normal distributions; ``mean`` and ``sd`` are those of the logarithms."""
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Zero and infinity."""
+        return 0.0, math.inf
+
+
+@dataclass(frozen=True)
+class Bounded(Continuous):
+    """Real numbers between two ends, one of which may be infinite: a mixture of normal distributions, transformed.
+
+    ``mean`` and ``sd`` are those of log(x - low), of -log(high - x), or between two ends of the difference of both
+    logarithms.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The two ends."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Numbers of which some have a probability of their own: zeros, values clipped at an end, a standard number.
+
+    ``atoms`` are these values, in increasing order, ``frequencies`` (k + 1) theirs and that of all other numbers,
+    which have the family ``rest``. Across worlds a unit keeps its rank, of which an atom shows an interval.
+    """
+
+    atoms: tuple[float, ...]
+    frequencies: tuple[float, ...] = field(repr=False)
+    rest: Continuous
+
+    @property
+    def mean(self) -> float:
+        """The mean of the other numbers, as :attr:`rest` has it."""
+        return self.rest.mean
+
+    @property
+    def size(self) -> int:
+        """A number for each atom and for the rest, and the rest's own."""
+        return len(self.atoms) + 1 + self.rest.size
+
+    @property
+    def offset(self) -> Tensor:
+        """The logarithms of the frequencies, and the rest's offset."""
+        return torch.cat([torch.tensor(self.frequencies).log(), self.rest.offset])
+
     def distribution(self, out: Tensor) -> TorchDistributionMixin:
-        """Return the mixture, in the column's units: the exponential of one of normal distributions."""
-        made: TorchDistributionMixin = dist.TransformedDistribution(super().distribution(out), [ExpTransform()])
-        return made
+        """Return the mixture of the atoms and the rest."""
+        k = len(self.atoms) + 1
+        atoms, rest = torch.tensor(self.atoms, dtype=out.dtype), self.rest.distribution(out[..., k:])
+        return AtomMixture(out[..., :k], atoms, rest, self.rest.ends, self.spare)
+
+    @property
+    def spare(self) -> float:
+        """A number that the rest can be, in place of an atom, which it may not."""
+        middle = torch.tensor(self.rest.mean, dtype=torch.float64)
+        for bend in self.rest.bends:
+            middle = bend(middle)
+        return middle.item()
 
 
 def _split(out: Tensor, mean: float, sd: float, least: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -198,11 +305,13 @@ def choose_family(
 ) -> Family:
     """Choose the family of a column by its type and its values.
 
-    Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any type, and integers of few
-    values: :class:`Categorical`, with all declared categories, and integers in order. Other integers up to a million
-    in size: :class:`Integer`. Positive numbers whose standard deviation is at least a tenth of their mean:
-    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categorical` of one level; any
-    other value is refused by name where it occurs.
+    Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any type, integers of few values,
+    and fractions of few values, each in five rows on average: :class:`Categorical`, with all declared categories, and
+    numbers in order. Other integers up to a million in size: :class:`Integer`. Other numbers of which some occur far
+    more often than is typical (in a fiftieth of the rows at least), or that are 0 beside positive ones:
+    :class:`Atoms`; an atom at an end of the column is an end of all other numbers. Positive numbers whose standard
+    deviation is at least a tenth of their mean: :class:`Positive`. All others: :class:`Continuous`. A constant column
+    has :class:`Categorical` of one level; any other value is refused by name where it occurs.
 
     Parameters
     ----------
@@ -243,12 +352,38 @@ def choose_family(
     if found == "binary":
         n = int((shares > 0.0).sum())
         return Binary((float(shares @ numbers) * n + 0.5) / (n + 1.0))
-    if found == "positive":
-        return Positive(*moments(np.log(numbers), shares), components)
-    mean, sd = moments(numbers, shares)
     if found == "integer":
-        return Integer(int(numbers.min()), int(numbers.max()), mean, sd, components)
-    return Continuous(mean, sd, components)
+        return Integer(int(numbers.min()), int(numbers.max()), *moments(numbers, shares), components)
+    _, first, level = np.unique(numbers.astype(np.float32), return_index=True, return_inverse=True)
+    count = np.bincount(level[shares > 0.0], minlength=len(first))
+    if len(first) <= most_levels and count.sum() >= RECURRING * len(first):
+        return _categories(values, shares)
+    atom = (count >= max(LEAST_SHARE * count.sum(), FEWEST_EACH)) & (count > TIMES_TYPICAL * np.median(count))
+    atom |= (numbers[first] == 0.0) & (numbers.min() == 0.0)  # which no logarithm takes
+    rest = ~atom[level]
+    if not atom.any():
+        return _continuous(numbers, shares, (-math.inf, math.inf), components)
+    ends = (float(numbers[first[0]]) if atom[0] else -math.inf, float(numbers[first[-1]]) if atom[-1] else math.inf)
+    n = int((shares > 0.0).sum())
+    counts = n * np.append(np.bincount(level, weights=shares)[atom], shares[rest].sum()) + 0.5
+    held = shares[rest] if shares[rest].any() else np.ones(rest.sum())
+    others = _continuous(numbers[rest], held / held.sum(), ends, components)
+    return Atoms(tuple(numbers[first[atom]].tolist()), tuple((counts / counts.sum()).tolist()), others)
+
+
+def _continuous(
+    numbers: npt.NDArray[np.float64], shares: npt.NDArray[np.float64], ends: tuple[float, float], components: int
+) -> Continuous:
+    """Return the family of numbers between two ends; positive ones that vary that much have an end at 0."""
+    low, high = ends
+    mean, sd = moments(numbers, shares)
+    if low == -math.inf and numbers.min() > 0.0 and sd >= LEAST_RATIO * mean:
+        low = 0.0
+    if low == -math.inf and high == math.inf:
+        return Continuous(mean, sd, components)
+    made = Positive(0.0, 1.0) if (low, high) == (0.0, math.inf) else Bounded(0.0, 1.0, low=low, high=high)
+    mean, sd = moments(made.straight(torch.tensor(numbers))[0].numpy(), shares)
+    return replace(made, mean=mean, sd=sd, components=components)
 
 
 def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Categorical:
@@ -285,8 +420,12 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
         fit, expected = (numbers == 0.0) | (numbers == 1.0), "0 and 1"
     elif isinstance(family, Integer):
         fit, expected = numbers == np.round(numbers), "integers"
-    elif isinstance(family, Positive):
-        fit, expected = numbers > 0.0, "positive numbers"
+    elif isinstance(family, Atoms | Continuous):
+        low, high = (family.rest if isinstance(family, Atoms) else family).ends
+        fit, expected = (numbers > low) & (numbers < high), f"numbers above {low:g} and below {high:g}"
+        if isinstance(family, Atoms):
+            fit |= at_atoms(torch.tensor(numbers), torch.tensor(family.atoms)).any(-1).numpy()
+            expected += f", or {', '.join(f'{each:g}' for each in family.atoms)}"
     if not fit.all():
         raise DataError(
             f"The column {values.name!r} holds {numbers[~fit][0]:g}, and {int((~fit).sum())} row(s) do not fit "
@@ -302,6 +441,9 @@ def decode(family: Family, values: Tensor) -> npt.NDArray[Any]:
     known = getattr(family, "levels", None)
     if known is not None:
         return np.asarray(pd.Index(known).to_numpy()[plain.astype(np.int64)])
+    if isinstance(family, Atoms):  # the values of the column, not the nearest ones in a program's precision
+        at = at_atoms(values.detach(), torch.tensor(family.atoms)).numpy()
+        return np.where(at.any(-1), at @ np.array(family.atoms), plain)
     return plain.astype(np.int64) if isinstance(family, Binary | Integer) else plain
 
 
@@ -324,8 +466,8 @@ def support(family: Family) -> Tensor | None:
 def features(family: Family, values: Tensor) -> Tensor:
     """Return the inputs that networks read of a column: shape (..., k) for values of shape (...).
 
-    A column for each category (one if there are two, none if there is one), and standardised numbers; logarithms of
-    positive ones.
+    A column for each category (one if there are two, none if there is one), or atom, and standardised numbers;
+    logarithms of positive ones, and of distances from ends.
 
     >>> features(Categorical(("a", "b", "c"), (0.2, 0.3, 0.5)), torch.tensor([2.0, 0.0]))
     tensor([[0., 0., 1.],
@@ -338,7 +480,10 @@ def features(family: Family, values: Tensor) -> Tensor:
     if known is not None:
         codes = torch.arange(len(known), dtype=values.dtype)
         return (one == (codes if len(codes) > 2 else codes[1:])).to(torch.get_default_dtype())
-    if isinstance(family, Positive):
-        known = torch.finfo(one.dtype)
-        one = one.clamp(known.tiny, known.max).log()  # draws may overflow, but features must stay finite
+    if isinstance(family, Atoms):
+        at = at_atoms(values, torch.tensor(family.atoms))
+        rest = features(family.rest, torch.where(at.any(-1), family.spare, values))
+        return torch.cat([at.to(rest.dtype), rest * ~at.any(-1, keepdim=True)], -1)
+    if isinstance(family, Continuous):
+        one = family.straight(one)[0]
     return (one - getattr(family, "mean", 0.0)) / getattr(family, "sd", 1.0)

@@ -32,7 +32,7 @@ from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, 
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
 from pyrofair.mechanisms.families import Binary, Categorical, Family, features
 from pyrofair.mechanisms.flat import FlatNetwork
-from pyrofair.mechanisms.newton import LastLayer, has_last_layer, is_convex
+from pyrofair.mechanisms.newton import LastLayer, has_last_layer, is_convex, linear_start
 
 __all__ = [
     "FEWEST",
@@ -72,6 +72,7 @@ MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
 FEWEST = 20
 """The fewest rows that mechanisms are learned from."""
 FEWEST_TRAINED, TRIED = 10, 3
+INTERRUPTED = "Interrupted while fitting the distribution of {!r}; the best parameters so far are kept."
 RESERVED = ("units", "row", "rows")
 
 
@@ -179,7 +180,10 @@ def _fit(
     start from. With ``keep`` Ctrl-C keeps the best point so far, marked as interrupted.
     """
     point = settings.posterior == "point"
-    run = _run_of(mechanism, rows, settings, start)
+    if point and start is None and settings.steps and is_convex(mechanism):
+        return _at_optimum(mechanism, rows, keep=keep)
+    of_point = point and isinstance(mechanism.numbers, Network)
+    run: _Steps = (_PointRun if of_point else _Run)(mechanism, rows, settings, start)
     if not run.own:
         value = log_likelihood(mechanism, {}, rows, rows.held)
         return Fit(mechanism, {}, {}, (), ({"step": 0.0, "loss": math.nan, "held_out": value},))
@@ -195,33 +199,45 @@ def _fit(
         for step, loss in run.steps():
             if bar is not None:
                 bar.update()
-            if step % run.every and step < settings.steps:
+            if step % EVERY and step < settings.steps:
                 continue
             seen = run.look(loss)
             gain, error = _gain(seen - best, weight)
-            if not gain + error < 0.0 or run.patience is None:  # without held-out rows the last is the best, too
+            if not gain + error < 0.0 or settings.patience is None:  # without held-out rows the last is the best, too
                 kept = _copies(run.average)
             if not gain <= 0.0:
                 best, since = seen, step
-            if run.patience is not None and step - since >= run.patience:
+            if settings.patience is not None and step - since >= settings.patience:
                 break
         else:
             text = text or ("" if settings.patience is None else run.unsettled())
     except KeyboardInterrupt:
         if not (keep and point):
             raise
-        interrupted, name = True, mechanism.column
-        text = f"Interrupted while fitting the distribution of {name!r}; the best parameters so far are kept."
+        interrupted, text = True, INTERRUPTED.format(mechanism.column)
     return run.finish(kept, text, interrupted)
 
 
-def _run_of(mechanism: ConditionalDistribution, rows: Rows, settings: Settings, start: Fit | None) -> _Steps:
-    """Return the steps by which a distribution is fitted, not yet taken."""
-    if settings.posterior == "point" and start is None and is_convex(mechanism):
-        return _NewtonRun(mechanism, rows, settings)
-    if settings.posterior == "point" and isinstance(mechanism.numbers, Network):
-        return _PointRun(mechanism, rows, settings, start)
-    return _Run(mechanism, rows, settings, start)
+def _at_optimum(mechanism: ConditionalDistribution, rows: Rows, *, keep: bool) -> Fit:
+    """Return the fit of a distribution with one optimum, by Newton's method, whatever held-out rows say."""
+    column, network, text = mechanism.column, mechanism.numbers, ""
+    assert isinstance(network, Network)
+    first = {name: torch.zeros_like(each) for name, each in network.start(column).items()}
+    last = LastLayer.of(mechanism, first, rows)
+    theta, losses = last.read(first), torch.full((1,), math.nan)
+    try:
+        theta, losses = last.settle(theta)
+    except KeyboardInterrupt:
+        if not keep:
+            raise
+        text = INTERRUPTED.format(column)
+    if not text and not math.isfinite(loss := float(losses[0])):
+        raise DataError(f"The loss of {column!r} is {loss}. Give the column another family than {mechanism.family!r}.")
+    centre = last.write(theta[:, 0], first)
+    seen = [log_likelihood(mechanism, each, rows, rows.held) for each in (first, centre)]
+    steps = [(0.0, math.nan, seen[0]), (1.0, float(losses[0]) / len(rows.train), seen[1])]
+    history = [dict(zip(("step", "loss", "held_out"), each, strict=True)) for each in steps]
+    return _point(mechanism, centre, history, text, interrupted=bool(text))
 
 
 def _point(
@@ -301,10 +317,7 @@ def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
 
 
 class _Steps:
-    """The steps of one distribution's fit: the numbers that move, their moving average, and the course so far.
-
-    They are those of Adam unless a class says otherwise; held-out rows are looked at after ``every`` so many.
-    """
+    """The steps of Adam of one fit: the numbers that move, their moving average, and the course so far."""
 
     mechanism: ConditionalDistribution
     rows: Rows
@@ -312,14 +325,8 @@ class _Steps:
     own: Sequence[Tensor] = ()
     average: tuple[Tensor, ...]
     history: list[dict[str, float]]
-    every: int = EVERY
     before: float = 0.0
     done: int = 0
-
-    @property
-    def patience(self) -> int | None:
-        """After so many steps without a gain in held-out rows a fit is done."""
-        return self.settings.patience
 
     def steps(self) -> Iterator[tuple[int, float]]:
         """Take steps, and yield the number of each and the mean loss of a row since the last look."""
@@ -369,54 +376,13 @@ class _Steps:
         )
 
 
-class _NewtonRun(_Steps):
-    """A fit of a distribution with one optimum by Newton's method, which goes to its end whatever held-out rows say."""
-
-    every, patience = 1, None
-
-    def __init__(self, mechanism: ConditionalDistribution, rows: Rows, settings: Settings) -> None:
-        assert isinstance(mechanism.numbers, Network)
-        self.mechanism, self.rows, self.settings = mechanism, rows, settings
-        self.first = {name: torch.zeros_like(each) for name, each in mechanism.numbers.start(mechanism.column).items()}
-        self.last = LastLayer.of(mechanism, self.first, rows)
-        self.own = self.average = (self.last.read(self.first),)
-        self.history, self.converged = [], False
-
-    def steps(self) -> Iterator[tuple[int, float]]:
-        for theta, losses, converged in self.last.steps(self.average[0], self.settings.steps):
-            self.done += 1
-            if not math.isfinite(loss := float(losses[0])):
-                raise DataError(
-                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Give the column another "
-                    f"family than {self.mechanism.family!r}."
-                )
-            self.average, self.converged = (theta,), converged
-            yield self.done, loss / len(self.rows.train)
-
-    def held(self) -> Tensor:
-        return _each(self.mechanism, self.named(self.average), self.rows, self.rows.held)
-
-    def named(self, state: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        return self.last.write(state[0][:, 0], self.first)
-
-    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
-        return _point(self.mechanism, self.named(state), self.history, text, interrupted)
-
-    def unsettled(self) -> str:
-        if self.converged or not self.done:
-            return ""
-        return (
-            f"The distribution of {self.mechanism.column!r} may not have settled: {self.settings.steps} step(s) of "
-            "Newton's method were too few. Take more steps."
-        )
-
-
 class _PointRun(_Steps):
     """A fit of a network's point, by gradients written out."""
 
     def __init__(self, mechanism: ConditionalDistribution, rows: Rows, settings: Settings, start: Fit | None) -> None:
         self.mechanism, self.rows, self.settings = mechanism, rows, settings
-        self.flat = FlatNetwork(mechanism, rows, start.centre if start else None)
+        first = linear_start(mechanism, rows) if start is None and settings.steps else None
+        self.flat = FlatNetwork(mechanism, rows, start.centre if start else first)
         self.own, self.history = [self.flat.numbers], []
         self.average = _copies(self.own)
 
@@ -446,7 +412,7 @@ class _Run(_Steps):
         if near := start or peak:
             first = {name: value.clone() for name, value in near.centre.items()}  # guides write into what they get
         elif isinstance(mechanism.numbers, Network):
-            first = mechanism.numbers.start(mechanism.column)
+            first = linear_start(mechanism, rows)
         self.some = rows.train[: settings.batch_size]
         with torch.no_grad(), poutine.trace() as tracer, poutine.block(hide=["row", "rows"]):
             self.model(self.some)

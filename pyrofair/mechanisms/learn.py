@@ -34,7 +34,7 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.samplers import Guide
 from pyrofair.mechanisms.conditional import LearnedProgram
-from pyrofair.mechanisms.diagnostics import check_fits, plot_calibration
+from pyrofair.mechanisms.diagnostics import check_fits, describe_misfit, plot_calibration
 from pyrofair.mechanisms.families import Family, choose_family, encode, levels
 from pyrofair.mechanisms.fitting import (
     FEWEST,
@@ -307,12 +307,23 @@ class LearnedMechanisms:
         Columns: column, family, rows; pit_distance: the Kolmogorov distance from uniform of the probability integral
         transforms of the values, and pit_p, its p-value; inside_50 and inside_90: the share of rows in the middle half
         and nine tenths of their distributions; gap: the largest difference between the predicted and the observed
-        probability of being at most some value, over all rows. A spike in a column of real numbers, which has a
-        density, shows as a step at its value, and as a gap. ``random_state`` seeds the random share that a value has
-        of its own probability.
+        probability of being at most some value, over all rows. ``random_state`` seeds the random share that a value
+        has of its own probability.
         """
         with self._quiet(random_state):
             return pd.DataFrame([each.as_row() for each in check_fits(self.fits, self.rows)])
+
+    def doubts(self) -> list[str]:
+        """Return the columns whose distributions the rows of :meth:`calibration` refute in a group, a clause each.
+
+        That is, the p-value of a group is below 1e-4 though all tests are counted, and the distance at least 0.05.
+        """
+        with self._quiet(0):
+            checked = check_fits(self.fits, self.rows)
+        chosen = self.rows.held if len(self.rows.held) else self.rows.train
+        code = self.rows.columns.get(self.graph.sensitive_column, self.rows.weight * 0.0)[chosen].numpy()
+        name = self.graph.sensitive_column
+        return describe_misfit(checked, {f"{name}={self.graph.label(a)!r}": code == a for a in (0, 1)})
 
     def plot(self, random_state: int | None = 0) -> Figure:
         """Draw :meth:`calibration`: predicted against observed distributions, and probability integral transforms."""
@@ -468,10 +479,10 @@ def learn_mechanisms(
     small network computes from the columns read. The distributions are fitted one by one, points of networks by Adam
     on the log-posterior and all else by stochastic variational inference, each until the held-out log-likelihood no
     longer rises; the point of a linear predictor of log-odds, of logits or of one normal component by Newton's method,
-    to its optimum. A node of several columns is learned by the chain rule.
+    to its optimum, from which networks start. A node of several columns is learned by the chain rule.
 
-    Distributions of real numbers have a density. Where a column has a spike (many zeros, or values clipped at an end),
-    it shows as a density that is high there, in ``held_out`` too, and as a step in ``plot()`` and ``calibration()``.
+    Values of a real number that recur (zeros, ends at which it is clipped, a standard number) have a probability of
+    their own, and an end where many values are is an end of all: ``families.Atoms``. All else has a density.
 
     *Assumes* that rows are independent, and that nothing but its parents causes two columns of the graph in common.
 

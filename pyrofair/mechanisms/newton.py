@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network
-from pyrofair.mechanisms.densities import Density
-from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, features
+from pyrofair.mechanisms.densities import Curvature, Density
+from pyrofair.mechanisms.families import Atoms, Binary, Categorical, Continuous, Family, Integer, features
 
 if TYPE_CHECKING:
     from pyrofair.mechanisms.fitting import Rows
 
-__all__ = ["LastLayer", "has_last_layer", "is_convex"]
+__all__ = ["LastLayer", "has_last_layer", "is_convex", "linear_start"]
 
 MOST_STEPS = 30
 """So many steps of Newton's method are enough for any distribution that has an optimum nearby."""
@@ -39,32 +39,73 @@ MOST_STACKED = 1_000_000
 
 def has_last_layer(mechanism: ConditionalDistribution) -> bool:
     """Return whether a network computes a distribution's numbers, and its family is one of ours, with curvatures."""
-    known = Binary | Categorical | Continuous | Integer
+    known = Atoms | Binary | Categorical | Continuous | Integer
     return isinstance(mechanism.numbers, Network) and isinstance(mechanism.family, known)
 
 
 def is_convex(mechanism: ConditionalDistribution) -> bool:
     """Return whether a distribution has one optimum: a linear predictor of numbers in which it is simple."""
     network = mechanism.numbers
-    return isinstance(network, Network) and len(network.shapes) == 1 and _is_simple(mechanism)
+    return isinstance(network, Network) and len(network.shapes) == 1 and _is_simple(mechanism.family)
 
 
-def _is_simple(mechanism: ConditionalDistribution) -> bool:
+def _is_simple(family: Family) -> bool:
     """Return whether it has one optimum in its own numbers: log-odds, logits, or those of one normal distribution."""
-    family = mechanism.family
+    if isinstance(family, Atoms):
+        return _is_simple(family.rest)
     one = isinstance(family, Continuous | Integer) and family.components == 1
     return isinstance(family, Binary | Categorical) or one
 
 
-@dataclass(frozen=True, eq=False)
-class _Curvature:
-    """The second derivatives of each row's loss in the distribution's numbers.
+def linear_start(mechanism: ConditionalDistribution, rows: Rows) -> dict[str, Tensor]:
+    """Return what a network starts from: random hidden layers beside the best linear predictor of simple numbers.
 
-    ``times`` multiplies by them, in shape (n, b, size), and ``diagonal`` has that shape.
+    A fit that held-out rows stop early is near its start: near that of a linear predictor then, and not near the
+    marginal distribution, which would shrink effects. The predictor of more features than the first layer has units
+    would itself be fitted to noise, and a network leaves it slowly: there all starts at random.
     """
+    network, column = mechanism.numbers, mechanism.column
+    assert isinstance(network, Network)
+    first = network.start(column)
+    few = 0 < sum(network.widths) <= max(network.hidden[:1], default=0)
+    if not (network.direct and has_last_layer(mechanism) and few):
+        return first
+    simple = _simplified(mechanism.family)
+    alone = replace(mechanism, family=simple, numbers=Network(network.widths, (), simple.size))
+    none = {
+        f"{column}__weight": torch.zeros(sum(network.widths), simple.size),
+        f"{column}__bias": torch.zeros(simple.size),
+    }
+    last = LastLayer.of(alone, none, rows)
+    theta = last.settle(last.read(none))[0][:, 0]
+    theta = _spread_out(mechanism.family, theta, last.inputs @ theta).to(torch.get_default_dtype())
+    weight, bias = [*first][-2:]
+    first[weight][-len(theta) + 1 :], first[bias] = theta[:-1], theta[-1]
+    return first
 
-    times: Callable[[Tensor], Tensor]
-    diagonal: Tensor
+
+def _simplified(family: Any) -> Any:
+    """Return a family with one component in place of several."""
+    if isinstance(family, Atoms):
+        return replace(family, rest=_simplified(family.rest))
+    return replace(family, components=1) if isinstance(family, Continuous | Integer) else family
+
+
+def _spread_out(family: Family, theta: Tensor, out: Tensor) -> Tensor:
+    """Return weights and biases of a family's numbers, (k + 1, size), from those of one component, and its numbers.
+
+    The components lie around that one in the order that they start in, as wide together as it is.
+    """
+    if isinstance(family, Atoms):
+        k = len(family.atoms) + 1
+        return torch.cat([theta[:, :k], _spread_out(family.rest, theta[:, k:], out[:, k:])], 1)
+    if not isinstance(family, Continuous | Integer) or family.components == 1:
+        return theta
+    k = family.components
+    centres = family.offset[k : 2 * k].double()
+    found = torch.cat([torch.zeros(len(theta), k), *(theta[:, j, None].expand(-1, k) for j in (1, 2))], 1)
+    found[-1, k : 2 * k] += centres * (out[:, 2].mean().exp() - 1.0)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,30 +212,24 @@ class LastLayer:
         loss = (0.5 * self.precision * theta.square() - self.tilt * theta).sum((0, 2)) - (self.weight * each).sum(0)
         return _State(theta, loss, self._pull(slope) + self.precision * theta - self.tilt, out, slope)
 
-    def steps(self, theta: Tensor, most: int = MOST_STEPS) -> Iterator[tuple[Tensor, Tensor, bool]]:
-        """Take at most so many steps of Newton's method, and give all numbers and losses, and whether all converged.
+    def settle(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return numbers (k + 1, b, size) and losses (b,) where the steps of Newton's method end.
 
         The curvature is that of the rows' log-likelihoods in the distribution's numbers, or of mixtures that if their
         components were known, as in the EM algorithm, so that each step leads downhill. Fits that have converged stay.
         """
-        state, enough = self.evaluate(theta), CONVERGED * self.rows
+        state, enough, most = self.evaluate(theta), CONVERGED * self.rows, MOST_STEPS
         open_ = torch.ones(theta.shape[1], dtype=torch.bool)
-        for taken in range(most):
+        for taken in range(MOST_STEPS):
             step = self._solve(state.gradient, self._curvature(state))
             gain = (state.gradient * step).sum((0, 2))
             if not taken and not self._exact:
-                enough, most = torch.maximum(enough, ARRIVED * gain), min(most, MOST_MOVES)
-            open_ = open_ & (gain > enough) if taken < most else torch.zeros_like(open_)
-            if open_.any():
-                open_, state = self._search(state, step, gain, open_)
-            yield state.theta, state.loss, not open_.any()
-            if not open_.any():
-                return
-
-    def settle(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the numbers (k + 1, b, size) and losses (b,) where the steps end."""
-        *_, (theta, losses, _) = self.steps(theta)
-        return theta, losses
+                enough, most = torch.maximum(enough, ARRIVED * gain), MOST_MOVES
+            open_ = open_ & (gain > enough)
+            if taken == most or not open_.any():
+                break
+            open_, state = self._search(state, step, gain, open_)
+        return state.theta, state.loss
 
     def _search(self, state: _State, step: Tensor, gain: Tensor, open_: Tensor) -> tuple[Tensor, _State]:
         """Halve the steps of the open fits until their losses fall; return which do, at all, and where all fits are."""
@@ -212,33 +247,16 @@ class LastLayer:
         """Return what slopes in the rows' numbers, (m, b, size), are in weights and biases, (k + 1, b, size)."""
         return (self.inputs.T @ slope.reshape(len(slope), -1)).view(-1, *slope.shape[1:])
 
-    def _curvature(self, state: _State) -> _Curvature:
+    def _curvature(self, state: _State) -> Curvature:
         """Return the second derivatives of each row's loss in the distribution's numbers, or those that bound them."""
-        family, weight = self.mechanism.family, self.weight.unsqueeze(-1)
-        if isinstance(family, Binary):
-            p = state.out.sigmoid()
-            known = weight * p * (1.0 - p)
-            return _Curvature(lambda v: known * v, known)
-        if isinstance(family, Categorical):
-            p = state.out.softmax(-1)
-            shares = weight * p
-            return _Curvature(lambda v: shares * (v - (p * v).sum(-1, keepdim=True)), shares * (1.0 - p))
-        each = state.slope / -weight.clamp(min=1e-300)
-        p, by_loc, by_scale = self.density.complete_curvature(state.out, each)
-        shares, rest = weight * p, weight * torch.cat([by_loc, by_scale], -1)
-        k = p.shape[-1]
-
-        def times(v: Tensor) -> Tensor:
-            first = v[..., :k]
-            return torch.cat([shares * (first - (p * first).sum(-1, keepdim=True)), rest * v[..., k:]], -1)
-
-        return _Curvature(times, torch.cat([shares * (1.0 - p), rest], -1))
+        weight = self.weight.unsqueeze(-1)
+        return self.density.curvature(state.out, state.slope / -weight.clamp(min=1e-300), weight)
 
     @property
     def _exact(self) -> bool:
-        return _is_simple(self.mechanism)
+        return _is_simple(self.mechanism.family)
 
-    def _solve(self, right: Tensor, curvature: _Curvature) -> Tensor:
+    def _solve(self, right: Tensor, curvature: Curvature) -> Tensor:
         """Solve the equations of a step by conjugate gradients, scaled by a curvature nearby or by their diagonal."""
         if self.factor is None:
             diagonal = self._squares(curvature.diagonal) + self.precision

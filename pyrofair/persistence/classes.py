@@ -47,7 +47,7 @@ CLASSES = {
     "pyrofair.graph.identification": "Estimand",
     "pyrofair.graph.paths": "PathSet",
     "pyrofair.mechanisms.conditional": "ConditionalDistribution LearnedProgram Network",
-    "pyrofair.mechanisms.families": "Binary Categorical Continuous Integer Positive",
+    "pyrofair.mechanisms.families": "Atoms Binary Bounded Categorical Continuous Integer Positive",
     "pyrofair.mechanisms.fitting": "Fit Rows Settings",
     "pyrofair.nuisances.columns": "Bins",
     "pyrofair.nuisances.crossfit": "CrossFit",

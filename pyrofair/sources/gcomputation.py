@@ -370,6 +370,12 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         support = self.estimand_.support  # mechanisms need less than weights
         return (*(text for text in self.estimand_.assumptions if text != support), *self.graph_.assumptions)
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why its numbers are in doubt, a clause each: mechanisms that rows which were held out refute."""
+        learned = self.mechanisms_
+        return tuple(learned.doubts() if learned else ())
+
     # -- units --------------------------------------------------------------------------------------------------------
 
     def _units(self, rows: Rows, seed: int, n: int | None) -> World:

@@ -40,6 +40,7 @@ from pyrofair.inference.counterfactuals import Counterfactuals
 from pyrofair.inference.inversion import Inverse
 from pyrofair.inference.posterior import Posterior
 from pyrofair.inference.samplers import NormalGuide
+from pyrofair.mechanisms.conditional import LearnedProgram
 from pyrofair.mechanisms.learn import LearnedMechanisms, require_graph
 from pyrofair.programs.couplings import Coupling, require_couplings
 from pyrofair.programs.covariates import ROW
@@ -480,7 +481,11 @@ class SEM(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         equations = self.equations()
         levels = read_levels(self.levels, equations.node_of, equations.unfair.graph)
-        return world_tables(equations, units.worlds[:2], columns, size, levels, self._types(types))
+        tables = world_tables(equations, units.worlds[:2], columns, size, levels, self._types(types))
+        if not isinstance(self.program, LearnedProgram):
+            return tables
+        baseline, switched = map(self.program.with_exact_atoms, tables)
+        return baseline, switched
 
     def _types(self, types: Mapping[Any, Any] | pd.Series[Any] | None) -> dict[Any, Any]:
         """Return the pandas types that worlds take: those given, of the constructor, or of the table of ``fit``."""

@@ -692,7 +692,7 @@ def test_a_judge_that_refuses_does_so_before_training(monkeypatch: pytest.Monkey
 
 
 def test_select_warns_of_doubtful_stages(by_one_step: PenaltyPath) -> None:
-    noted = by_one_step.intervals.assign(note="in doubt by the diagnostics of a stage")
+    noted = by_one_step.intervals.assign(note="in doubt by diagnostics")
     path = PenaltyPath(by_one_step.table, by_one_step.models, noted)
-    with pytest.warns(PyrofairWarning, match="has numbers in doubt by the diagnostics of a stage"):
+    with pytest.warns(PyrofairWarning, match="has numbers in doubt by diagnostics"):
         path.select("positive_rate", at_most=1.1)

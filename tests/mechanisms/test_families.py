@@ -3,6 +3,7 @@ distributions."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from torch import Tensor
 
 from pyrofair.exceptions import DataError, PyrofairError
 from pyrofair.mechanisms.families import (
+    Atoms,
     Binary,
+    Bounded,
     Categorical,
     Continuous,
     Family,
@@ -28,7 +31,7 @@ from pyrofair.mechanisms.families import (
     levels,
     support,
 )
-from pyrofair.programs.couplings import parameters_of, quantile
+from pyrofair.programs.couplings import noise_of, parameters_of, quantile
 from pyrofair.programs.distributions import DiscretizedMixture
 
 FAMILIES: list[Any] = [
@@ -38,6 +41,9 @@ FAMILIES: list[Any] = [
     Integer(0, 40, 10.0, 8.0, components=1),
     Continuous(3.0, 2.0),
     Positive(0.5, 0.7, components=3),
+    Bounded(0.5, 0.7, components=3, low=-2.0, high=3.0),
+    Bounded(0.5, 0.7, components=2, low=-math.inf, high=3.0),
+    Atoms((0.0, 37.5), (0.2, 0.3, 0.5), Positive(2.0, 1.0, components=2)),
 ]
 
 
@@ -177,10 +183,10 @@ def test_a_mechanism_can_be_coupled_by_its_quantile_function(family: Family) -> 
     assert value.shape == (50, 3)
     assert bool((value.diff(dim=0) >= 0).all())
     assert all(each.shape[0] == 3 for each in parameters_of(distribution))
-    if hasattr(distribution, "cdf") and isinstance(family, Integer | Continuous | Positive):
+    if hasattr(distribution, "cdf") and isinstance(family, Integer | Continuous | Atoms):
         high = distribution.cdf(value)
         assert bool((high >= u - 1e-5).all())
-        low = distribution.cdf(value - 1.0) if isinstance(family, Integer) else high
+        low = noise_of("V", distribution, value)[0]
         assert bool((low <= u + 1e-4).all())
 
 
@@ -263,7 +269,7 @@ def test_rounded_mixture_knows_its_support() -> None:
         (Categorical(("a", "b"), (0.5, 0.5)), ["a", "z"], "'z', not seen in fit"),
         (Binary(0.5), [0.0, 2.0], "holds 2, .* distributions of 0 and 1"),
         (Integer(0, 5, 1.0, 1.0), [0.0, 0.5], "holds 0.5, .* distributions of integers"),
-        (Positive(0.0, 1.0), [1.0, -1.0], "holds -1, .* distributions of positive numbers"),
+        (Positive(0.0, 1.0), [1.0, -1.0], "holds -1, .* distributions of numbers above 0"),
         (Continuous(0.0, 1.0), ["a", "b"], "distributions of numbers"),
     ],
 )

@@ -51,7 +51,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.inference.amortised import AmortisedGuide, Steps, check_convergence, evidence_bound
 from pyrofair.inference.numbers import copied_state
-from pyrofair.mechanisms.families import Categorical, Continuous, Family, Integer, choose_family, encode
+from pyrofair.mechanisms.families import Categorical, Family, Integer, choose_family, encode
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.tables.labels import read_sensitive
@@ -73,8 +73,6 @@ PRECISION = 1.0
 """That of the normal prior of the networks' weights."""
 FEWEST_DIFFERENT = 100
 """Decisions by draws that equal rows share take so many different rows, or a warning says that chance decides."""
-TIES = 0.1
-"""A value that so many rows hold is no draw from a density."""
 SHOWN = 5
 """So many rows of each group try out a given model."""
 SAMPLES = {"abducted": 100, "posterior": 100, "prior": 5}
@@ -114,7 +112,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     unfair
-        The unfair paths, without recanting witness.
+        The unfair paths, without recanting witness unless ``model`` is given.
     model
         The model instead of networks: a Pyro program of the number of units whose sites are the graph's nodes, whose
         outcome is drawn from a Bernoulli distribution; a :class:`pyrofair.SEM`, or learned mechanisms. Parameters that
@@ -144,8 +142,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         the latent variables. The paper searched 0 to 2.
     own_noise
         The spread of a number on an unfair path besides its latent variable, as a share of its standard deviation given
-        its causes (for integers a quarter of a unit at least). By default (None) it is learned: that fits best, and the
-        latent variable often says nothing of a row then.
+        its causes (for integers a quarter of a unit at least; a column with atoms keeps its own). By default (None) it
+        is learned: that fits best, and the latent variable often says nothing of a row then.
     hidden
         The tanh units of the one hidden layer of each distribution's network.
     families
@@ -272,7 +270,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """
         fitted = copy.copy(self)  # after an error below, self is unchanged
         self._check_settings()
-        fitted.plan_ = read_plan(replace(self.unfair, graph=self.unfair.graph.coded()))
+        fitted.plan_ = read_plan(replace(self.unfair, graph=self.unfair.graph.coded()), given=self.model is not None)
         with neutral_torch():
             training = fitted._read_training(X, y, sample_weight)
             steps = self._steps(len(training.weight))
@@ -322,7 +320,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """Fit a given program's parameters, and a guide of its units' noise."""
         graph = self.unfair.graph
         model = read_model(self.model, self.guide, self.unfair)
-        self.plan_ = read_plan(self.unfair)
+        self.plan_ = read_plan(self.unfair, given=True)
         known = self.classes_ if self.classes_[1] == graph.positive else self.classes_[::-1]
         table = training.table.assign(**{graph.outcome_column: np.asarray(known)[training.target.astype(int)]})
         self.given_, fit = fit_given(
@@ -342,6 +340,11 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     def _check_settings(self) -> None:
         check_settings(self, CONSTRAINTS)
         require_used(self)
+        if self.model is not None and self.latents != "abducted" and (found := self.unfair.recanting_witnesses()):
+            raise DataError(
+                f"latents={self.latents!r} draws the noise of {found[0][0]!r} anew, which is a recanting witness: "
+                "along fair paths it keeps the unit's own value, and so its own noise. Take latents='abducted'."
+            )
         graph = self.unfair.graph
         known = [column for column in feature_columns(graph) if column != graph.sensitive_column]
         require_families({} if self.families is None else self.families, known)
@@ -378,15 +381,6 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         numbers = isinstance(found, Categorical) and is_numeric_dtype(values.dtype) and len(found.levels) > 2
         if numbers and values.value_counts().min() < FEWEST_EACH:
             found = choose_family(values, most_levels=2, components=COMPONENTS, weight=weight)
-        share = float(values.value_counts(normalize=True).iloc[0])
-        if isinstance(found, Continuous) and column in self._redrawn and share > TIES:
-            warnings.warn(
-                f"The column {column!r} holds {values.mode().iloc[0]:g} in {share:.0%} of the rows, and is taken for "
-                "one with a density, whose fair values never are exactly that. Give it another family (families=...), "
-                "or split it into whether and how much.",
-                PyrofairWarning,
-                stacklevel=5,
-            )
         if isinstance(found, Integer):  # rows to come may lie outside the range of these
             span = found.high - found.low
             low = 0 if found.low >= 0 else found.low - span

@@ -85,7 +85,7 @@ def spread_besides(family: Family, residual: float, share: float) -> Family:
     """Return the family of a column that has a latent variable, narrow where this is to explain the spread.
 
     ``residual`` is the standard deviation of the column given its causes, as a share of its own, and ``share`` the
-    share of it that the distribution keeps. A category keeps its whole distribution.
+    share of it that the distribution keeps. A category, and a number with atoms, keeps its whole distribution.
     """
     if not isinstance(family, Integer | Continuous):
         return family

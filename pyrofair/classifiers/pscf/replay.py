@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pyrofair._random import labelled_keys, row_keys
-from pyrofair.exceptions import DataError, GraphError
+from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
 from pyrofair.graph import UnfairPaths
-from pyrofair.graph.paths import show_path
+from pyrofair.graph.paths import show_path, witness_message
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
-from pyrofair.inference.inversion import solve, step_of_noise
+from pyrofair.inference.inversion import CHECKS, Equation, solve
 from pyrofair.inference.keyed_noise import KeyedNoise, KeyedUniforms, halves
 from pyrofair.inference.noise import ImpossibleNoise, ReadSites, noise_of_units, precision
 from pyrofair.programs.couplings import (
@@ -88,14 +88,16 @@ class Plan:
         return [node for node in graph.order if node in nodes]
 
 
-def read_plan(unfair: UnfairPaths) -> Plan:
+def read_plan(unfair: UnfairPaths, *, given: bool = False) -> Plan:
     """Read off the unfair paths what must be redrawn.
 
-    A recanting witness, which would need two values at once, is a NotIdentifiedError; an unfair path through a latent
-    node, whose value no row holds, a GraphError.
+    A recanting witness, which takes two values at once, is a NotIdentifiedError unless the model is ``given``, for no
+    table shows how they belong together. An unfair path through a latent node, whose value no row holds, is a
+    GraphError.
     """
     graph = unfair.graph
-    arms = unfair.regimes[1].arms if unfair.paths else {}
+    if not given and (witnesses := unfair.recanting_witnesses()):
+        raise NotIdentifiedError(witness_message(*witnesses[0]))
     redrawn = unfair.paths.nodes - {graph.sensitive, graph.outcome}
     for path in unfair.paths.through(graph.latent)[:1]:
         hidden = next(node for node in path if node in graph.latent)
@@ -104,12 +106,8 @@ def read_plan(unfair: UnfairPaths) -> Plan:
             "drawn: no data determine its distribution. Draw the graph without it, with edges from its causes to its "
             "effects."
         )
-    high = unfair.regimes[1].on_unfair
-    return Plan(
-        unfair,
-        tuple(node for node in graph.order if node in redrawn),
-        frozenset(child for child, arm in arms.items() if arm == high),
-    )
+    switched = frozenset(unfair.paths.first_steps)
+    return Plan(unfair, tuple(node for node in graph.order if node in redrawn), switched)
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,14 +379,13 @@ class _Rows:
         if len(missing) != 1 or site in evidence.info.random or evidence.readers[missing[0]] != (site,):
             return {}
         given = evidence.given(repeat=draws)
-        step = step_of_noise(
-            evidence, given, site, missing[0], {k: others[k] for k in evidence.keys[site] if k in others}
-        )
-        if step is None:
+        held = {key: others[key] for key in evidence.keys[site] if key in others}
+        equation = Equation(evidence, given, site, missing[0], held)
+        found, u = equation.preimage(CHECKS), inside(1.0 - self._uniform(draws)(missing[0], (len(given[site]),)))
+        if not bool((found.conclusive & found.possible).all()):
             return {}
-        least, most, distribution = step
-        u = most - (most - least) * self._uniform(draws)(missing[0], least.shape)
-        return {missing[0]: quantile(missing[0], distribution, inside(u))}
+        drawn = quantile(missing[0], equation.distribution, u)
+        return {missing[0]: equation.draw_within(found, drawn, u)[0]}
 
     @cached_property
     def _evidence(self) -> Evidence:

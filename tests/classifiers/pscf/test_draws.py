@@ -125,13 +125,20 @@ def test_fitted_numbers_are_shown_and_pickled_after_predictions() -> None:
     np.testing.assert_array_equal(again.predict_proba(X), before)
 
 
-def test_ties_in_a_column_with_a_density_are_named() -> None:
+def test_values_that_recur_are_redrawn_as_often_as_under_the_baseline() -> None:
     rng = np.random.default_rng(4)
-    X = pd.DataFrame({"A": rng.integers(0, 2, 300)})
-    X["D"] = np.where(rng.random(300) < 0.4, 0.0, rng.normal(size=300))
-    y = pd.Series(rng.integers(0, 2, 300))
-    with pytest.warns(PyrofairWarning, match=r"The column 'D' holds 0 in 37% of the rows, and is taken for one with"):
-        pf.PSCF(UNFAIR, epochs=2, hidden=4, random_state=0, progress=False).fit(X, y)
+    X = pd.DataFrame({"A": rng.integers(0, 2, 1500)})
+    pay = np.exp(rng.normal(3.0, 1.0, 1500))
+    X["D"] = np.minimum(np.where(rng.random(1500) < np.where(X["A"] == 1, 0.2, 0.6), 0.0, pay), 49.99)
+    y = pd.Series(rng.integers(0, 2, 1500))
+    model = pf.PSCF(UNFAIR, epochs=60, hidden=16, random_state=0, progress=False).fit(X, y)
+    fair, switched = model.fair_values(X)["D"], X["A"] == 1
+    np.testing.assert_allclose(fair[:, ~switched], np.tile(X["D"][~switched], (len(fair), 1)), rtol=1e-6)
+    for atom in (0.0, float(np.float32(49.99))):
+        share = (np.float32(X["D"][~switched]) == np.float32(atom)).mean()
+        assert (fair[:, switched] == atom).mean() == pytest.approx(share, abs=0.05)
+    assert fair.min() == 0.0
+    assert fair.max() == pytest.approx(49.99)
 
 
 def read_twice(n: int) -> None:

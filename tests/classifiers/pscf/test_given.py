@@ -704,3 +704,38 @@ def test_an_interruption_keeps_whole_epochs_of_either_fit(phase: int, monkeypatc
         model = fit(shared_with_prior, X, y, UNFAIR_HIDDEN, epochs=5)
     assert len(model.history_) == 8
     assert np.isfinite(score(model, X)).all()
+
+
+# -- recanting witnesses ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", ["computed", "sampled"])
+@pytest.mark.parametrize(
+    ("path", "fair"),
+    [
+        ("A -> D -> M -> Y", lambda a, d, m: d + (m - 0.8 * 1.5 * a) + a),  # M reads the fair D, and Y the unit's own
+        ("A -> D -> Y", lambda a, d, m: (d - 1.5 * a) + m + a),
+    ],
+)
+def test_a_given_model_may_have_a_recanting_witness(noise: str, path: str, fair: Any) -> None:
+    def program(n: int) -> None:
+        with pyro.plate("units", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            if noise == "sampled":
+                D = pyro.sample("D", dist.Normal(1.5 * A, 1.0))
+                M = pyro.sample("M", dist.Normal(0.8 * D, 0.5))
+            else:
+                D = pyro.deterministic("D", 1.5 * A + pyro.sample("U_D", dist.Normal(0.0, 1.0)))
+                M = pyro.deterministic("M", 0.8 * D + 0.5 * pyro.sample("U_M", dist.Normal(0.0, 1.0)))
+            pyro.sample("Y", dist.Bernoulli(logits=D + M + A - 2))
+
+    graph = CausalGraph("A -> D; D -> M; {A D M} -> Y", sensitive="A", outcome="Y")
+    unfair = graph.unfair(path)
+    X, y = draw(program, 300, "ADMY")
+    model = fit(program, X, y, unfair)
+    expected = sigmoid(fair(X["A"], X["D"], X["M"]) - 2)
+    np.testing.assert_allclose(score(model, X), expected, atol=1e-4)
+    with pytest.raises(DataError, match=r"latents='prior'.*'D' anew, which is a recanting witness"):
+        score(model.set_params(latents="prior"), X)
+    with pytest.raises(NotIdentifiedError, match="'D' is a recanting witness"):
+        PSCF(unfair).fit(X, y)
