@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -18,6 +20,7 @@ __all__ = [
     "did_you_mean",
     "listed",
     "optional",
+    "path_fault",
     "require_callable",
     "require_choice",
     "require_flag",
@@ -27,6 +30,7 @@ __all__ = [
     "require_label",
     "require_layers",
     "require_names",
+    "require_path",
     "require_rate",
     "require_real",
     "require_seed",
@@ -39,6 +43,10 @@ MOST_UNITS = 2**31 - 1
 MOST_SEED = 2**63 - 1
 MOST_RATE = 1e30
 """Single precision cannot take larger steps."""
+LONGEST_NAME, LONGEST_PATH = 255, 4095
+"""The most bytes of a name in a folder, and of a path, that the usual file systems take."""
+MOST_SHOWN = 100
+"""The most characters of a value in a message."""
 
 Constraint = Callable[[str, Any], object]
 """A check of a setting's name and value that raises a DataError with both."""
@@ -154,6 +162,36 @@ def listed(value: object) -> tuple[object, ...] | None:
         return None
 
 
+def path_fault(text: str) -> str:
+    """Return why no file can have a path; nothing if the file system can be asked of it.
+
+    >>> path_fault("table.csv"), path_fault(300 * "a")
+    ('', 'it has a name of 300 bytes; a name has at most 255, and a path 4,095')
+    """
+    if not text or "\0" in text:
+        return "it holds the character NUL" if text else "it is empty"
+    try:
+        size, longest = len(text.encode()), max(len(part.encode()) for part in Path(text).parts or ("",))
+    except UnicodeEncodeError as error:
+        return f"its character {error.start + 1} is half of a pair (a lone surrogate), which UTF-8 cannot write"
+    if size > LONGEST_PATH or longest > LONGEST_NAME:
+        found = f"a name of {longest:,}" if longest > LONGEST_NAME else f"{size:,}"
+        return f"it has {found} bytes; a name has at most {LONGEST_NAME}, and a path {LONGEST_PATH:,}"
+    return ""
+
+
+def require_path(
+    name: str, value: object, what: str = "the path of a file", *, error: type[Exception] = DataError
+) -> Path:
+    """Return a path of which the file system can be asked; a text that no file can be called is refused."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise error(f"{name}={shown(value)} must be {what}.")
+    if fault := path_fault(text):
+        raise error(f"{name}={shown(text)} cannot be {what}: {fault}.")
+    return Path(text)
+
+
 def require_jobs(name: str, value: object) -> None:
     """Refuse what is no number of processes: an integer other than 0, negative ones counted from all processors."""
     if require_integer(name, value, least=-1_000, most=1_000) == 0:
@@ -205,12 +243,19 @@ def require_unmasked(name: str, values: object) -> None:
 
 
 def shown(value: object) -> str:
-    """Return the repr of a value for a message, or its type where the repr has more than 100 characters or a line."""
+    """Return the repr of a value for a message: the beginning of a long text, and the type of what has no short repr.
+
+    >>> shown(0.5), shown("ab" * 99)[-20:]
+    ('0.5', '... (198 characters)')
+    """
+    if isinstance(value, str) and len(value) > MOST_SHOWN:
+        return f"{value[: MOST_SHOWN // 2]!r}... ({len(value):,} characters)"
     try:
         text = repr(value)
     except Exception:  # a broken repr must not hide the message that shows it
         text = "\n"
-    return text if len(text) <= 100 and "\n" not in text else f"<{type(value).__name__}>"
+    short = isinstance(value, str) or (len(text) <= MOST_SHOWN and "\n" not in text)
+    return text if short else f"<{type(value).__name__}>"
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:

@@ -16,10 +16,28 @@ __all__ = [
     "PositivityWarning",
     "PyrofairError",
     "PyrofairWarning",
+    "shortened",
 ]
 
 
-class PyrofairError(ValueError):
+LONGEST = 1_800
+"""The most characters of a message; of a longer one, its middle is left out."""
+
+
+def shortened(text: str) -> str:
+    """Return a message without its middle if it is too long to be read: values lie there, and advice at the end."""
+    cut = len(text) - LONGEST
+    return text if cut <= 0 else f"{text[: LONGEST // 2]} [... {cut:,} characters ...] {text[-LONGEST // 2 :]}"
+
+
+class _Short(Exception):
+    """An exception whose message is short enough to be read."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(shortened(str(message)))
+
+
+class PyrofairError(_Short, ValueError):
     """Root of the errors raised here; a ``ValueError``, so that generic callers catch it too."""
 
 
@@ -60,7 +78,7 @@ class PositivityError(PyrofairError):
     """A part of the target population too large to ignore has no counterpart in the weighted group."""
 
 
-class PyrofairWarning(UserWarning):
+class PyrofairWarning(_Short, UserWarning):
     """Root of the warnings: legal input whose result should be read with care."""
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,10 @@ import numpy as np
 import pytest
 
 from pyrofair import _validation as validation
-from pyrofair.exceptions import DataError
+from pyrofair.datasets import load_german
+from pyrofair.exceptions import DataError, GraphError, PyrofairError, PyrofairWarning
+from pyrofair.graph import CausalGraph
+from pyrofair.tables import sample_rows
 
 
 @pytest.mark.parametrize(
@@ -84,6 +89,43 @@ def test_a_table_of_constraints_is_checked_by_name() -> None:
 def test_values_in_messages() -> None:
     assert validation.shown("abc") == "'abc'"
     assert validation.shown(list(range(1000))) == "<list>"
+    assert validation.shown("ab" * 2500).endswith("b'... (5,000 characters)")
     assert validation.listed([1, 2]) == (1, 2)
     assert validation.listed(np.array(1.0)) is validation.listed(None) is None
     assert validation.did_you_mean("m", ["A", "M"]) == " Did you mean 'M'?"
+
+
+NO_PATHS = {
+    "": "empty",
+    "a\0b": "NUL",
+    "a\ud800": "surrogate",
+    "a" * 300: "300 bytes",
+    "d/" + "é" * 200: "400 bytes",
+    "abc/" * 2000: "8,000 bytes",
+}
+
+
+@pytest.mark.parametrize("text", NO_PATHS, ids=NO_PATHS.values())
+def test_the_file_system_is_asked_only_of_what_can_be_a_path(text: str) -> None:
+    for ask in (
+        partial(validation.require_path, "path"),
+        load_german,
+        lambda path: CausalGraph(f"{path}.dot", sensitive="A", outcome="Y"),
+        lambda path: CausalGraph(Path(path), sensitive="A", outcome="Y"),
+        lambda path: sample_rows(path, None, 1),
+    ):
+        with pytest.raises(PyrofairError) as caught:
+            ask(text)
+        assert text in ("", ".dot") or NO_PATHS[text].split()[-1] in str(caught.value)
+        assert len(str(caught.value)) < 500
+    assert validation.require_path("path", "a" * 255) == Path("a" * 255)
+
+
+def test_a_message_too_long_to_be_read_keeps_its_beginning_and_its_advice() -> None:
+    for error in (GraphError, DataError):
+        text = str(error(f"Wrong: {'x' * 30_000}. Do this."))
+        assert len(text) < 2_000
+        assert (text[:8], text[-11:]) == ("Wrong: x", "x. Do this.")
+    with pytest.warns(PyrofairWarning) as caught:
+        warnings.warn(f"Wrong: {'x' * 30_000}. Do this.", PyrofairWarning, stacklevel=1)
+    assert len(str(caught[0].message)) < 2_000

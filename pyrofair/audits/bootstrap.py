@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._random import keyed_exponentials, neutral_torch, seed_from
 from pyrofair.audits.models import AuditedModel
 from pyrofair.effects.bounds import (
@@ -388,7 +388,7 @@ def replicate(
     size = TOGETHER if estimator.refits_together else 1
     with (
         threadpool_limits(1),
-        tqdm(total=n_boot, desc="bootstrap", disable=not progress or not n_boot, leave=False) as bar,
+        progress_bar("bootstrap", total=n_boot, shown=progress) as bar,
     ):
         work = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
             delayed(resampled)(range(first, min(first + size, n_boot))) for first in range(0, n_boot, size)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
 from pyrofair.audits.audit import audit
@@ -242,7 +243,7 @@ def audit_contrasts(
     paths = {each: unfair.with_contrast(each) for each in levels}
     few = {each: text for each in levels if (text := _few_rows(weight, values, (each, graph.baseline), graph))}
     members = Members("contrast", _named)
-    for each, at in rows.items():
+    for each, at in progress_bar("contrasts", rows.items(), shown=progress):
         if each in few:
             members.failures[each] = DataError(few[each])
             continue

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import nn
 
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._random import PYRO_LOCK, neutral_torch
 from pyrofair._validation import (
     listed,
@@ -33,6 +33,7 @@ from pyrofair._validation import (
     require_real,
     shown,
 )
+from pyrofair._workers import delayed
 from pyrofair.audits.audit import Audit, audit, default_source, fit_source
 from pyrofair.audits.bootstrap import make_views
 from pyrofair.audits.display import table_fragment
@@ -402,14 +403,14 @@ def penalty_path(
     judging = _fit_judge(judge, classifier, measured, found) if open_seeds else None
     trace = _Trace(classifier, training, measured, order, judging, threshold, n_boot, max_stack, keep)
     total = sum(len(order) - len(found.finished(seed)) for seed in wanted)
-    with tqdm(total=total, desc="penalty path", disable=not progress, leave=False) as bar:
+    with progress_bar("penalty path", total=total, shown=progress) as bar:
         parts = _divide(open_seeds, found, joblib.effective_n_jobs(n_jobs), max_stack or TOGETHER)
         try:
             if len(parts) == 1 or joblib.effective_n_jobs(n_jobs) == 1:
                 for part in parts:
                     trace.run(part, found, bar.update)
             else:
-                run = joblib.delayed(_run_apart)
+                run = delayed(_run_apart)
                 tasks = [run(trace, part, found.of_seeds(part)) for part in parts]
                 parallel = joblib.Parallel(n_jobs, return_as="generator_unordered")
                 with closing(parallel(tasks)) as work:

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from pyrofair._validation import require_flag, require_integer, shown
+from pyrofair._validation import require_flag, require_integer, require_path, shown
 from pyrofair._version import __version__
 from pyrofair.audits.display.export import SCHEMA_VERSION, plain
 from pyrofair.audits.display.page import CITATIONS, Table, environment, next_name
@@ -101,7 +101,7 @@ class View:
             raise DataError(f"title={shown(title)} must be a text, such as 'Audit of the hiring model, autumn'.")
         text = self._render("report.html", title=title or self.title)
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            require_path("path", path, "the path of a page, such as 'audit.html'").write_text(text, encoding="utf-8")
         return text
 
     def fragment(self) -> str:

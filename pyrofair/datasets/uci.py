@@ -16,7 +16,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from pyrofair._validation import require_choice, require_seed
+from pyrofair._validation import require_choice, require_path, require_seed
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
@@ -301,7 +301,7 @@ def _folder(path: str | os.PathLike[str] | None) -> Traversable:
     """Return the user's folder of the raw files, or the packaged one."""
     if path is None:
         return resources.files("pyrofair.datasets").joinpath("data")
-    folder = Path(path).expanduser()
+    folder = Path(os.path.expanduser(require_path("path", path, "the folder of the raw files")))
     if not folder.is_dir():
         raise DataError(
             f"path={str(path)!r} is not a folder. Pass the folder of the raw files, or leave path=None to read the "

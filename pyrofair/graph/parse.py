@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import networkx as nx
 
-from pyrofair._validation import listed, shown
+from pyrofair._validation import listed, require_path, shown
 from pyrofair.exceptions import GraphError
 
 __all__ = ["EdgeList", "GraphSource", "read_edges", "read_path", "read_undirected"]
@@ -77,12 +77,12 @@ def read_edges(source: GraphSource) -> EdgeList:
     if isinstance(source, nx.Graph):
         return _from_networkx(source)
     if isinstance(source, os.PathLike):
-        return _from_file(Path(source))
+        return _from_file(source)
     if isinstance(source, str):
         if _DOT_START.match(_DOT_QUOTED_OR_COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else " ", source)):
             return _from_dot(source, "the DOT text")
         if not any(mark in source for mark in ("->", "→", "\n")) and source.strip().lower().endswith((".dot", ".gv")):
-            return _from_file(Path(source.strip()))
+            return _from_file(source.strip())
         draft = _Draft()
         for sides in _statements(source):
             draft.add(*sides)
@@ -237,7 +237,8 @@ def _from_networkx(graph: nx.Graph[Any]) -> EdgeList:
     return draft.finish("the networkx graph")
 
 
-def _from_file(path: Path) -> EdgeList:
+def _from_file(file: str | os.PathLike[str]) -> EdgeList:
+    path = require_path("edges", file, "the path of a graph", error=GraphError)
     if path.suffix.lower() not in (".dot", ".gv"):
         raise GraphError(f"the graph file {str(path)!r} does not end in .dot or .gv. Pass {_FORMS}.")
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import did_you_mean, require_seed, shown
 from pyrofair.audits.audit import Audit, audit, require_audit_settings
@@ -266,7 +267,7 @@ def edge_costs(
         settings["scores"] = "outcome"
     absences = _default(unfair, into_outcome=outcome) if named is None else named
     paths: dict[str, UnfairPaths | None] = {NOTHING: unfair}
-    for each in absences:
+    for each in progress_bar("absent edges", absences):
         if each.into_outcome and not outcome and settings.get("scores") != "outcome":
             members.failures[each.name] = DataError(
                 f"what a classifier reads is known, not disputed: {each.name} is an edge into the outcome. Pass human "

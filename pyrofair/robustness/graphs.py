@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_integer, require_seed, shown
 from pyrofair.audits.audit import audit, require_audit_settings
@@ -208,7 +209,7 @@ def audit_graphs(
     members = Members("graph", lambda names: f"The graph{'s' if len(names) > 1 else ''} {', '.join(names)}")
     found: dict[str, dict[tuple[str, str], Any]] = {}
     reasons: dict[str, str] = {}
-    for name, unfair in candidates.items():
+    for name, unfair in progress_bar("graphs", candidates.items()):
         members.run(name, partial(audit, models, unfair, df, random_state=seed, **settings))
         if bounds and isinstance(members.failures.get(name), NotIdentifiedError):
             with members.listening(name):

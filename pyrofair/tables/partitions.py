@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from, stream_of
-from pyrofair._validation import require_integer, require_seed, shown
+from pyrofair._validation import require_integer, require_path, require_seed, shown
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels
 from pyrofair.tables.reading import as_arrow, as_pandas, read_table
@@ -61,7 +62,7 @@ class Partitions:
         """Apply a function to the number and frame of each partition; it may be applied again, as to lost work."""
         work, apply = enumerate(self.loads), partial(_apply, function, self.columns, self.levels, self.sizes)
         if not self.dask:
-            return _each(work, apply, len(self.sizes))
+            return _each(progress_bar("partitions", work, total=len(self.sizes) or None), apply, len(self.sizes))
         dask: Any = import_module("dask")
         shared, call = dask.delayed(apply, pure=False), dask.delayed(operator.call)
         return list(dask.compute(*(call(shared, number, load) for number, load in work)))
@@ -146,6 +147,7 @@ def _open(data: Any) -> Partitions:
         import pyarrow as pa
         import pyarrow.dataset
 
+        require_path("data", data, "the path of a Parquet file, or of a folder of such files")
         try:
             data = pyarrow.dataset.dataset(data, partitioning="hive")
         except (OSError, pa.ArrowException) as error:

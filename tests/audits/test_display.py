@@ -21,7 +21,6 @@ import pytest
 
 import pyrofair as pf
 from pyrofair.audits.display import SCHEMA_VERSION, table_fragment
-from pyrofair.audits.display.page import _without_formulas
 from pyrofair.audits.display.words import answer, percent
 from pyrofair.audits.readings import VERDICTS, Reading, read_audit
 
@@ -216,21 +215,6 @@ def test_decisions_that_no_threshold_changes() -> None:
     most = read_audit(made.table, made.groups, made.context)["unfair", "threshold"].least
     assert most > 0.0
     assert f"none has a lower end above {percent(most)}." in " ".join("".join(Reader(made.to_html()).texts).split())
-
-
-def test_cells_of_the_csv_are_no_formulas() -> None:
-    frame = pd.DataFrame(
-        {
-            "=1+1": ["=HYPERLINK(1)", "-2.5", " @x", "A -> Y"],
-            "n": [-1.0, 2.0, 3.0, 4.0],
-            "c": pd.Categorical(list("+-ab")),
-        }
-    )
-    made = _without_formulas(frame)
-    assert made.columns.tolist() == ["'=1+1", "n", "c"]
-    assert made["'=1+1"].tolist() == ["'=HYPERLINK(1)", "-2.5", "' @x", "A -> Y"]
-    assert made["c"].tolist() == ["'+", "'-", "a", "b"]
-    assert made["n"].tolist() == [-1.0, 2.0, 3.0, 4.0]
 
 
 def test_names_are_escaped_everywhere(escaped: pf.audits.Audit) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import (
     require_choice,
@@ -271,7 +272,9 @@ def sharp_bounds(
     if n_boot:
         replicates = [
             program.evaluate(each, certify=False)
-            for each in _replicates(coded, index.ravel(), weight, n_boot, random_state)
+            for each in progress_bar(
+                "bootstrap", _replicates(coded, index.ravel(), weight, n_boot, random_state), total=n_boot
+            )
         ]
         draws = np.array([[each.ends[name] for name in table.index] for each in replicates])
         least = np.array([LEAST[name] for name in table.index])
