@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-import tempfile
 import time
 import traceback
-import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from pyrofair._files import RUN, FolderLock, made_folder, read_run, run_record, sweep, write_whole
 from pyrofair._validation import shown
 from pyrofair.exceptions import DataError, PyrofairWarning
 
@@ -30,19 +28,12 @@ __all__ = [
     "attempt",
     "cell_name",
     "differences",
-    "made_folder",
-    "write_whole",
 ]
 
 Key = Mapping[str, Any]
 """What identifies a cell: text, numbers, booleans and lists of them by name, as JSON holds them."""
 
-RUN = "run.json"
-"""The file that identifies the run whose cells are in a folder."""
-FORMAT = 1
 METADATA = b"pyrofair"
-OLD = 3600.0
-"""Seconds after which a temporary file was left by a process that was killed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +83,23 @@ class CellFolder:
     write at once. Cells are in ``cells/*.parquet``, with key and what is said about them in the metadata ``pyrofair``
     of the schema; errors, with tracebacks, in ``failures/*.json``; the settings of the run in ``run.json``.
 
-    Use :meth:`claimed` before any work; an instance may be sent to other processes.
+    Use :meth:`claimed` before any work, and :meth:`release` after the last file; an instance may be sent to other
+    processes.
     """
 
     folder: Path
+    lock: FolderLock | None = field(default=None, compare=False)
 
     @classmethod
-    def claimed(cls, folder: str | os.PathLike[str], run: Mapping[str, Any], *, overwrite: bool = False) -> CellFolder:
+    def claimed(
+        cls,
+        folder: str | os.PathLike[str],
+        run: Mapping[str, Any],
+        *,
+        overwrite: bool = False,
+        share: bool = True,
+        files: Sequence[str] = (),
+    ) -> CellFolder:
         """Return a folder for the cells of a run, made if it does not exist, with those that are finished in it.
 
         Parameters
@@ -110,28 +111,59 @@ class CellFolder:
             one run.
         overwrite
             Whether cells of another run are deleted.
+        share
+            Whether several processes with the same run may claim the folder at the same time.
+        files
+            Names of further files of the run in the folder, which are those of another run if it is not marked.
 
         Raises
         ------
         DataError
-            If the folder cannot be made or written to, or holds cells of another run: the message names what differs.
+            If the folder cannot be made or written to, if another run works in it, or if it holds files of another run:
+            the message names what differs.
         """
         here = _identity(run)
-        claimed = cls(made_folder(folder))
-        there = claimed._run()
-        if overwrite and _identifies(there) and there != here:
-            claimed._empty()
-        for part in (claimed.cells, claimed.failed):
-            made_folder(part)
-        if not (claimed.folder / RUN).exists() and not any(claimed.cells.iterdir()):
-            write_whole(claimed.folder / RUN, (json.dumps(here, indent=2) + "\n").encode(), replace=False)
-        claimed._refuse_other(here)
-        claimed._sweep()
+        claimed = cls(path := made_folder(folder), FolderLock(path, share=share))
+        try:
+            claimed._claim(here, files, overwrite=overwrite)
+            if share:
+                claimed._held.share()
+        except BaseException:
+            claimed.release()
+            raise
         return claimed
 
-    def is_of(self, run: Mapping[str, Any]) -> bool:
-        """Return whether the folder is marked as that of a run with these settings."""
-        return bool(self._run() == _identity(run))
+    @property
+    def _held(self) -> FolderLock:
+        assert self.lock is not None, "the folder was not claimed"
+        return self.lock
+
+    def _claim(self, here: dict[str, Any], files: Sequence[str], *, overwrite: bool) -> None:
+        """Mark the folder as that of a run, and delete what killed processes left."""
+        there = read_run(self.folder)
+        found = [name for name in files if (self.folder / name).exists()]
+        if found and there != here and not overwrite:
+            raise DataError(
+                f"The folder {str(self.folder)!r} holds {', '.join(found)} of another run. Name another folder, or "
+                "pass overwrite=True (--overwrite) to replace them."
+            )
+        if overwrite and there not in (None, here):
+            if not self._held.alone:
+                raise DataError(f"A run with other settings is working in the folder {str(self.folder)!r}.")
+            self._empty()
+        for part in (self.cells, self.failed):
+            made_folder(part)
+        if not (self.folder / RUN).exists() and not any(self.cells.iterdir()):
+            write_whole(self.folder / RUN, run_record(here))
+        self._refuse_other(here)
+        if self._held.alone:
+            for part in (self.folder, self.cells, self.failed):
+                sweep(part)
+
+    def release(self) -> None:
+        """Let other runs claim the folder."""
+        if self.lock is not None:
+            self.lock.release()
 
     @property
     def cells(self) -> Path:
@@ -187,76 +219,43 @@ class CellFolder:
         failure.unlink(missing_ok=True)
         return self.path(result.key)
 
-    def once(
-        self, key: Key, make: Callable[[], pd.DataFrame], about: Mapping[str, Any] | None = None, *, retry: bool = True
-    ) -> Cell | Failure:
-        """Return a cell that is finished, or else compute it and write the result, an error included.
-
-        A cell that failed before is tried again, unless ``retry`` is False.
-        """
-        found = self.read(key)
-        if isinstance(found, Cell) or (found is not None and not retry):
-            return found
-        result = attempt(key, make, about)
-        self.write(result)
-        return result
+    def keep(self, result: Cell | Failure) -> None:
+        """Write a result if that can be done; if not, as on a full disk, a warning names the file."""
+        try:
+            self.write(result)
+        except OSError as error:
+            warnings.warn(
+                f"The file {str(self.path(result.key))!r} cannot be written ({_error(error)}): its cell is in the "
+                "result of this call alone.",
+                PyrofairWarning,
+                stacklevel=2,
+            )
 
     def _failure_path(self, key: Key) -> Path:
         return self.failed / f"{cell_name(key)}.json"
 
-    def _run(self) -> Any:
-        """Return what identifies the run of the folder, or None."""
-        try:
-            return json.loads((self.folder / RUN).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-
     def _empty(self) -> None:
         """Delete the cells of a run, and what identifies it last."""
-        for path in (*self.cells.glob("*.parquet"), *self.failed.glob("*.json"), self.folder / RUN):
+        cells = (each for end in (".parquet", ".pyrofair") for each in self.cells.glob(f"*{end}"))
+        for path in (*cells, *self.failed.glob("*.json"), self.folder / RUN):
             path.unlink(missing_ok=True)
 
     def _refuse_other(self, here: dict[str, Any]) -> None:
-        there = self._run()
+        there = read_run(self.folder)
         if there == here:
             return
         number = sum(1 for _ in self.cells.glob("*.parquet"))
         text = f"The folder {str(self.folder)!r} holds {number} finished cell{'s' * (number != 1)} of another run"
-        if not _identifies(there):
+        if there is None:
             raise DataError(f"{text}, which its {RUN} does not identify. Name another folder.")
         raise DataError(
-            f"{text}: {'; '.join(differences(there['run'], here['run']))}. Name another folder, or pass "
+            f"{text}: {'; '.join(differences(there, here))}. Name another folder, or pass "
             "overwrite=True (--overwrite) to delete them."
         )
 
-    def _sweep(self) -> None:
-        """Delete the temporary files of processes that were killed; those of others that write now are recent."""
-        for part in (self.folder, self.cells, self.failed):
-            for path in part.glob(".*.tmp"):
-                with contextlib.suppress(OSError):
-                    if time.time() - path.stat().st_mtime > OLD:
-                        path.unlink()
-
 
 def _identity(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {"format": FORMAT, "run": json.loads(_json(dict(run), "The settings of a run"))}
-
-
-def made_folder(folder: str | os.PathLike[str]) -> Path:
-    """Return a folder, made if need be, as an absolute path; a DataError if it cannot be made or written to."""
-    if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
-        raise DataError(f"folder={shown(folder)} must be the path of a folder.")
-    path = Path(folder).absolute()
-    above = next((each for each in (path, *path.parents) if each.exists() and not each.is_dir()), None)
-    if above is not None:
-        raise DataError(f"The output folder {str(folder)!r} cannot be made: {str(above)!r} is a file. Name another.")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-    except OSError as error:
-        raise DataError(f"The output folder {str(folder)!r} cannot be written to: {error}. Name another.") from error
-    return path
+    return dict(json.loads(_json(dict(run), "The settings of a run")))
 
 
 def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
@@ -339,33 +338,3 @@ def _digest(table: Any, text: str) -> str:
     by_pandas = (table.schema.metadata or {}).get(b"pandas")  # the index, and the names of columns
     content = repr((columns, by_pandas, [column.to_pylist() for column in table.columns], text))
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def write_whole(path: Path, content: bytes, *, replace: bool = True) -> None:
-    """Write a file whole: to a temporary file in its folder, forced to the disk, then renamed.
-
-    Without ``replace`` a file that is there, or that another process has made meanwhile, is kept.
-    """
-    temporary = path.parent / f".{uuid.uuid4().hex}.tmp"
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            temporary.replace(path)
-        else:
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, path)
-        if os.name == "posix":  # the name is forced to the disk, too
-            descriptor = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _identifies(run: Any) -> bool:
-    return isinstance(run, dict) and run.get("format") == FORMAT and isinstance(run.get("run"), dict)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair._cells import OLD, Cell, CellFolder, Failure, attempt, cell_name
+from pyrofair._cells import Cell, CellFolder, Failure, attempt, cell_name
+from pyrofair._files import temporary_beside
 from pyrofair.exceptions import DataError, PyrofairWarning
 
 KEY = {"method": "FIO", "n": 500, "seed": 3}
@@ -32,11 +32,19 @@ def refused() -> pd.DataFrame:
     raise AssertionError("a finished cell is computed again")
 
 
+def once(cells: CellFolder, key: dict[str, Any], make: Callable[[], pd.DataFrame], **about: Any) -> Cell | Failure:
+    """Return a cell that is finished, or compute it and write the result."""
+    found = cells.read(key)
+    if not isinstance(found, Cell):
+        cells.write(found := attempt(key, make, about))
+    return found
+
+
 def test_a_cell_comes_back_as_it_was_with_what_is_said_about_it(tmp_path: Path) -> None:
     cells = claimed(tmp_path)
-    done = cells.once(KEY, TABLE.copy, {"fingerprint": "f"})
+    done = once(cells, KEY, TABLE.copy, fingerprint="f")
     assert isinstance(done, Cell)
-    back = claimed(tmp_path).once(KEY, refused)
+    back = once(claimed(tmp_path), KEY, refused)
     assert isinstance(back, Cell)
     pd.testing.assert_frame_equal(back.table, TABLE)
     assert back.key == KEY
@@ -51,14 +59,14 @@ def test_a_failure_keeps_its_traceback_and_is_tried_again_or_kept(tmp_path: Path
         return TABLE / (1 // 0)
 
     cells = claimed(tmp_path)
-    found = cells.once(KEY, divided)
+    found = once(cells, KEY, divided)
     assert isinstance(found, Failure)
     assert found.error == "ZeroDivisionError: integer division or modulo by zero"
     assert "in divided" in found.traceback
-    kept = cells.once(KEY, refused, retry=False)
+    kept = cells.read(KEY)
     assert isinstance(kept, Failure)
     assert kept.traceback == found.traceback
-    assert isinstance(cells.once(KEY, TABLE.copy), Cell)
+    assert isinstance(once(cells, KEY, TABLE.copy), Cell)
     assert list(cells.failed.iterdir()) == []
 
 
@@ -68,7 +76,7 @@ def test_an_interrupt_is_no_failure(tmp_path: Path) -> None:
 
     cells = claimed(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        cells.once(KEY, interrupted)
+        once(cells, KEY, interrupted)
     assert cells.read(KEY) is None
 
 
@@ -84,20 +92,20 @@ def one_value_changed(content: bytes) -> bytes:
 def test_a_damaged_file_is_named_and_its_cell_computed_again(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
     cells = claimed(tmp_path)
     table = TABLE.assign(estimate=[0.1 + 0.2, 0.7])
-    cells.once(KEY, table.copy)
+    once(cells, KEY, table.copy)
     before = cells.path(KEY).read_bytes()
     cells.path(KEY).write_bytes(damage(before))
     assert cells.path(KEY).read_bytes() != before
     with pytest.warns(PyrofairWarning, match=f"{cell_name(KEY)}.parquet' is damaged and is not used"):
-        again = cells.once(KEY, table.copy)
+        again = once(cells, KEY, table.copy)
     assert isinstance(again, Cell)
     pd.testing.assert_frame_equal(again.table, table)
-    assert isinstance(cells.once(KEY, refused), Cell)
+    assert isinstance(once(cells, KEY, refused), Cell)
 
 
 def test_a_changed_byte_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
     cells = claimed(tmp_path)
-    cells.once(KEY, TABLE.copy, {"fingerprint": "f"})
+    once(cells, KEY, TABLE.copy, fingerprint="f")
     path = cells.path(KEY)
     content = path.read_bytes()
     noticed = 0
@@ -130,12 +138,15 @@ def test_a_damaged_failure_and_the_file_of_another_cell_are_not_used(tmp_path: P
 
 def test_a_folder_of_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
     cells = claimed(tmp_path, sizes=[1, 2], audit={"n_boot": 50})
-    cells.once(KEY, TABLE.copy)
+    once(cells, KEY, TABLE.copy)
     with pytest.raises(DataError, match=r"holds 1 finished cell of another run: audit.n_boot is 50 there and 60 here"):
         claimed(tmp_path, sizes=[1, 2], audit={"n_boot": 60})
     with pytest.raises(DataError, match=r"audit is .* not given here; sizes is \[1, 2\] there and \[1\] here"):
         claimed(tmp_path, sizes=[1])
     assert isinstance(claimed(tmp_path, audit={"n_boot": 50}, sizes=(1, 2)).read(KEY), Cell)
+    with pytest.raises(DataError, match=r"A run with other settings is working in the folder"):
+        CellFolder.claimed(cells.folder, {"strength": 2.0}, overwrite=True)
+    cells.release()
     other = CellFolder.claimed(cells.folder, {"strength": 2.0}, overwrite=True)
     assert other.read(KEY) is None
     with pytest.raises(DataError, match=r"strength is 2.0 there and 1.0 here"):
@@ -144,7 +155,7 @@ def test_a_folder_of_another_run_is_refused_with_what_differs(tmp_path: Path) ->
 
 def test_cells_that_nothing_identifies_are_never_deleted(tmp_path: Path) -> None:
     cells = claimed(tmp_path)
-    cells.once(KEY, TABLE.copy)
+    once(cells, KEY, TABLE.copy)
     for content in ('{"strength": 1.0}', "{", None):
         run = cells.folder / "run.json"
         run.unlink() if content is None else run.write_text(content)
@@ -208,15 +219,37 @@ def test_names_of_files_are_safe_distinct_and_readable(tmp_path: Path) -> None:
     assert all(isinstance(cells.read(key), Cell) for key in keys)
 
 
-def test_what_a_killed_process_left_is_swept_once_it_is_old(tmp_path: Path) -> None:
+def test_what_a_killed_process_left_is_swept_when_nobody_writes(tmp_path: Path) -> None:
     cells = claimed(tmp_path)
-    old, recent = cells.cells / ".old.tmp", cells.cells / ".recent.tmp"
-    old.touch()
-    recent.touch()
-    os.utime(old, (time.time() - 2 * OLD,) * 2)
+    left = temporary_beside(cells.path(KEY))
+    left.touch()
+    claimed(tmp_path).release()
+    assert left.exists(), "another run may be writing it"
+    cells.release()
     claimed(tmp_path)
-    assert not old.exists()
-    assert recent.exists()
+    assert not left.exists()
+
+
+def test_files_of_a_folder_that_is_held_alone(tmp_path: Path) -> None:
+    (tmp_path / "audit.csv").touch()
+    with pytest.raises(DataError, match=r"holds audit\.csv of another run"):
+        CellFolder.claimed(tmp_path, {}, share=False, files=["audit.csv"])
+    cells = CellFolder.claimed(tmp_path, {}, share=False, files=["audit.csv"], overwrite=True)
+    with pytest.raises(DataError, match="Another run is working in the folder"):
+        CellFolder.claimed(tmp_path, {})
+    cells.release()
+    CellFolder.claimed(tmp_path, {}, share=False, files=["audit.csv"])
+
+
+def test_a_cell_that_cannot_be_kept_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    cells = claimed(tmp_path)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.warns(PyrofairWarning, match=rf"{cell_name(KEY)}\.parquet' cannot be written .*No space left"):
+        cells.keep(Cell(KEY, TABLE))
+    assert not cells.has(KEY)
 
 
 WRITING = """
@@ -241,10 +274,11 @@ def test_writers_at_the_same_time_leave_a_whole_file(tmp_path: Path) -> None:
 
 KILLED = """
 import sys, pandas as pd
-from pyrofair._cells import CellFolder
+from pyrofair._cells import Cell, CellFolder
 cells = CellFolder.claimed(sys.argv[1], {})
 for seed in range(10_000):
-    cells.once({"seed": seed}, lambda: pd.DataFrame({"x": range(seed, seed + 1000)}))
+    if not cells.has({"seed": seed}):
+        cells.write(Cell({"seed": seed}, pd.DataFrame({"x": range(seed, seed + 1000)})))
     print(seed, flush=True)
 """
 
@@ -262,7 +296,7 @@ def test_a_process_killed_loses_no_finished_cell(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for seed in range(last + 1):
-            found = cells.once({"seed": seed}, refused)
+            found = once(cells, {"seed": seed}, refused)
             assert isinstance(found, Cell)
             assert found.table["x"].tolist() == list(range(seed, seed + 1000))
     assert json.loads((tmp_path / "run.json").read_text()) == {"format": 1, "run": {}}

@@ -18,7 +18,19 @@ from pyrofair._defaults import default_of
 
 PACKAGE = Path(__file__).resolve().parents[1] / "pyrofair"
 FLOORS = [
-    {"exceptions", "_validation", "_random", "_arviz", "_figures", "_progress", "_cells", "_defaults", "_version"},
+    {
+        "exceptions",
+        "_validation",
+        "_random",
+        "_arviz",
+        "_figures",
+        "_progress",
+        "_cells",
+        "_files",
+        "_workers",
+        "_defaults",
+        "_version",
+    },
     {"graph"},
     {"tables"},
     {"effects", "programs", "datasets"},

@@ -48,7 +48,7 @@ from pyrofair.audits.report import (
     Measured,
     effective_sizes,
     group_table,
-    percentile_intervals,
+    percentile_numbers,
     rows_alike,
     stage_lines,
 )
@@ -61,6 +61,7 @@ from pyrofair.audits.wald import (
     estimate_by_influence,
     is_influence_based,
     largest_z,
+    not_compared,
     require_estimates,
 )
 from pyrofair.effects.estimates import AUDITED
@@ -93,6 +94,7 @@ __all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_sett
 
 
 MOST_JOBS = 10_000
+COARSEN = "Coarsen the features that separate the groups, or limit the question to rows where both groups occur."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -327,7 +329,7 @@ def audit(
         and does not use it.
     level
         The level of intervals and of the test of whether the two observed groups agree. Accuracy has the exact test-set
-        bound instead, 5 % on each side.
+        bound.
     threshold
         A decision is positive where the score exceeds it.
     bootstrap
@@ -413,15 +415,6 @@ def audit(
         )
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    settings: dict[str, Any] = {
-        "n_boot": n_boot,
-        "level": level,
-        "threshold": threshold,
-        "bootstrap": bootstrap,
-        "scores": scores,
-        "thresholds": at,
-        "random_state": random_state,
-    }
     table = read_table(df, feature_columns(graph), what="df")
     a = read_sensitive(table, graph, both=False)
     levels = read_subgroups(subgroups, chosen, table)
@@ -451,13 +444,23 @@ def audit(
         replace(each, model=observed[each.name], decided=len(each.decisions) == 1) if each.name in outcomes else each
         for each in audited
     )
-    shared = set(graph.columns_of(chosen.unfair.shared))
+    shared, by_influence = set(graph.columns_of(chosen.unfair.shared)), is_influence_based(chosen)
+    settings: dict[str, tuple[Any, Any]] = {  # each with whether it was used
+        "n_boot": (n_boot, not by_influence),
+        "level": (level, True),
+        "threshold": (threshold, True),
+        "bootstrap": (bootstrap, n_boot and not by_influence),
+        "scores": (scores, any(model.is_scores for model in audited)),
+        "thresholds": (at, at),
+        "random_state": (random_state, True),
+        "subgroups": ({each.name: each.columns for each in levels}, levels),
+    }
     context = Context(
         paths=chosen.unfair,
         rows=len(table),
         level=level,
         threshold=threshold,
-        settings=settings | {"subgroups": {each.name: each.columns for each in levels}},
+        settings={name: value for name, (value, used) in settings.items() if used},
         source=" ".join(str(chosen).split()),
         versions=known_versions(),
         order=order,
@@ -471,7 +474,7 @@ def audit(
         outcomes=outcomes,
         warnings=warned,
     )
-    if is_influence_based(chosen):
+    if by_influence:
         asked = Scores(audited, observed, threshold)
         return _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
     used: Any = None
@@ -505,19 +508,20 @@ def audit(
     warned += texts_of(caught)
     poor = _poor_overlap(predicted, table, weight, worlds, fresh=fresh)
     warned += poor if fresh else _warn(poor, PositivityWarning)  # a fresh source has warned already
-    warned += _warn(_doubtful_intervals(replicates, predicted, worlds, level))
+    warned += _warn(_doubtful_intervals(replicates, n_boot, predicted, worlds, level))
     draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
     compared = group_table(point, draws, level, worlds)
     labels = {model.name: estimator.label_of(model.name) for model in audited}
     small = {
         name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
     }
+    numbers, told = percentile_numbers(point, draws, level, estimator)
     measured = Measured(
         models=audited,
         alike=rows_alike(weight),
-        point=point,
-        notes=notes,
-        intervals=percentile_intervals(point, draws, level, estimator),
+        level=level,
+        numbers=numbers,
+        notes=told | notes,
         sizes=effective_sizes(estimator),
         failure=failure,
         small=small,
@@ -574,7 +578,7 @@ def _audit_by_influence(
         if not fresh:
             _warn_few_fitted(fitted, table)
         found = estimate_by_influence(asked, table, outcome, weight, fresh=fresh, failure=absent)
-        at = context.settings["thresholds"]
+        at = context.settings.get("thresholds", ())
         beyond = [(each, replace(own, rules=at)) for each, own in asked] if at else asked
         cut = estimate_by_influence(beyond, table, outcome, weight, fresh=fresh, failure=found.failure) if at else found
         groups, within = pd.DataFrame(), pd.DataFrame(columns=list(SUBGROUP_COLUMNS))
@@ -602,8 +606,7 @@ def _audit_by_influence(
         replace(
             context,
             wald=True,
-            weight=weight,
-            inflation=found.normal.inflation,
+            estimates=found.normal,
             stage_lines=stage_lines(found.weights, found.stages, context.graph),
             form=getattr(fitted, "form_", ""),
             doubts=doubts,
@@ -676,7 +679,8 @@ def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning, stack
 def _poor_stages(weights: pd.DataFrame) -> list[str]:
     """Return what is wrong with the weights of stages on the audited rows."""
     return [
-        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}."
+        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}. "
+        f"{COARSEN}"
         for each in weights.to_dict("records")
         if each["problem"]
     ]
@@ -710,7 +714,7 @@ def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8
     positive = (column == graph.positive).to_numpy()
     text = (
         f"The outcome {name!r} of df is always {column.iloc[0]}, read as {'yes' if positive.all() else 'no'} (yes is "
-        f"{graph.positive!r}): accuracy is that of one class."
+        f"{graph.positive!r}): accuracy is that of one class. Audit rows with both outcomes, or read the effect alone."
     )
     return positive.astype(np.int8), [text]
 
@@ -770,8 +774,7 @@ def _worlds(
         try:
             worlds[label] = make_views(each, table, weight, random_state)
         except DataError as error:
-            text = f"The audited rows of {label} cannot be weighted alone, so the groups are not compared: {error}"
-            warnings.warn(text, PyrofairWarning, stacklevel=2)
+            warnings.warn(not_compared(label, error), PyrofairWarning, stacklevel=2)
         else:
             sources[label] = each
     return sources, worlds, ""
@@ -830,7 +833,7 @@ def _poor_overlap(
         found.append(
             f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
             "unfair effect and PIU are those among the others, while accuracy and the positive prediction rate are "
-            "over all rows."
+            "over all rows. Report the effect as that of the rows kept."
         )
     if fresh:
         return found
@@ -848,7 +851,9 @@ def _poor_overlap(
         elif isinstance(fitted, Stratified) and world.effective_size < FEWEST_ROWS:
             problems.append(f"{size} {FEWEST_ROWS} rows")
         if problems:
-            found.append(f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}.")
+            found.append(
+                f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}. {COARSEN}"
+            )
     return found
 
 
@@ -861,14 +866,18 @@ def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
     return np.asarray(np.sum(weights, axis=0) > 0.0)
 
 
-def _doubtful_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Views], level: float) -> list[str]:
+def _doubtful_intervals(
+    replicates: Replicates, n_boot: int, fitted: Any, worlds: Mapping[str, Views], level: float
+) -> list[str]:
     """Return what makes intervals doubtful."""
     found = []
     tried, failures = replicates.tried, replicates.failures
+    if tried < n_boot:
+        found.append(f"Interrupted: intervals rest on the {tried} replicates that were done. Audit again for all.")
     if replicates.most_failed:
         found.append(
             f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "
-            f"{failures[0]}"
+            f"{failures[0]} Mend its cause, or audit more rows."
         )
     elif 0 < tried * (1.0 - level) < 2.0 - 1e-9:
         found.append(
@@ -881,11 +890,13 @@ def _doubtful_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str
         if first.unit is not None:
             found.append(
                 f"{name} is taken as it is: the intervals cover the drawing of {first.units:,} units and of audited "
-                "rows, not what may be wrong with it or its parameters."
+                "rows, not what may be wrong with it or its parameters. Fit these to data and pass the posterior, or "
+                "report the intervals as conditional on it."
             )
         else:
             found.append(
                 f"{name} cannot be refitted, so the intervals leave out the uncertainty of its nuisances"
                 + ("." if first.origin is not None else "; they cover the drawing of units and of audited rows.")
+                + " Use a source that can be, such as IPW(unfair), or report the intervals as conditional on it."
             )
     return found

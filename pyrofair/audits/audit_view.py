@@ -145,7 +145,7 @@ def _blocks(
         found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables))
     if individuals is not None:
         found.append(Block("individuals", "Individuals", pictures=[individuals]))
-    lines = group_lines(audit.groups, context.level, by_influence=context.wald)
+    lines = group_lines(audit.groups, context)
     found.append(Block("support", "Overlap and diagnostics", lines, pictures=_support_tables(audit, basis)))
     return found
 
@@ -336,9 +336,9 @@ def settings_of(context: Context) -> list[tuple[str, str]]:
     found = [("source", context.source)]
     for name, value in context.settings.items():
         if name == "subgroups":
-            value = "; ".join(f"{key} ({', '.join(columns)})" for key, columns in value.items()) or "none"
+            value = "; ".join(f"{key} ({', '.join(columns)})" for key, columns in value.items())
         elif name == "thresholds":
-            value = ", ".join(f"{each:g}" for each in value) or "none"
+            value = ", ".join(f"{each:g}" for each in value)
         found.append(("seed (random_state)" if name == "random_state" else name, str(value)))
     roles = f"column {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}"
     found.append((graph.sensitive, roles))

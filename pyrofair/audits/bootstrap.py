@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -15,7 +14,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._random import keyed_exponentials, neutral_torch, seed_from
 from pyrofair.audits.models import AuditedModel
 from pyrofair.effects.bounds import (
@@ -26,15 +25,14 @@ from pyrofair.effects.bounds import (
     unit_ends,
     unit_means,
 )
-from pyrofair.effects.estimates import AUDITED, OUTSIDE, VACUOUS, Key
+from pyrofair.effects.estimates import AUDITED, Key, note_on
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
 from pyrofair.effects.row_functions import Scores
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
-from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
+from pyrofair.exceptions import DataError, PositivityError
 
 __all__ = [
-    "FROM_OUTCOMES",
     "MAX_MISSING_SHARE",
     "OUTCOME",
     "Bootstrap",
@@ -68,7 +66,8 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
         scored = [world.scored(each) for world, each in zip(worlds, scores, strict=True)]
         p0, p1 = (each.mean.item() for each in scored)
     values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
-    left = [f"{name} = {p:.3f}" for name, p in [("P(Y0=1)", p0), ("P(Ypi=1)", p1)] if _is_outside(p)]
+    marginals = {"P(Y0=1)": p0, "P(Ypi=1)": p1}
+    left = [f"{name} = {p:.3f}" for name, p in marginals.items() if not -ROUNDING <= p <= 1.0 + ROUNDING]
     if left:
         bounds = dict.fromkeys(("piu_paper_bound", "piu_lower", "piu_upper"), np.nan)
         note = f"the estimate left [0, 1]: {' and '.join(left)}"
@@ -77,7 +76,7 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
         values["piu_paper_bound"] = 2.0 * disagreement(*(replace(each, unit=None) for each in scored)).item()
         values["piu_lower"] = effect_gap(*scored).item()
         values["piu_upper"] = piu_upper(*scored).item()
-    return values, _vacuous(values)
+    return values, _notes(values)
 
 
 def measure_views(
@@ -86,7 +85,7 @@ def measure_views(
     """Return the quantities of several views of the same two worlds, whose errors are independent given the units.
 
     The ends of PIU are those of :mod:`pyrofair.effects.bounds`, free of inward bias: a lower end around a
-    true one of 0 is negative as often as not, and is shown so. ``piu_double_disagreement``, twice the disagreement
+    true one of 0 is negative as often as not. ``piu_double_disagreement``, twice the disagreement
     given the units, is an upper bound on PIU too. ``signs`` are those of the original views in a bootstrap replicate.
     """
     means = [unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)]
@@ -98,8 +97,7 @@ def measure_views(
     signs = signs or choose_signs(means)
     values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
-    outside = [end for end in ("piu_lower", "piu_upper") if _is_outside(values[end])]
-    return values, _vacuous(values) | dict.fromkeys(outside, OUTSIDE)
+    return values, _notes(values)
 
 
 def view_signs(scores: Sequence[WorldScores], views: Sequence[Worlds]) -> Signs:
@@ -107,17 +105,8 @@ def view_signs(scores: Sequence[WorldScores], views: Sequence[Worlds]) -> Signs:
     return choose_signs([unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)])
 
 
-def _is_outside(p: float) -> bool:
-    return not -ROUNDING <= p <= 1.0 + ROUNDING
-
-
-def _vacuous(values: dict[str, float]) -> dict[str, str]:
-    """Return a note on each bound of 1 or more."""
-    return {
-        name: VACUOUS
-        for name in ("piu_paper_bound", "piu_double_disagreement")
-        if values.get(name, 0.0) >= 1.0 - ROUNDING
-    }
+def _notes(values: Mapping[str, float]) -> dict[str, str]:
+    return {name: note for name, value in values.items() if (note := note_on(name, value))}
 
 
 Bootstrap = Literal["bayesian", "multinomial"]
@@ -126,7 +115,6 @@ AllSigns = dict[tuple[str, Rule], Signs]
 
 OUTCOME = "outcome"
 """The label of the source for scores that are an outcome, beside one for predictions."""
-FROM_OUTCOMES = ("accuracy", "majority_rate")
 GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 
 
@@ -385,7 +373,7 @@ def replicate(
     progress: bool,
     random_state: int | None,
 ) -> Replicates:
-    """Estimate the keys on resampled rows, ``n_boot`` times; an interrupt keeps what is done, with a warning."""
+    """Estimate the keys on resampled rows, ``n_boot`` times; an interrupt keeps what is done."""
     done: list[dict[Key, float] | str] = []
     seed = seed_from(random_state)
     gradients, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
@@ -400,7 +388,7 @@ def replicate(
     size = TOGETHER if estimator.refits_together else 1
     with (
         threadpool_limits(1),
-        tqdm(total=n_boot, desc="bootstrap", disable=not progress or not n_boot, leave=False) as bar,
+        progress_bar("bootstrap", total=n_boot, shown=progress) as bar,
     ):
         work = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
             delayed(resampled)(range(first, min(first + size, n_boot))) for first in range(0, n_boot, size)
@@ -410,11 +398,7 @@ def replicate(
                 done += each
                 bar.update(len(each))
         except KeyboardInterrupt:
-            warnings.warn(
-                f"Interrupted: intervals rest on the {len(done)} replicates that were done.",
-                PyrofairWarning,
-                stacklevel=3,
-            )
+            pass
     columns = pd.MultiIndex.from_tuples(keys, names=Key._fields)
     rows = [[each[key] for key in columns] for each in done if not isinstance(each, str)]
     draws = pd.DataFrame(np.array(rows).reshape(len(rows), len(columns)), columns=columns)

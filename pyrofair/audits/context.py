@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from pyrofair.effects.estimates import Estimates
 from pyrofair.exceptions import PyrofairWarning
@@ -24,7 +23,7 @@ class Context:
     """Rows, settings, source, assumptions and diagnostics of an audit; ``context["rows"]`` is ``context.rows``.
 
     Dictionaries go by the names of models, where nothing else is said. Those of a source with influence values
-    (``wald``) have the weights of the rows, and what is left at its default otherwise.
+    (``wald``) have what is left at its default otherwise.
 
     Parameters
     ----------
@@ -43,9 +42,9 @@ class Context:
         text; why the numbers of a model are in doubt, and those of a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
-    weight, inflation, stage_lines, form, largest_z
-        Of influence values: the weights of the rows, (n,), what variances are multiplied by, a line for each stage,
-        the form of the estimates, and the limit of the diagnostics of stages.
+    estimates, stage_lines, form, largest_z
+        Of influence values: the estimates that they make, a line for each stage, the form of the estimates, and the
+        limit of the diagnostics of stages.
     """
 
     paths: UnfairPaths
@@ -73,8 +72,7 @@ class Context:
     warnings: list[str] = field(default_factory=list)
     failure: str = ""
     wald: bool = False
-    weight: NDArray[np.float64] | None = None
-    inflation: float = 1.0
+    estimates: Estimates | None = field(default=None, repr=False)
     stage_lines: list[str] = field(default_factory=list)
     form: str = ""
     largest_z: float = np.nan
@@ -93,15 +91,6 @@ class Context:
     def swapped(self) -> bool:
         """Whether the contrast is the value on all paths, and the baseline that on the unfair ones."""
         return self.paths.swapped
-
-    def estimates(self, influence: pd.DataFrame, at: NDArray[np.int64] | None = None) -> Estimates | None:
-        """Return the estimates that the audit's influence values make, None without any.
-
-        ``at`` are the positions of its rows in a longer table.
-        """
-        if influence.empty or self.weight is None:
-            return None
-        return Estimates(influence, self.weight, bool(self.paths.shared), self.inflation, at)
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)

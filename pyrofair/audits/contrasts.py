@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
 from pyrofair.audits.audit import audit
@@ -30,10 +31,10 @@ from pyrofair.audits.family import (
     with_paths,
 )
 from pyrofair.audits.models import ScoresAre
+from pyrofair.audits.report import exact_accuracy
 from pyrofair.audits.view import Block, View
 from pyrofair.audits.wald import is_influence_based
-from pyrofair.effects.bounds import test_set_bound
-from pyrofair.effects.estimates import AUDITED, Key, absolute_interval, reach_of_all
+from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -44,11 +45,9 @@ from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns
 
 __all__ = ["ContrastAudit", "audit_contrasts"]
 
-WORST_OF = ("mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
+WORST_OF = OF_WORLDS[2:]
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
-TEST_SET = 0.05
-"""The probability on each side that the exact test-set bound of accuracy fails."""
 MAX_T, BONFERRONI = "max |t|", "Bonferroni"
 
 
@@ -165,8 +164,8 @@ def audit_contrasts(
     contrasts
         The levels that are compared with the baseline; by default all that are observed.
     level
-        The level at which the intervals of all contrasts hold at once. Accuracy has exact test-set bounds, 5 % on each
-        side over the number of contrasts asked for, those that cannot be made included, as Bonferroni's intervals are.
+        The level at which the intervals of all contrasts hold at once. Accuracy has exact test-set bounds, by
+        Bonferroni's inequality, over the number of contrasts asked for, those that cannot be made included.
     n_boot
         As for :func:`pyrofair.audit`. Of a source without influence values and k > 1 contrasts, (1 - level) / (2 k) of
         the replicates lie beyond each end: at 95 % and k = 4, 800 are needed for 5. Fewer are warned of, and refused
@@ -244,7 +243,7 @@ def audit_contrasts(
     few = {each: text for each in levels if (text := _few_rows(weight, values, (each, graph.baseline), graph))}
     members = Members("contrast", _named)
     members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph)}
-    for each, at in rows.items():
+    for each, at in progress_bar("contrasts", rows.items(), shown=progress):
         if each in few:
             members.failures[each] = DataError(few[each])
             continue
@@ -334,18 +333,17 @@ def _simultaneous(
     table, k = members.table(list(rows)), len(rows)
     sizes = table["contrast"].map({each: len(at) for each, at in rows.items()})
     table.insert([*table].index("ess"), "n", sizes)
-    estimates = {name: each.context.estimates(each.influence, rows[name]) for name, each in members.audits.items()}
+    made = {name: each.context.estimates for name, each in members.audits.items()}
+    estimates = {name: each.placed(rows[name]) for name, each in made.items() if each is not None}
     keys: Any = table.groupby(KEY, sort=False)
     for of, own in keys:
         key = Key(AUDITED, *of)
-        found = {name: each.of(key) for name, each in estimates.items() if each is not None and key in each.keys}
+        found = {name: each.of(key) for name, each in estimates.items() if key in each.keys}
         reach = np.nan
         for i, row in zip(own.index, own.to_dict("records"), strict=True):
             if "test-set" in row["note"]:
-                wrong = test_set_bound(round((1.0 - row["estimate"]) * row["n"]), row["n"], TEST_SET / k)
-                table.loc[i, ["lower", "upper"]] = 1.0 - wrong[1], 1.0 - wrong[0]
-                if k > 1:
-                    table.loc[i, "note"] = row["note"].replace("5 % on each side", f"5 % / {k} on each side")
+                low, high, notes = exact_accuracy(row["estimate"], row["n"], (1.0 - level) / (2.0 * k))
+                table.loc[i, ["lower", "upper"]], table.loc[i, "note"] = (low, high), notes[0]
             elif joint and np.isfinite(row["lower"]):
                 reach = reach_of_all([*found.values()], level) if np.isnan(reach) else reach
                 table.loc[i, ["lower", "upper"]] = found[row["contrast"]].interval(level, reach)

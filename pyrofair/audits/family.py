@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FAILURES",
     "KEY",
-    "OF_GRAPHS",
     "REFUSALS",
     "SCHEMA",
     "FamilyAudit",
@@ -49,8 +48,6 @@ __all__ = [
 SCHEMA = "pyrofair-family"
 KEY = ["model", "decisions", "quantity"]
 REFUSALS = (DataError, PositivityError)
-OF_GRAPHS = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_lower", "piu_upper", "piu_paper_bound")
-"""The quantities that depend on the graph."""
 FAILURES = (NotIdentifiedError, *REFUSALS)
 """Errors that leave one member without an audit, while the others go on."""
 NUMBERS = ("estimate", "low", "high", "lower", "upper", "ess")
@@ -119,9 +116,6 @@ class FamilyAudit(ABC):
                 rate = rates.get((model, decisions))
                 decided = rate is not None and decisions != "score"
                 ends = of | {"positive_rate": rate}
-                effect = of["mean_unfair_effect"]
-                if np.isnan(effect.estimate):  # it is bounded: PIU's lower end speaks for itself
-                    ends["mean_unfair_effect"] = effect._replace(estimate=0.0)
                 found[name, model, decisions] = judge(ends, (), (), pd.DataFrame(), "", decided=decided)
         return found
 

@@ -54,8 +54,6 @@ FEWEST_OF_LEVEL, OTHER = 20, "(other)"
 """Levels of fewer rows in a sample are joined for the nuisances; models read them as they are."""
 MOST_CROSSING = 200_000
 """Clusters with rows in several partitions are gathered in memory up to so many."""
-MARGIN = 2.0
-"""Standard errors by which one sign for all rows must be better, as in OneStep."""
 PREDICTIONS = "and partitions are judged for predictions"
 ASK = "pf.sample_rows(data, columns, n) draws rows for an audit in memory."
 
@@ -154,30 +152,20 @@ class Sums:
         """The effective number of clusters, infinite where rows are units."""
         return np.inf if self.open is None else float(self.total[-1] ** 2 / self.cross[-1, -1])
 
-    def estimates(self, *, shared: bool, part: int = 0) -> Estimates:
-        """Return the estimates of the F means, with one sign for all rows where that is clearly tighter.
+    def estimates(self, sizes: Mapping[str, Mapping[str, float]], *, shared: bool, part: int = 0) -> Estimates:
+        """Return the estimates of the F means; those of other ``part`` numbers are of other rows, so independent.
 
-        Those of other ``part`` numbers are of other rows, and so independent.
+        ``sizes`` are the effective rows of each quantity by model, of which no more count than there are clusters.
         """
+        sizes = {name: {key: min(each, self.clusters) for key, each in own.items()} for name, own in sizes.items()}
         mean = self.total[:-1] / self.total[-1]
         centre = np.column_stack([np.eye(len(mean)), -mean]) / self.total[-1]
         rows = centre @ self.cross @ centre.T * self.units / max(self.units - 1, 1)
         pairs = self.apart[self.apart[:, -1] > 0.0]
         gaps = pairs[:, :-1] / pairs[:, -1:]
         spread = (gaps * pairs[:, -1:] / pairs[:, -1].sum()).T @ gaps / 2.0
-        turn, constant = np.eye(len(mean)), np.zeros(len(mean))
-        place = {label: at for at, label in enumerate(self.labels)}
-        for pair in dict.fromkeys(label[:2] for label in self.labels):
-            for name, first, plus in (("lower", 1.0, 0.0), ("rest", -1.0, 1.0)):
-                at, plain = place[(*pair, name)], np.zeros(len(mean))
-                plain[[place[(*pair, "ypi")], place[(*pair, "y0")]]] = first, -1.0
-                value = plus + plain @ mean
-                gap = np.sign(value) * plain - turn[at]
-                if abs(value) - mean[at] > MARGIN * np.sqrt(max(gap @ rows @ gap, 0.0)):
-                    turn[at], constant[at] = np.sign(value) * plain, np.sign(value) * plus
-        samples = Samples(turn @ spread @ turn.T / FITS, FITS - 1.0, self.clusters - 1.0)
-        made = turn @ mean + constant, turn @ rows @ turn.T
-        return Estimates.of_moments(self.labels, *made, samples, given_shared=shared, part=part)
+        samples = Samples(spread / FITS, FITS - 1.0, self.clusters - 1.0)
+        return Estimates.of_moments(self.labels, mean, rows, samples, given_shared=shared, sizes=sizes, part=part)
 
 
 @dataclass(frozen=True)
@@ -376,10 +364,10 @@ def _refuse(models: Any, source: Any, levels: Any, weight: Any, groups: Any) -> 
 def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, poor: list[str]) -> Audit:
     """Return the audit of all rows: their numbers, and the diagnostics of the audit of the first sample."""
     whole, context, models = sums[None], pilot.context, work.scores.models
-    made, at = whole.estimates(shared=bool(context.paths.shared)), work.scores.rules[len(DECISIONS) :]
-    larger = whole.effective / kish_size(np.asarray(context.weight))
+    larger = whole.effective / kish_size(np.asarray(context.estimates.weight))  # type: ignore[union-attr]
     ess = pilot.table[pilot.table["decisions"] == "threshold"].set_index(["model", "quantity"])["ess"] * larger
     sizes = {model.name: ess[model.name].to_dict() for model in models}
+    made, at = whole.estimates(sizes, shared=bool(context.paths.shared)), work.scores.rules[len(DECISIONS) :]
     alike = whole.rows if work.weight is None and work.plan.cluster is None else 0
     measured = Measured.of(made, context.level, models=models, alike=alike, sizes=sizes, small=context.small)
     drawn = pd.DataFrame(made.draws(context.settings["random_state"])[AUDITED])
@@ -397,9 +385,7 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
         influence=pilot.influence.iloc[:0],
         thresholds=measured.thresholds(at, context.threshold_doubts),
         subgroups=_subgroups(pilot, sums, work, parts, larger),
-        context=replace(
-            context, rows=whole.rows, weight=None, inflation=1.0, resampling=text, warnings=[*context.warnings, *poor]
-        ),
+        context=replace(context, rows=whole.rows, estimates=None, resampling=text, warnings=[*context.warnings, *poor]),
     )
 
 
@@ -422,8 +408,9 @@ def _subgroups(pilot: Audit, sums: Mapping[Any, Sums], work: Work, parts: Partit
                 reason = "no row has a weight"
             elif of.clusters < FEWEST_ROWS:
                 reason = f"{of.clusters:.1f} effective group(s), fewer than {FEWEST_ROWS}"
-            else:
-                made = of.estimates(shared=bool(pilot.context.paths.shared), part=part)
             level = Level(name, str(value), of.rows, of.effective if weight > 0.0 else np.nan, ess, reason, doubt)
+            if weight > 0.0 and of.clusters >= FEWEST_ROWS:
+                sizes = level.sizes([model.name for model in work.scores.models])
+                made = of.estimates(sizes, shared=bool(pilot.context.paths.shared), part=part)
             rows += [estimate_level(level, made, each.name, q) for each in work.scores.models for q in QUANTITIES]
     return tell_subgroups(rows, pilot.context.level) if rows else pilot.subgroups

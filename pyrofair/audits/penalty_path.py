@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import nn
 
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._random import PYRO_LOCK, neutral_torch
 from pyrofair._validation import (
     listed,
@@ -33,8 +33,9 @@ from pyrofair._validation import (
     require_real,
     shown,
 )
+from pyrofair._workers import delayed
 from pyrofair.audits.audit import Audit, audit, default_source, fit_source
-from pyrofair.audits.bootstrap import FROM_OUTCOMES, make_views
+from pyrofair.audits.bootstrap import make_views
 from pyrofair.audits.display import table_fragment
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
@@ -42,7 +43,7 @@ from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.classifiers.batches import Problem, hold_out, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import choose_starts, evaluate, train_many
-from pyrofair.effects.estimates import absolute_interval
+from pyrofair.effects.estimates import FROM_OUTCOMES, absolute_interval
 from pyrofair.effects.group_agreement import DISAGREE, disagreeing, join_seeds
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, SeveralContrasts
@@ -228,8 +229,7 @@ class PenaltyPath:
                 "it was interrupted before the first seed was done. Make it with n_boot=100, for example, or resume it."
             )
         own = self.intervals[self.intervals["decisions"] == decisions]
-        better_large = ("accuracy", "majority_rate")
-        require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in better_large])
+        require_choice("quantity", quantity, [each for each in own["quantity"].unique() if each not in FROM_OUTCOMES])
         own = own[own["quantity"] == quantity].set_index(["strength", "seed"]).sort_index()
         ends = zip(own["lower"], own["upper"], strict=True)
         size = pd.Series([absolute_interval(*each)[1] for each in ends], own.index, dtype=np.float64).dropna()
@@ -403,14 +403,14 @@ def penalty_path(
     judging = _fit_judge(judge, classifier, measured, found) if open_seeds else None
     trace = _Trace(classifier, training, measured, order, judging, threshold, n_boot, max_stack, keep)
     total = sum(len(order) - len(found.finished(seed)) for seed in wanted)
-    with tqdm(total=total, desc="penalty path", disable=not progress, leave=False) as bar:
+    with progress_bar("penalty path", total=total, shown=progress) as bar:
         parts = _divide(open_seeds, found, joblib.effective_n_jobs(n_jobs), max_stack or TOGETHER)
         try:
             if len(parts) == 1 or joblib.effective_n_jobs(n_jobs) == 1:
                 for part in parts:
                     trace.run(part, found, bar.update)
             else:
-                run = joblib.delayed(_run_apart)
+                run = delayed(_run_apart)
                 tasks = [run(trace, part, found.of_seeds(part)) for part in parts]
                 parallel = joblib.Parallel(n_jobs, return_as="generator_unordered")
                 with closing(parallel(tasks)) as work:

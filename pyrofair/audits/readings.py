@@ -26,7 +26,9 @@ __all__ = [
 ]
 
 SMALL = 0.05
-"""An upper end of at most this share of units is called small, and a lower end given units must exceed it."""
+"""An upper bound of at most this share of units is called small."""
+SHOWN = 0.0005
+"""A lower bound below this share of units is printed as 0.0 %, and is no finding."""
 SAME_FOR_ALL = 0.02
 FEW = 10
 ROUNDING = 1e-9
@@ -86,8 +88,7 @@ VERDICTS: dict[Status, Verdict] = {
     ),
     "constant": Verdict(
         "No answer: it decides alike for all", "none",
-        "all but about {cause} of the rows get the same answer, too few for intervals to be trusted, and a bound that "
-        "is small for that reason is no merit.", "open",
+        "{cause}: a bound that is small for that reason is no merit.", "open",
         "Another threshold, or a model that decides differently on more rows.",
     ),
     "few_rows": Verdict(
@@ -240,14 +241,15 @@ def judge(
     the worlds of too few rows; ``apart`` the quantities on which the groups disagree, of which at least one is wrong;
     ``doubt`` what diagnostics show.
     """
-    lower, upper, effect = of["piu_lower"], of["piu_upper"], of["mean_unfair_effect"]
+    lower, upper = of["piu_lower"], of["piu_upper"]
     if untouched:
         return Reading("untouched", 0.0, 0.0, ", ".join(untouched))
     if decided:
         rate = of["positive_rate"]
         rarer = max(min(rate.estimate, 1.0 - rate.estimate), 0.0) * rate.ess
-        if rarer < FEW:  # a bootstrap of so few rows shows no spread
-            return Reading("constant", cause=f"{rarer:.0f}")
+        if rarer < FEW:
+            few = f"all but about {rarer:.0f} of the" if rarer >= 0.5 else "all"
+            return Reading("constant", cause=f"{few} rows get the same answer")
     if reason := next(filter(None, few), ""):
         return Reading("few_rows", cause=reason)
     if doubt:
@@ -256,20 +258,16 @@ def judge(
         return Reading("groups_disagree", cause=", ".join(apart["quantity"]))
     if np.isnan(lower.estimate):
         return Reading("no_probability")
-    if np.isnan(effect.lower) or np.isnan(upper.upper):
+    if np.isnan(lower.lower) or np.isnan(upper.upper):
         return Reading("no_interval", low=lower.estimate, high=upper.estimate)
-    # The lower end is an absolute value, whose replicates are never 0: without units, the sign of the mean effect
-    # decides instead; with units, which make the end larger than that, it must be clear of 0.
-    least, most = max(effect.lower, -effect.upper, 0.0), min(max(upper.upper, 0.0), 1.0)
-    if lower.estimate > abs(effect.estimate) + ROUNDING and lower.lower > SMALL:
-        least = max(least, lower.lower)
+    least, most = lower.lower, upper.upper
     if most < least - ROUNDING:  # by chance alone the intervals of both ends would overlap
         cause = (
             f"the interval of PIU's upper end ends at {most:.1%}, below that of the lower end, which begins at "
             f"{least:.1%}; no population has such ends, so a model behind them is wrong"
         )
         return Reading("doubtful", cause=cause)
-    if least > 0.0:
+    if least >= SHOWN:
         return Reading("unfair", least, most)
     return Reading("small" if most <= SMALL else "inconclusive", 0.0, most)
 

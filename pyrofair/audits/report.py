@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -12,31 +11,44 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.audits.bootstrap import FROM_OUTCOMES, MAX_MISSING_SHARE, Estimator
+from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.readings import ROUNDING, Reading, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
-from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, REST, SIZE, Estimate, Estimates, Key
+from pyrofair.effects.estimates import (
+    AUDITED,
+    FROM_OUTCOMES,
+    GIVEN_UNITS,
+    OF_WORLDS,
+    ONE_SIGN,
+    QUANTITIES,
+    QUANTITIES_OF,
+    Estimate,
+    Estimates,
+    Key,
+    greater_of,
+    shares_of,
+)
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
-from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views
+from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views, kish_size
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
 
 __all__ = [
     "GROUPS",
-    "QUANTITIES",
-    "Intervals",
     "Measured",
     "describe_intervals",
     "effective_sizes",
+    "exact_accuracy",
     "group_lines",
     "group_table",
     "model_lines",
-    "percentile_intervals",
+    "percentile_numbers",
     "rows_alike",
     "setting_lines",
     "show_interval",
+    "sizes_of",
     "stage_lines",
     "subgroup_lines",
     "tell_groups",
@@ -48,9 +60,6 @@ __all__ = [
 MIN_REPLICATES = 2
 """Fewer replicates have no spread."""
 
-FROM_BOTH_WORLDS = ("mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper")
-QUANTITIES = ("accuracy", "positive_rate", "majority_rate", "p_y0", "p_ypi", *FROM_BOTH_WORLDS)
-
 GROUPS = ("group 0", "group 1")
 
 IN_DOUBT = "in doubt by diagnostics"
@@ -58,24 +67,25 @@ RESOLUTION = 1e-12
 """What is smaller is the rounding of sums, and is shown as 0."""
 CROSSED = "below the lower end by chance, for either end is estimated by itself"
 
-Intervals = Callable[[Key], tuple[float, float, list[str]]]
-"""Returns the interval of a quantity, NaN where there is none, and notes on it."""
+Numbers = tuple[float, float, float]
+"""An estimate and both ends of its interval, NaN where there is none."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Measured:
     """All quantities of some models, of which each table of an audit is made.
 
-    ``alike`` is the number of audited rows, if these are independent and have one weight, and else 0: accuracy has its
-    exact bound then. ``sizes`` are the effective sizes of each model's quantities. ``failure`` is the reason why no
+    ``numbers`` are the estimates with their intervals at a ``level``, and ``notes`` are on these. ``alike`` is the
+    number of audited rows, if these are independent and have one weight, and else 0: accuracy has its exact bound
+    then. ``sizes`` are the effective sizes of each model's quantities. ``failure`` is the reason why no
     world could be made, ``small`` why each world of a model rests on too few rows for an interval.
     """
 
     models: Sequence[AuditedModel]
     alike: int
-    point: Mapping[Key, float]
+    level: float
+    numbers: Mapping[Key, Numbers]
     notes: Mapping[Key, str]
-    intervals: Intervals
     sizes: Mapping[str, Mapping[str, float]]
     failure: str = ""
     small: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -83,8 +93,9 @@ class Measured:
     @classmethod
     def of(cls, estimates: Estimates, level: float, **more: Any) -> Measured:
         """Return what estimates that are jointly normal give."""
-        point, notes = estimates.point()
-        return cls(point=point, notes=notes, intervals=partial(estimates.interval, level=level), **more)
+        made = ((key, estimates.of(key)) for key in estimates.keys)
+        numbers = {key: (each.estimate, *each.interval(level)) for key, each in made}
+        return cls(level=level, numbers=numbers, notes=estimates.notes, **more)
 
     def table(
         self, doubts: Mapping[Any, str], groups: pd.DataFrame | None = None, rules: Sequence[Any] = DECISIONS
@@ -100,19 +111,20 @@ class Measured:
         asked = [(model.name, rule) for model in self.models for rule in model.rules_of(rules)]
         for (name, decisions), quantity in product(asked, (*QUANTITIES, GIVEN_UNITS)):
             key = Key(AUDITED, name, decisions, quantity)
-            absent = quantity == GIVEN_UNITS and key not in self.point
+            absent = quantity == GIVEN_UNITS and key not in self.numbers
             if absent or (decisions == "score" and quantity in FROM_OUTCOMES):
                 continue
-            *values, found = self._numbers(key)
+            *values, found = self._told(key)
             if quantity == "mean_unfair_effect" and not {name, (name, decisions)}.isdisjoint(doubts):
                 found = [*found, IN_DOUBT]
             if quantity == "mean_unfair_effect" and (name, decisions) in disagree:
                 found = [*found, DISAGREE]
-            lower = self.point.get(key._replace(quantity="piu_lower"), np.nan)
-            if quantity == "piu_upper" and lower > values[0] + ROUNDING:
+            lower = self.numbers.get(key._replace(quantity="piu_lower"), (np.nan,))
+            if quantity == "piu_upper" and lower[0] > values[0] + ROUNDING:
                 found = [*found, CROSSED]
             values = [0.0 if abs(each) < RESOLUTION else each for each in values]
-            rows.append((name, decisions, quantity, *values, self.sizes[name][quantity], "; ".join(found)))
+            size = self.sizes[name][quantity] if key in self.numbers else np.nan
+            rows.append((name, decisions, quantity, *values, size, "; ".join(found)))
         columns = ["model", "decisions", "quantity", "estimate", "lower", "upper", "ess", "note"]
         return pd.DataFrame(rows, columns=columns)
 
@@ -122,28 +134,38 @@ class Measured:
             return pd.DataFrame()
         return self.table(doubts, rules=at).rename(columns={"decisions": "threshold"}).astype({"threshold": "float64"})
 
-    def _numbers(self, key: Key) -> tuple[Any, Any, Any, list[str]]:
+    def _told(self, key: Key) -> tuple[Any, Any, Any, list[str]]:
         """Return the estimate of a quantity, both ends of its interval, and notes on these."""
-        estimate = self.point.get(key, np.nan)
-        low, high, found = self.intervals(key)
-        own = [self.notes[key]] if key in self.notes else []
-        if key not in self.point:
+        estimate, low, high = self.numbers.get(key, (np.nan, np.nan, np.nan))
+        notes = [self.notes[key]] if key in self.notes else []
+        if key not in self.numbers:
             reason = self.failure
             if key.quantity in FROM_OUTCOMES:
                 reason = f"df has no outcome column {self.models[0].graph.outcome_column!r}"
             return estimate, low, high, [f"cannot be made: {reason}"]
         if few := _few_rows(key.quantity, self.small.get(key.model, ())):
-            return estimate, np.nan, np.nan, [*own, f"no interval: {few}"]
+            return estimate, np.nan, np.nan, [*notes, f"no interval: {few}"]
         if key.quantity == "accuracy" and self.alike:
-            wrong = test_set_bound(round((1.0 - estimate) * self.alike), self.alike)
-            exact = "exact test-set bound, 5 % on each side, if no model was trained on these rows"
-            return estimate, 1.0 - wrong[1], 1.0 - wrong[0], [exact]
-        return estimate, low, high, own or found
+            return (estimate, *exact_accuracy(estimate, self.alike, (1.0 - self.level) / 2.0))
+        return estimate, low, high, notes
+
+
+def exact_accuracy(accuracy: float, rows: int, tail: float) -> tuple[float, float, list[str]]:
+    """Return the exact interval of an accuracy on so many rows, with its probability of failure on each side."""
+    low, high = test_set_bound(round((1.0 - accuracy) * rows), rows, tail)
+    side = f"{100.0 * tail:.3g} % on each side"
+    return 1.0 - high, 1.0 - low, [f"exact test-set bound, {side}, if no model was trained on these rows"]
 
 
 def rows_alike(weight: NDArray[np.float64]) -> int:
     """Return the number of rows if all have one weight, and else 0."""
     return len(weight) if (weight == weight[0]).all() else 0
+
+
+def sizes_of(rows: float, worlds: tuple[float, float] = (np.nan, np.nan)) -> dict[str, float]:
+    """Return the effective size that each quantity rests on, by those of the rows and of both worlds."""
+    causal = dict.fromkeys((*OF_WORLDS, GIVEN_UNITS), min(worlds)) | dict(zip(("p_y0", "p_ypi"), worlds, strict=True))
+    return dict.fromkeys(QUANTITIES, rows) | causal
 
 
 def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
@@ -152,18 +174,14 @@ def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
 
 
 def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
-    w = estimator.weight
-    sizes = dict.fromkeys((*QUANTITIES, GIVEN_UNITS), np.nan)
-    sizes["positive_rate"] = float(w.sum() ** 2 / (w @ w))
-    if estimator.outcome is not None:
-        sizes |= dict.fromkeys(FROM_OUTCOMES, sizes["positive_rate"])
-    if label in estimator.worlds:
-        first, second = (world.effective_size for world in estimator.worlds[label][0])
-        source = estimator.sources[label]
-        if isinstance(source, SampleSplit):  # units stand for different numbers of rows
-            first = second = source.effective_size(estimator.table, w)
-        sizes |= dict.fromkeys((*FROM_BOTH_WORLDS, GIVEN_UNITS), min(first, second)) | {"p_y0": first, "p_ypi": second}
-    return sizes
+    rows = kish_size(estimator.weight)
+    if label not in estimator.worlds:
+        return sizes_of(rows)
+    source = estimator.sources[label]
+    if isinstance(source, SampleSplit):  # units stand for different numbers of rows
+        return sizes_of(rows, (source.effective_size(estimator.table, estimator.weight),) * 2)
+    first, second = (world.effective_size for world in estimator.worlds[label][0])
+    return sizes_of(rows, (first, second))
 
 
 def _few_rows(quantity: str, small: Sequence[str]) -> str:
@@ -174,46 +192,64 @@ def _few_rows(quantity: str, small: Sequence[str]) -> str:
     return next((text for text in used if text), "")
 
 
-def percentile_intervals(
+def percentile_numbers(
     point: Mapping[Key, float], draws: pd.DataFrame, level: float, estimator: Estimator
-) -> Intervals:
-    """Return percentile intervals from bootstrap replicates."""
-    return partial(_interval, point=point, draws=draws, level=level, estimator=estimator)
+) -> tuple[dict[Key, Numbers], dict[Key, str]]:
+    """Return the estimates of the audited source with percentile intervals by replicates, and notes on these."""
+    numbers, sizes = {}, effective_sizes(estimator)
+    notes: dict[Key, str] = {}
+    for key in point:
+        if key.source == AUDITED:
+            kept, note = _kept(key, draws)
+            made = _replicated(key, point, draws[kept], estimator, sizes[key.model][key.quantity])
+            numbers[key] = made.estimate, *made.interval(level)
+            notes |= {key: note} if note else {}
+    return numbers, notes
 
 
-def _interval(
-    key: Key, point: Mapping[Key, float], draws: pd.DataFrame, level: float, estimator: Estimator
-) -> tuple[float, float, list[str]]:
-    """Return a percentile interval, NaN where there is none, and notes on it."""
+def _kept(key: Key, draws: pd.DataFrame) -> tuple[NDArray[np.bool_], str]:
+    """Return which replicates make the interval of a quantity, (B,), none of them if it has none, and a note."""
+    none = np.zeros(len(draws), bool)
     if draws.empty or key not in draws.columns:
-        return np.nan, np.nan, []
-    kept = draws[key].notna()
+        return none, ""
+    kept = draws[key].notna().to_numpy()
     lost = int((~kept).sum())
     if len(draws) < MIN_REPLICATES:
-        return np.nan, np.nan, [f"no interval: {len(draws)} replicate has no spread"]
+        return none, f"no interval: {len(draws)} replicate has no spread"
     if lost > MAX_MISSING_SHARE * len(draws) or len(draws) - lost < MIN_REPLICATES:
-        return np.nan, np.nan, [f"no interval: the estimate left [0, 1] in {lost} of {len(draws)} replicates"]
-    notes = [f"the interval leaves out {lost} of {len(draws)} replicates, which left [0, 1]"] if lost else []
-    return (*_replicated(key, point, draws[kept], estimator).interval(level), notes)
+        return none, f"no interval: the estimate left [0, 1] in {lost} of {len(draws)} replicates"
+    return kept, f"the interval leaves out {lost} of {len(draws)} replicates, which left [0, 1]" if lost else ""
 
 
-def _replicated(key: Key, point: Mapping[Key, float], draws: pd.DataFrame, estimator: Estimator) -> Estimate:
-    """Return an estimate by its replicates; an end of PIU made by ``abs`` or ``1 - abs`` has those of what is inside.
+def _replicated(
+    key: Key, point: Mapping[Key, float], draws: pd.DataFrame, estimator: Estimator, size: float
+) -> Estimate:
+    """Return an estimate by its replicates; a bound on PIU is the image of signed values, which these carry across 0.
 
-    Without units these are b - a and 1 - a - b. Ends given units need none: in several views they are sums with
-    signs held (see conditional_bounds), which replicates carry across 0 as they do the effect, and with units in a
-    single view nothing is estimated within a unit, so that the mean of absolute values has no kink.
+    Given units a bound is a sum with signs held (see conditional_bounds), and the mean effect another lower bound. With
+    units in a single view nothing is estimated within a unit, so that the mean of absolute values has no kink, and none
+    is greater.
     """
+    values = {name: point[each] for name in QUANTITIES_OF if (each := key._replace(quantity=name)) in point}
+    image, shares = QUANTITIES_OF[key.quantity].image, shares_of(key.quantity, values, size)
     label = estimator.label_of(key.model)
-    kinked = key.quantity in ("piu_lower", "piu_upper") and label in estimator.worlds
-    if not kinked or estimator.worlds[label][0][0].unit is not None:
-        return Estimate(point[key], draws=draws[key].to_numpy())
-    marginals = [key._replace(quantity=each) for each in ("p_y0", "p_ypi")]
-    found = [(point[each], draws[each].to_numpy()) for each in marginals]
-    (a, of_a), (b, of_b) = found
-    if key.quantity == "piu_lower":
-        return Estimate(b - a, draws=of_b - of_a, image=SIZE)
-    return Estimate(1.0 - a - b, draws=1.0 - of_a - of_b, image=REST)
+    if key.quantity not in ONE_SIGN or label not in estimator.worlds or np.isnan(point[key]):
+        forms = [({key.quantity: 1.0}, 0.0)]
+        image = image._replace(centre=0.0, sign=0)
+    else:
+        parts, constant = ONE_SIGN[key.quantity]
+        forms = [({f"p_{name}": factor for name, factor in parts.items()}, constant)]
+        views = estimator.worlds[label]
+        if views[0][0].unit is not None:
+            given = ({key.quantity: float(image.sign)}, constant)
+            forms = [given, *forms] if key.quantity == "piu_lower" and len(views) > 1 else [given]
+    found = []
+    for parts, constant in forms:
+        value = constant + sum(factor * values[name] for name, factor in parts.items())
+        of = [factor * draws[key._replace(quantity=name)].to_numpy() for name, factor in parts.items() if len(draws)]
+        drawn = constant + np.sum(of, axis=0) if of else None
+        found.append(Estimate(value, draws=drawn, image=image, shares=shares))
+    return greater_of(*found) if len(found) > 1 else found[0]
 
 
 def group_table(
@@ -413,7 +449,7 @@ def _accuracy(accuracy: Any, majority: Any) -> str:
         return f"  accuracy {accuracy.note}"
     remark = accuracy_remark(accuracy, majority)
     blunt = f": {remark}" if remark else ""
-    exact = " (exact 90% test-set bound)" if "test-set" in accuracy.note else ""
+    exact = " (exact test-set bound)" if "test-set" in accuracy.note else ""
     return f"  accuracy {_span(accuracy)}{exact}, majority class {majority.estimate:.3f}{blunt}"
 
 
@@ -444,7 +480,7 @@ def _digits(value: float) -> str:
     return f"{round(value, 3) + 0.0:.3f}"
 
 
-def group_lines(groups: pd.DataFrame, level: float, *, by_influence: bool = False) -> list[str]:
+def group_lines(groups: pd.DataFrame, context: Context) -> list[str]:
     """Return whether the two observed groups, weighted alone, give the same."""
     if groups.empty:
         return []
@@ -464,14 +500,12 @@ def group_lines(groups: pd.DataFrame, level: float, *, by_influence: bool = Fals
     if apart.empty:
         return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can show."]
     advice = "compare propensity='boosted', and look at source.overlap()"
-    if by_influence:
-        advice = (
-            "the estimates above do not rest on weights alone, nor on the propensity given all features, so look at "
-            "the balance of their stages, and compare another propensity=..."
-        )
-    share = f"one test of all: chance alone makes any disagree in about {1.0 - level:.0%} of audits"
-    if by_influence:
+    share = f"one test of all: chance alone makes any disagree in about {1.0 - context.level:.0%} of audits"
+    if context.wald:
         share = "one test of all, which takes the weights as known and so finds differences too often"
+        advice = "a stage fails its check as well (see the verdict), so compare another propensity=..."
+        if not context.doubts:
+            advice = "the estimates above weight otherwise, and no stage fails its check, so you need not act on it"
     lines.append(
         f"The two observed groups, weighted alone, disagree beyond chance in {len(apart)} of {len(judged)} "
         f"comparisons ({share}). Unless by chance, that is a misspecified propensity or poor overlap, never a latent "

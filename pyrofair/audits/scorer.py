@@ -21,7 +21,7 @@ from pyrofair._validation import (
 from pyrofair.audits.audit import audit, default_source, fit_source
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.wald import require_estimates
-from pyrofair.effects.estimates import absolute_interval
+from pyrofair.effects.estimates import JUDGED, absolute_interval
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
 from pyrofair.effects.scoring import DECISIONS, Decisions, decide
@@ -33,7 +33,6 @@ from pyrofair.tables.row_identity import hash_rows
 
 __all__ = ["AuditScorer"]
 
-JUDGED = ("positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper")
 FAR_END = "far_end"
 KEPT = 16
 """So many fitted sources are kept, of the rows of as many folds."""

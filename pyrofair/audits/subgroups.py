@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
-from pyrofair.effects.estimates import AUDITED, Estimate, Estimates, Key, reach_of, reach_of_all
+from pyrofair.effects.estimates import AUDITED, JUDGED, PAPER, Estimate, Estimates, Key, reach_of, reach_of_all
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
@@ -38,12 +38,10 @@ MOST_LEVELS = 20
 ENOUGH = 300
 """Labels count as a function of columns where so many rows repeat another one's columns, and its label."""
 ROUNDING = 1e-12
-FEW = 10
-"""Fewer rows of the rarer decision show no spread."""
 SUBGROUP_COLUMNS = (
     "subgroup", "level", "model", "decisions", "quantity", "estimate", "lower", "upper", "rows", "ess", "note",
 )  # fmt: skip
-QUANTITIES = ("positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_lower", "piu_upper")
+QUANTITIES = tuple(each for each in JUDGED if each != PAPER)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +266,10 @@ class Level:
     reason: str
     doubt: str
 
+    def sizes(self, models: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return the effective rows of each quantity by model."""
+        return dict.fromkeys(models, dict.fromkeys(QUANTITIES, self.ess) | {"positive_rate": self.size})
+
 
 def estimate_subgroups(
     subgroups: Sequence[Subgroup],
@@ -289,7 +291,7 @@ def estimate_subgroups(
         _check_conditioned(source, subgroups)
         for subgroup in subgroups:
             for each, at in _levels(subgroup, source, table, a, estimates.weight, tests):
-                own = estimates.within(at)
+                own = estimates.within(at, each.sizes([model.name for model in scores.models]))
                 rows += [estimate_level(each, own, model.name, name) for model in scores.models for name in QUANTITIES]
     return tell_subgroups(rows, level)
 
@@ -377,16 +379,9 @@ def estimate_level(
     if of is None or not n or (causal and level.reason):
         return row | {"note": f"no estimate: {level.reason or 'no rows'}"}, None
 
-    def found(name: str) -> Estimate:
-        return of.of(Key(AUDITED, model, "threshold", name))
-
-    effect, rate = (found(name).value for name in ("mean_unfair_effect", "positive_rate"))
-    if causal and abs(effect) > 1.0 + ROUNDING:
-        text = f"the mean unfair effect is estimated at {effect:.2f}, and none lies outside -1 to 1"
+    estimate, effect = (of.of(Key(AUDITED, model, "threshold", name)) for name in (quantity, "mean_unfair_effect"))
+    if causal and abs(effect.value) > 1.0 + ROUNDING:
+        text = f"the mean unfair effect is estimated at {effect.value:.2f}, and none lies outside -1 to 1"
         return row | {"note": f"in doubt: {text}"}, None
-    estimate = found(quantity)
-    row["estimate"] = estimate.estimate
-    rarer = min(rate, 1.0 - rate) * size
-    if rarer < FEW:
-        return row | {"note": f"no interval: all but about {rarer:.0f} of the rows get the same answer"}, None
-    return row | {"note": f"in doubt: {level.doubt}" if causal and level.doubt else ""}, estimate
+    note = f"in doubt: {level.doubt}" if causal and level.doubt else ""
+    return row | {"estimate": estimate.estimate, "note": note}, estimate

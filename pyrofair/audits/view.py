@@ -14,7 +14,7 @@ from pyrofair._validation import require_flag, require_integer, require_path, sh
 from pyrofair._version import __version__
 from pyrofair.audits.display.export import SCHEMA_VERSION, plain
 from pyrofair.audits.display.page import CITATIONS, Table, environment, next_name
-from pyrofair.audits.display.words import Answer, advice
+from pyrofair.audits.display.words import Answer
 from pyrofair.exceptions import DataError
 
 __all__ = ["Block", "View", "drawn"]
@@ -128,7 +128,6 @@ class View:
             "answers": answers,
             "listed": len(self.answers) > MOST_CARDS,
             "omitted": len(self.answers) - len(answers),
-            "told": [(text, advice(text)) for text in self.warnings],
             "version": __version__,
             "citations": CITATIONS,
         }

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import shown
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import FROM_BOTH_WORLDS, GROUPS, QUANTITIES, Measured, rows_alike, tell_groups
+from pyrofair.audits.report import GROUPS, Measured, rows_alike, sizes_of, tell_groups
 from pyrofair.effects.estimates import (
     AUDITED,
     CAUSAL,
-    GIVEN_UNITS,
     Estimates,
     Key,
     draw_normal,
@@ -46,6 +45,7 @@ __all__ = [
     "estimate_by_influence",
     "is_influence_based",
     "largest_z",
+    "not_compared",
     "require_estimates",
     "stack_values",
 ]
@@ -185,13 +185,13 @@ class WaldEstimates:
 
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
-        more = {"sizes": self.sizes(), "failure": self.failure, "small": self.small()}
+        more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small()}
         return Measured.of(self.normal, level, models=models, alike=rows_alike(self.normal.weight), **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
         found = {}
-        for model, size in self._smallest().items():
+        for model, size in _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes).items():
             texts = [
                 f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} rows"
                 if each < FEWEST_ROWS
@@ -201,26 +201,18 @@ class WaldEstimates:
             found[model] = (texts[0], texts[1])
         return found
 
-    def sizes(self) -> dict[str, dict[str, float]]:
-        """Return the effective size, in rows, that each quantity of a model rests on: the smallest of its stages."""
-        rows = kish_size(self.normal.weight)
-        found = {}
-        for model, (first, second) in self._smallest().items():
-            sizes = dict.fromkeys((*QUANTITIES, GIVEN_UNITS), rows)
-            causal = {"p_y0": first, "p_ypi": second}
-            causal |= dict.fromkeys((*FROM_BOTH_WORLDS, GIVEN_UNITS), min(first, second))
-            found[model] = sizes | (dict.fromkeys(causal, np.nan) if self.failure else causal)
-        return found
 
-    def _smallest(self) -> dict[str, tuple[float, float]]:
-        rows = kish_size(self.normal.weight)
-        found = {}
-        for model in dict.fromkeys(self.normal.influence.columns.get_level_values("model")):
-            own = self.stages[self.stages["model"] == model] if len(self.stages) else self.stages
-            sizes = [own["ess"][own["regime"] == regime].min() if len(own) else np.nan for regime in self.regimes]
-            first, second = (rows if np.isnan(size) else float(size) for size in sizes)
-            found[model] = (first, second)
-        return found
+def _smallest(
+    influence: pd.DataFrame, weight: Array, stages: pd.DataFrame, regimes: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """Return for each model the smallest effective size of the stages of either world."""
+    rows, found = kish_size(weight), {}
+    for model in dict.fromkeys(influence.columns.get_level_values("model")):
+        own = stages[stages["model"] == model] if len(stages) else stages
+        sizes = [own["ess"][own["regime"] == regime].min() if len(own) else np.nan for regime in regimes]
+        first, second = (rows if np.isnan(size) else float(size) for size in sizes)
+        found[model] = (first, second)
+    return found
 
 
 def estimate_by_influence(
@@ -260,7 +252,9 @@ def estimate_by_influence(
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
     inflation = max((each.inflation for each in found), default=1.0)
-    normal = Estimates(influence, weight, bool(unfair.shared), inflation)
+    of = _smallest(influence, weight, stages, names)
+    sizes = {name: sizes_of(kish_size(weight), own) for name, own in of.items()}
+    normal = Estimates(influence, weight, bool(unfair.shared), inflation, sizes=sizes)
     return WaldEstimates(normal, stages, weights, failure, names)
 
 
@@ -346,6 +340,14 @@ def describe_doubts(stages: pd.DataFrame, weights: pd.DataFrame, limit: float = 
     return found
 
 
+def not_compared(group: str, error: Exception) -> str:
+    """Return the warning that a group is not compared with the other one."""
+    return (
+        f"The audited rows of {group} cannot be weighted alone, so the groups are not compared: {error} Audit more "
+        "rows of it, or read the estimates without the comparison."
+    )
+
+
 def compare_by_influence(
     source: InfluenceBased,
     scores: Scores,
@@ -369,8 +371,7 @@ def compare_by_influence(
     except DataError as error:
         if error is asked.error:
             raise
-        text = f"The audited rows of a group cannot be weighted alone, so the groups are not compared: {error}"
-        warnings.warn(text, PyrofairWarning, stacklevel=2)
+        warnings.warn(not_compared("a group", error), PyrofairWarning, stacklevel=2)
         values = {}
     if len(values) < len(GROUPS):
         return pd.DataFrame(columns=columns)

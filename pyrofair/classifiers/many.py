@@ -12,6 +12,7 @@ import numpy as np
 
 from pyrofair._random import PYRO_LOCK, neutral_torch, seed_from
 from pyrofair._validation import listed, optional, require_choice, require_integer, require_jobs, shown
+from pyrofair._workers import delayed
 from pyrofair.classifiers.batches import Problem, share_rows
 from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import Fit, choose_starts, train_many
@@ -78,7 +79,7 @@ def fit_many(
     parts = np.array_split(np.arange(len(tasks)), max(min(len(tasks), jobs), 1))
     if len(parts) > 1:  # a generator would be copied into each process, in the same state
         tasks = [(_with_seed(classifier), weight) for classifier, weight in tasks]
-    run = joblib.delayed(_fit_recorded)
+    run = delayed(_fit_recorded)
     done = joblib.Parallel(n_jobs)(run([tasks[at] for at in part], X, y, max_stack) for part in parts)
     found: list[Fitted] = [each for fitted, _ in done for each in fitted]
     for text, category in dict.fromkeys(pair for _, said in done for pair in said):

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._random import PYRO_LOCK
 from pyrofair.classifiers.batches import Epoch, Epochs, Problem, WorldScores, count_batches, widen
 from pyrofair.classifiers.stacks import (
@@ -49,7 +49,6 @@ __all__ = [
 
 
 Penalty = Callable[[Scored, Scored], Tensor]
-PROGRESS_AFTER = 5.0
 CHUNK = 65_536  # rows scored at once where nothing is learned
 STEPS, FEWEST_EPOCHS, MOST_EPOCHS = 1_000, 20, 200
 TRIAL_STEPS = 100  # after these it shows in which basin of the objective training ends
@@ -288,7 +287,7 @@ class _Training:
         self._first_scores()
         waiting = [_Waiting(fit) for fit in self.fits]
         length, shown = first.schedule.length(len(first.problem.outcome)), first.schedule.progress
-        with tqdm(range(length), desc="epochs", disable=not shown, delay=PROGRESS_AFTER, leave=False) as bar:
+        with progress_bar("epochs", range(length), shown=shown) as bar:
             for epoch in bar:
                 self.stack.modules[0].train()
                 losses, extras = self._epoch()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.gate import GATE_OPTIONS, judge
-from pyrofair.commands.models import MODEL_OPTIONS, load_models, model_files
-from pyrofair.commands.options import DONE, Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
+from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
+from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import as_options, computing, shows_progress
+from pyrofair.commands.running import as_options, computing
 from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
 
 if TYPE_CHECKING:
@@ -94,37 +93,34 @@ def run(settings: Settings, lines: Any) -> int:
     names = [*settings["score"], *files]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"{twice[0]!r} is named twice among --score and --model; name a model apart, NAME=FILE.")
-    columns = dict.fromkeys(settings["score"], "--score")
-    problem = read_problem(settings, extra=columns, others=["train"], outcome_required=False)
-    scores = {name: _scores(name, problem, settings) for name in settings["score"]}
-    subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
-    source = make_source(settings, problem.unfair, progress=shows_progress())
-    read = [settings["data"], *([settings["train"]] if settings["train"] else ()), *files.values()]
-    if Path(settings["graph"]).is_file():
-        read.append(settings["graph"])
-    folder = ResultsFolder.claimed(settings, read, FILES)
-    with computing(settings, folder, problem.warnings) as warned:
-        models = scores | load_models(files, trusted=settings["trust-pickle"])
-        report = _audit(settings, problem, models, source, subgroups)
-    report = _with_notes(report, problem)
-    found = None
-    if settings["fail-above"] is not None:
-        found = judge(report, settings["fail-above"], settings["fail-quantity"])
-    head = [f"pyrofair audit of {settings['data']}", *problem.notes]
-    if problem.graph.outcome_column in settings["score"]:
-        head.append(f"{problem.graph.outcome_column} is the outcome itself: its accuracy is 1 and means nothing.")
-    if files:
-        head.append(f"On rows that it was trained on, the accuracy of {' or '.join(files)} is too good: hold rows out.")
-    head += [f"Warning: {text}" for text in warned if text not in report.context.warnings]
-    text = as_options("\n".join([*head, "", str(report), *(("", *found.lines) if found else ())]))
-    _add_files(folder, report, problem, text)
-    paths = folder.write()
-    lines.folder = str(folder.folder)
-    lines.write(text)
-    lines.write(f"\nThe results are in {folder.folder}: {', '.join(path.name for path in paths)}")
+    read = [*files_read(settings, "train"), *files.values()]
+    with computing(settings) as warned:
+        problem = read_problem(
+            settings, extra=dict.fromkeys(settings["score"], "--score"), others=["train"], outcome_required=False
+        )
+        scores = {name: _scores(name, problem, settings) for name in settings["score"]}
+        subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
+        source = make_source(settings, problem.unfair)
+        with ResultsFolder.claimed(settings, read, FILES) as folder:
+            models = scores | {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files.items()}
+            report = _audit(settings, problem, models, source, subgroups)
+            texts = list(dict.fromkeys([*warned(), *report.context.warnings]))
+            report = replace(report, context=report.context | {"warnings": texts})
+            limit = settings["fail-above"]
+            found = None if limit is None else judge(report, limit, settings["fail-quantity"])
+            head = [f"pyrofair audit of {settings['data']}", *problem.notes]
+            if problem.graph.outcome_column in settings["score"]:
+                name = problem.graph.outcome_column
+                head.append(f"{name} is the outcome itself: its accuracy is 1 and means nothing.")
+            if files:
+                which = " or ".join(files)
+                head.append(f"On rows that it was trained on, the accuracy of {which} is too good: hold rows out.")
+            _add_files(folder, report, problem)
+            text = as_options("\n".join([*head, "", str(report), *(("", *found.lines) if found else ())]))
+            saved = folder.finish(text, lines)
     if found and found.code != DONE:
-        print(as_options("\n".join(found.lines)), file=sys.stderr)
-    return found.code if found else DONE
+        lines.complain(as_options("\n".join(found.lines)))
+    return FAILED if not saved else found.code if found else DONE
 
 
 def _check(settings: Settings) -> None:
@@ -232,8 +228,6 @@ def _audit(
     settings: Settings, problem: Problem, models: dict[str, Any], source: Any, subgroups: dict[str, Any]
 ) -> Audit:
     """Fit the source on other rows, where there are, and audit."""
-    from dataclasses import replace
-
     from pyrofair.audits import audit
 
     if settings["train"]:
@@ -249,7 +243,6 @@ def _audit(
         sample_weight=problem.weight,
         scores=scores,
         n_jobs=settings["threads"],
-        progress=shows_progress(),
         random_state=settings["seed"],
         subgroups=subgroups or None,
         **({"thresholds": settings["thresholds"]} if settings["thresholds"] else {}),
@@ -279,20 +272,10 @@ def _scores_are(settings: Settings, problem: Problem) -> Any:
     return "outcome"
 
 
-def _with_notes(report: Audit, problem: Problem) -> Audit:
-    """Return a report whose warnings begin with those of the table."""
-    from dataclasses import replace
-
-    if not problem.warnings:
-        return report
-    return replace(report, context=report.context | {"warnings": [*problem.warnings, *report.context.warnings]})
-
-
-def _add_files(folder: ResultsFolder, report: Audit, problem: Problem, text: str) -> None:
+def _add_files(folder: ResultsFolder, report: Audit, problem: Problem) -> None:
     """Add the report, the tables and the pictures to the folder."""
     from pyrofair.graph.drawing import draw_graph
 
-    folder.add_text("report.txt", text)
     folder.add("report.html", report.to_html)
     folder.add_text("report.json", report.to_json(indent=2))
     folder.add_table("audit.csv", report.table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyrofair.commands.options import DONE, Command, Data, Option, Settings, UsageError
+from pyrofair.commands.options import DONE, FAILED, Command, Data, Option, Settings
 
 __all__ = ["COMMAND"]
 
@@ -16,27 +16,28 @@ def run(settings: Settings, lines: Any) -> int:
     """Compare the methods on a data set, and print the reading; the folder is checked before any work."""
     from threadpoolctl import threadpool_limits
 
-    from pyrofair._cells import CellFolder, made_folder
+    from pyrofair._cells import CellFolder
     from pyrofair._random import one_thread
     from pyrofair.commands.comparison import FILES, STRENGTHS, compare
 
     own = {"strength": settings["strength"], "n_boot": settings["replicates"], "seed": settings["seed"]}
     identity = {"command": "compare", "data": settings["data"], "strengths": STRENGTHS, **own}
     folder = Path(settings["output"] or f"compare-{settings['data']}")
-    known = CellFolder(made_folder(folder)).is_of(identity)
-    replaced = [name for name in FILES if (folder / name).exists()]
-    if replaced and not known and not settings["overwrite"]:
-        raise UsageError(
-            f"The output folder {str(folder)!r} holds {', '.join(replaced)} of another run. Name another folder, or "
-            "pass --overwrite to replace them."
-        )
-    cells = CellFolder.claimed(folder, identity, overwrite=settings["overwrite"])
-    lines.folder = str(folder)
-    if replaced:
-        lines.write(f"replacing {', '.join(replaced)} in {folder}")
-    with one_thread(), threadpool_limits(1):  # of two threads, each mostly waits for the other in small networks
-        result = compare(settings["data"], cells, report=lines.write, **own)
-        paths = result.save(folder)
+    cells = CellFolder.claimed(folder, identity, overwrite=settings["overwrite"], share=False, files=FILES)
+    try:
+        lines.folder = str(folder)
+        if replaced := [name for name in FILES if (folder / name).exists()]:
+            lines.write(f"replacing {', '.join(replaced)} in {folder}")
+        with one_thread(), threadpool_limits(1):  # of two threads, each mostly waits for the other in small networks
+            result = compare(settings["data"], cells, report=lines.write, **own)
+        try:
+            paths = result.save(folder)
+        except OSError as error:
+            lines.write(result.text)
+            lines.complain(f"The results cannot be written: {error}. The text above is not saved.")
+            return FAILED
+    finally:
+        cells.release()
     lines.write("\n".join([result.text, *(f"wrote {path}" for path in paths)]))
     return DONE
 

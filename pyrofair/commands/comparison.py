@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import copy
-import hashlib
+import io
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from pyrofair._cells import Cell, CellFolder
+from pyrofair._files import csv_text, write_whole
 from pyrofair.audits import Audit, PenaltyPath, audit, penalty_path
 from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
 from pyrofair.datasets import Dataset, load_adult, load_german
 from pyrofair.effects import disagreement, effect_gap
-from pyrofair.exceptions import PyrofairWarning
+from pyrofair.effects.estimates import OF_WORLDS
+from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair.persistence import load, save
 from pyrofair.sources import IPW, GComputation, OneStep
 
 __all__ = ["FILES", "MODES", "SETTINGS", "STRENGTHS", "Comparison", "compare", "methods"]
@@ -83,7 +84,7 @@ def methods(
 def _given_shared(data: Dataset, proposed: PenalizedClassifier) -> PenalizedClassifier:
     """Return the proposed method given what both worlds share: one start, for its penalty has no two basins."""
     given: PenalizedClassifier = clone(proposed)
-    return given.set_params(source=GComputation(data.unfair, draws=5, progress=False), starts=1)  # type: ignore[no-any-return]
+    return given.set_params(source=GComputation(data.unfair, draws=5), starts=1)  # type: ignore[no-any-return]
 
 
 def _modes(fitted: Any, label: str) -> dict[str, Any]:
@@ -98,108 +99,46 @@ def _modes(fitted: Any, label: str) -> dict[str, Any]:
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Known:
-    """A classifier known by its scores of the tables that audits ask for: no fitted object is kept or unpickled."""
-
-    feature_names_in_: NDArray[Any]
-    classes_: NDArray[Any]
-    scores: Mapping[str, NDArray[np.float64]]
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        """Return the probability of each class, shape (m, 2)."""
-        return self.scores[_digest(X)]
-
-
-@dataclass(frozen=True)
-class Recorder:
-    """A classifier of equal scores that records the tables that it is asked to score, each once."""
-
-    feature_names_in_: Sequence[str]
-    classes_: NDArray[Any]
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        """Return one half for each class, shape (m, 2)."""
-        self.tables.setdefault(_digest(X), X)
-        return np.full((len(X), 2), 0.5)
-
-
-def _digest(X: pd.DataFrame) -> str:
-    """Return a digest of the rows of a table in their order, and of the names of its columns."""
-    rows = pd.util.hash_pandas_object(X, index=False).to_numpy().tobytes()
-    return hashlib.blake2b(repr([*map(str, X.columns)]).encode() + rows, digest_size=16).hexdigest()
-
-
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The rows of a comparison, the sources that judge, and where finished work and progress go.
-
-    ``one_step`` and ``weights`` are fitted to the training rows, ``X`` and ``y``.
-    """
+    """The rows of a comparison, the source that judges paths, and where finished work and progress go."""
 
     cells: CellFolder
     X: pd.DataFrame
     y: pd.Series[Any]
     test: pd.DataFrame
     one_step: OneStep
-    weights: IPW
     seed: int
     step: Callable[[str], None]
 
-    @cached_property
-    def asked(self) -> list[pd.DataFrame]:
-        """The tables that audits ask a classifier to score."""
-        recorder = Recorder([*self.X.columns], np.unique(self.y))
-        for source in (self.one_step, self.weights):
-            audit({"model": recorder}, source, self.test, n_boot=0, progress=False, random_state=self.seed)
-        return [*recorder.tables.values()]
-
-    def kept(self, key: dict[str, str], make: Callable[[], Cell]) -> Cell:
-        """Return a cell of the folder, or else make it and keep it; an error is raised and not kept."""
-        found = self.cells.read(key)
-        if not isinstance(found, Cell):
-            found = make()
-            self.cells.write(found)
-        return found
-
-    def trained(self, label: str, model: Any) -> dict[str, Known]:
-        """Return a classifier, or each of its modes, by name: trained now, or with the scores of an earlier run."""
-        key = {"part": "scores", "model": label}
-
-        def make() -> Cell:
-            self.step(f"training {label}")
-            reads, parts = {}, []
-            for name, fitted in _modes(model.fit(self.X, self.y), label).items():
-                reads[name] = [str(each) for each in fitted.feature_names_in_]
-                tables = (each[reads[name]] for each in self.asked)  # equal ones for a model that reads fewer columns
-                for rows, table in {_digest(each): each for each in tables}.items():
-                    scores = pd.DataFrame(fitted.predict_proba(table), columns=["first", "last"])
-                    parts.append(scores.assign(model=name, rows=rows))
-            return Cell(key, pd.concat(parts, ignore_index=True), {"reads": reads})
-
-        if self.cells.has(key):
+    def trained(self, label: str, model: Any) -> dict[str, Any]:
+        """Return a classifier, or each of its modes, by name: trained now, or by an earlier run that saved it."""
+        path = self.cells.path({"part": "model", "model": label}).with_suffix(".pyrofair")
+        try:
+            fitted = load(path)
             self.step(f"{label} was trained before")
-        cell = self.kept(key, make)
-        reads, classes, found = cell.about["reads"], np.unique(self.y), {}
-        for name, own in cell.table.groupby("model", sort=False):
-            scores = {str(rows): part[["first", "last"]].to_numpy() for rows, part in own.groupby("rows")}
-            found[str(name)] = Known(np.array(reads[name], object), classes, scores)
-        return found
+        except DataError:  # there is none, or it is damaged
+            self.step(f"training {label}")
+            fitted = model.fit(self.X, self.y)
+            try:
+                save(fitted, path, overwrite=True)
+            except DataError as error:  # of a full disk
+                self.step(str(error))
+        return _modes(fitted, label)
 
     def traced(self, label: str, model: PenalizedClassifier, strengths: Sequence[float]) -> pd.DataFrame:
         """Return the trade-off of a method, on the test rows by one-step estimates."""
         key = {"part": "trade-off", "model": label}
+        if isinstance(found := self.cells.read(key), Cell):
+            return found.table
+        self.step(f"tracing the trade-off of {label} over {len(strengths)} strengths")
         test = self.test.drop(columns=self.y.name), self.test[self.y.name]
-
-        def make() -> Cell:
-            self.step(f"tracing the trade-off of {label} over {len(strengths)} strengths")
-            path = penalty_path(
-                model, self.X, self.y, strengths=strengths, seeds=[self.seed], test=test, judge=self.one_step
-            )
-            return Cell(key, path.table.assign(method=label))
-
-        return self.kept(key, make).table
+        path = penalty_path(
+            model, self.X, self.y, strengths=strengths, seeds=[self.seed], test=test, judge=self.one_step
+        )
+        table = path.table.assign(method=label)
+        self.cells.keep(Cell(key, table))
+        return table
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------
@@ -221,15 +160,17 @@ class Comparison:
 
     def save(self, folder: Path) -> list[Path]:
         """Write the tables as CSV, the figures as PNG and the reading as text, and return their paths."""
+        contents: dict[str, Any] = {"reading.txt": f"{self.text}\n", "trade-off.csv": csv_text(self.path)}
         for name, part in {"audit": "table", "groups": "groups"}.items():
             audits = {"one-step": self.audit, "ipw": self.paper}
             frames = [getattr(each, part).assign(source=source) for source, each in audits.items()]
-            pd.concat(frames, ignore_index=True).to_csv(folder / f"{name}.csv", index=False)
-        self.path.to_csv(folder / "trade-off.csv", index=False)
-        (folder / "reading.txt").write_text(self.text + "\n", encoding="utf-8")
-        self.audit.plot().savefig(folder / "audit.png", dpi=150)
-        self.audit.plot_stages().savefig(folder / "stages.png", dpi=150)
-        PenaltyPath(self.path).plot().savefig(folder / "trade-off.png", dpi=150)
+            contents[f"{name}.csv"] = csv_text(pd.concat(frames, ignore_index=True))
+        figures = {"audit": self.audit.plot(), "stages": self.audit.plot_stages()}
+        for name, figure in (figures | {"trade-off": PenaltyPath(self.path).plot()}).items():
+            figure.savefig(written := io.BytesIO(), dpi=150)
+            contents[f"{name}.png"] = written.getvalue()
+        for name, content in contents.items():
+            write_whole(folder / name, content.encode() if isinstance(content, str) else content)
         return [folder / name for name in FILES]
 
 
@@ -245,7 +186,7 @@ def compare(
 ) -> Comparison:
     """Compare the paper's methods on a packaged data set, a name of :data:`SETTINGS`.
 
-    The folder of cells keeps each classifier's scores and each trade-off as soon as they are finished: a later call
+    The folder of cells keeps each classifier and each trade-off as soon as they are finished: a later call
     with the same settings goes on from there, however this one ends. The penalties have ``strength`` in the audits, and
     ``strengths`` in the trade-off. ``n_boot`` replicates are drawn for the audit by the paper's weights; one-step
     estimates need none. ``seed`` is that of the split, the training, the estimates and the bootstrap.
@@ -261,12 +202,12 @@ def compare(
     X, y = train.drop(columns=target), train[target]
     plain, penalised = methods(data, setting, strength, seed)
     given = _given_shared(data, penalised["Proposed"])
-    pscf = PSCF(data.unfair, progress=False, random_state=seed)
+    pscf = PSCF(data.unfair, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading reports the overlap
         source, weights = OneStep(data.unfair, random_state=seed).fit(X), IPW(data.unfair).fit(X)
-        job = Job(cells, X, y, test, source, weights, seed, step)
-        models: dict[str, Known] = {}
+        job = Job(cells, X, y, test, source, seed, step)
+        models: dict[str, Any] = {}
         for label, model in {**plain, **penalised, "Proposed given S": given, "PSCF": pscf}.items():
             models |= job.trained(label, model)
         tables = [job.traced(label, model, strengths) for label, model in penalised.items()]
@@ -285,8 +226,7 @@ def compare(
 def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame) -> str:
     """Return the reading of the audit, with the tables of the comparison and the paper's accuracies."""
     table = _wide(audited)
-    bounds = ["mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper"]
-    columns = ["p_y0", "p_ypi", *bounds]
+    columns, bounds = [*OF_WORLDS], [*OF_WORLDS[2:]]
     majority = float(table["majority_rate"].iloc[0])
     trade = path[path["decisions"] == "threshold"].set_index(["method", "strength"])
     printed = ", ".join(f"{method} {value:.1f}" for method, value in setting.printed.items())
@@ -317,6 +257,7 @@ def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame
             f"The paper prints as test accuracies: {printed}. The majority class alone is right for {majority:.1%} of "
             "these test rows, and every bound on PIU falls to 0 with a constant classifier: read accuracy and bounds "
             "beside the positive rate.",
+            *(f"Warning: {text}" for text in paper.context.warnings if text not in audited.context.warnings),
         ]
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, near
+from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, near, no_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,6 +60,8 @@ NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 CODE = re.compile(r"[+-]?0\d")
 INTEGER = re.compile(r"[+-]?\d+")
 LARGEST = 2**63 - 1
+MOST_DIGITS = 600
+"""Python turns texts of as many digits into integers, whatever its limit; longer ones are too large in any case."""
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:[.,]\d{3})+")
 GROUPED = {
     ".": re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+\.\d+"),
@@ -91,10 +93,20 @@ class Reading:
             raise UsageError(f"the column {both[0]!r} is named by --text and by --number; choose one.")
         given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls)}
         separator = {"tab": "\t", r"\t": "\t"}.get(given["separator"], given["separator"])
-        if separator is not None and len(separator) != 1:
-            raise UsageError(f"--separator {separator!r} must be one character, such as ';', or the word tab.")
         lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         return cls(**{**given, **lists, "separator": separator})
+
+    def __post_init__(self) -> None:
+        mark = self.separator
+        if mark is not None and (len(mark) != 1 or not mark.isascii() or mark in '"\r\n\0'):
+            raise UsageError(
+                f"--separator {mark!r} must be one character of ASCII, such as ';', or the word tab. In a file with "
+                "another one, replace it."
+            )
+        try:
+            "".encode(self.encoding)
+        except (LookupError, ValueError) as error:
+            raise UsageError(f"--encoding {self.encoding!r} is no encoding of text: {error}.") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +164,9 @@ def read_data(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
     ``wanted`` has what asks for each column, for messages; the file may lack ``optional`` ones. What does not fit, or
     could be read in two ways, is a UsageError.
     """
-    file = Path(path)
-    if not file.exists():
-        beside = [each.name for each in file.parent.iterdir()] if file.parent.is_dir() else []
-        raise UsageError(f"there is no file {path!r} in {Path.cwd()}.{near(file.name, beside)}")
-    if file.is_dir():
-        raise UsageError(f"{path!r} is a folder; name a file of it.")
-    name = file.name.lower()
+    if missing := no_file(path):
+        raise UsageError(missing)
+    name = Path(path).name.lower()
     if name.endswith((".parquet", ".pq")):
         return _read_parquet(path, wanted, how, optional)
     if re.search(r"\.(csv|tsv|txt|data)(\.(gz|bz2|zst))?$", name):
@@ -227,7 +235,7 @@ def _read_header(path: str, separator: str, how: Reading) -> list[str]:
     try:
         with pa.input_stream(path) as stream, io.TextIOWrapper(stream, _encoding(how), newline="") as text:
             header = next(csv.reader(text, delimiter=separator), None)
-    except (UnicodeError, LookupError, OSError, pa.ArrowException) as error:
+    except (UnicodeError, OSError, pa.ArrowException) as error:
         raise UsageError(_undecoded(path, how, error)) from error
     if not header:
         raise UsageError(f"{path} is empty.")
@@ -263,8 +271,6 @@ def _undecoded(path: str, how: Reading, error: Exception) -> str:
             f"{text.strip(': ')[:80]!r}. Check --separator, quotes around fields that hold a separator, and the names "
             "in the header."
         )
-    if isinstance(error, LookupError):
-        return f"--encoding {how.encoding}: {error}."
     if isinstance(error, UnicodeError) or "UTF8" in str(error):
         return f"{path} is not {how.encoding} ({error}). Name its encoding, such as --encoding latin-1 or utf-16."
     return f"{path} cannot be read: {error}."
@@ -290,7 +296,7 @@ def _read_texts(
                 column_types=dict.fromkeys(names, pa.large_string()), include_columns=[*own.values()]
             ),
         )
-    except (UnicodeError, LookupError, OSError, pa.ArrowException) as error:
+    except (UnicodeError, OSError, pa.ArrowException) as error:
         raise UsageError(_undecoded(path, how, error)) from error
     table, rows = table.slice(1), pd.RangeIndex(1, table.num_rows)  # without the header
     return pd.DataFrame({name: pd.Series(table[each].to_numpy(), rows, object) for name, each in own.items()})
@@ -344,8 +350,9 @@ def _fault(counts: Any, numbers: list[str], others: list[str], name: str, how: R
         return f"text with blanks around it, such as {blank[0]!r}. --strip strips them; --text {name} keeps them."
     if name not in how.number and (coded := [each for each in numbers if CODE.match(each.strip())]):
         return f"{_quoted(coded)}: a number would lose the zero. {as_text} --number {name} reads numbers."
-    if large := [each for each in numbers if INTEGER.fullmatch(each.strip()) and abs(int(each)) > LARGEST]:
-        return f"the integer {large[0]}, larger than 2**63. {as_text}"
+    integers = [each for each in numbers if INTEGER.fullmatch(each.strip())]
+    if large := [each for each in integers if abs(read_number(each, ".") or 0) > LARGEST]:
+        return f"the integer {large[0][:40]}{'...' * (len(large[0]) > 40)}, larger than 2**63. {as_text}"
     return ""
 
 
@@ -356,7 +363,7 @@ def read_number(text: str, decimal: str) -> int | float | None:
         plain = plain.replace(".", "?").replace(",", ".")
     if not NUMBER.fullmatch(plain):
         return None
-    return int(plain) if INTEGER.fullmatch(plain) else float(plain)
+    return int(plain) if INTEGER.fullmatch(plain) and len(plain) <= MOST_DIGITS else float(plain)
 
 
 def _comma(texts: Sequence[str], how: Reading) -> str:
@@ -413,21 +420,13 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
         raise UsageError(f"{path} has no rows.")
     keep, left_out = _without_missing(path, {name: frame[name].isna().to_numpy() for name in there}, how)
     frame = frame[keep].copy()
-    frame.index = _rows_of(keep)
+    frame.index = pd.RangeIndex(1, len(keep) + 1)[keep]  # the numbers of rows in the file after its header
     for name in there:
         if name in how.text:
             frame[name] = frame[name].astype(str).astype("category")
         elif name in how.number:
             frame[name] = pd.to_numeric(frame[name])
     return Table(path, frame, tuple(name for name in known if name not in there), left_out, _doubts(path, frame))
-
-
-def _rows_of(keep: NDArray[np.bool_]) -> pd.Index[int]:
-    """Return the index of the rows that are kept: their numbers in the file after its header, from 1."""
-    import numpy as np
-    import pandas as pd
-
-    return pd.Index(np.flatnonzero(keep) + 1)
 
 
 # --- missing values, and values by their text ------------------------------------------------------------------------
@@ -492,29 +491,17 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as Python has it, not NumPy."""
-    return value.item() if hasattr(value, "item") else value
-
-
 def distinct_values(series: pd.Series[Any]) -> list[Any]:
     """Return the values of a column, each once, in the order of their first rows, as Python has them."""
-    return [_plain(each) for each in series.unique()]
-
-
-def _text_of(value: Any) -> str:
-    return str(_plain(value))
+    return [each.item() if hasattr(each, "item") else each for each in series.unique()]
 
 
 def list_values(series: pd.Series[Any]) -> str:
     """Return the values of a column with their numbers of rows, the most frequent first."""
     counts = series.value_counts()
-    shown = ", ".join(f"{_shown(value)} ({count:,} rows)" for value, count in counts.iloc[:MOST_SHOWN].items())
+    texts = (repr(value) if isinstance(value, str) else str(value) for value in counts.index)
+    shown = ", ".join(f"{text} ({count:,} rows)" for text, count in zip(texts, counts.iloc[:MOST_SHOWN], strict=False))
     return shown + f", and {len(counts) - MOST_SHOWN:,} more" * (len(counts) > MOST_SHOWN)
-
-
-def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str) else _text_of(value)
 
 
 def match_value(flag: str, text: str, series: pd.Series[Any], path: str) -> Any:
@@ -526,7 +513,7 @@ def match_value(flag: str, text: str, series: pd.Series[Any], path: str) -> Any:
     found = [value for value in values if _means(text, value)]
     if len(found) == 1:
         return found[0]
-    hint = near(text, [_text_of(each) for each in values])
+    hint = near(text, map(str, values))
     raise UsageError(f"{flag} {text!r} is no value of the column {series.name!r} of {path}, which holds "
                      f"{list_values(series)}.{hint}")  # fmt: skip
 

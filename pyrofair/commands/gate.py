@@ -11,7 +11,7 @@ from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, LIMIT_EXCEEDED, Op
 if TYPE_CHECKING:
     from pyrofair.audits import Audit
 
-__all__ = ["GATE_OPTIONS", "Verdict", "judge"]
+__all__ = ["GATE_OPTIONS", "QUANTITIES", "Verdict", "judge"]
 
 QUANTITIES = ("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect")
 GATE_OPTIONS = grouped(

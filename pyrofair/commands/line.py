@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -65,6 +67,14 @@ class Lines:
                 # What is left in the buffer would fail again when Python ends.
                 sys.stdout = io.StringIO()
 
+    @staticmethod
+    def complain(text: str) -> None:
+        """Write to standard error, which may be closed."""
+        try:
+            print(text, file=sys.stderr, flush=True)
+        except (OSError, ValueError):
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open for what Python writes at its end
+
 
 @click.group("pyrofair", commands=COMMANDS, help=DESCRIPTION, epilog=CODES, no_args_is_help=False,
              context_settings={"max_content_width": 110})  # fmt: skip
@@ -77,10 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; see ``pyrofair --help``. Any exit code but 0 is raised as a SystemExit."""
     given = [*(sys.argv[1:] if arguments is None else arguments)]
     lines = Lines()
+    with suppress(ValueError):  # outside the main thread
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half done is cleared away, as by Ctrl-C
     code = _run(given, lines)
     if lines.failure is not None and code in (DONE, FAILED):
         where = f"; the results are in {lines.folder}" if lines.folder else ""
-        _complain(f"Standard output cannot be written to ({lines.failure}){where}.")
+        lines.complain(f"Standard output cannot be written to ({lines.failure}){where}.")
         code = FAILED
     if code != DONE:
         sys.exit(code)
@@ -96,7 +108,7 @@ def _run(given: list[str], lines: Lines) -> int:
     except click.exceptions.Exit as end:  # of help and the version
         return end.exit_code
     except click.UsageError as error:
-        _complain(f"{error.ctx.command_path if error.ctx else name}: error: {shortened(error.format_message())}")
+        lines.complain(f"{error.ctx.command_path if error.ctx else name}: error: {shortened(error.format_message())}")
         return USAGE
     except (NotIdentifiedError, PositivityError) as error:
         found, code = error, CANNOT_BE_JUDGED
@@ -104,13 +116,13 @@ def _run(given: list[str], lines: Lines) -> int:
         found = error
     except KeyboardInterrupt:
         kept = f"What was finished is in {lines.folder}." if lines.folder else "Nothing was written."
-        _complain(f"Interrupted. {kept}")
+        lines.complain(f"Interrupted. {kept}")
         return INTERRUPTED
     except Exception as error:  # a fault of the package, of a model, or of the machine: no traceback unless asked for
         if "--traceback" in given:
             raise
         cause = "" if isinstance(error, OSError) else " --traceback shows where."
-        _complain(f"{name}: failed: {type(error).__name__}: {error}{cause}")
+        lines.complain(f"{name}: failed: {type(error).__name__}: {error}{cause}")
         return FAILED
     if "--traceback" in given:
         traceback.print_exception(found)
@@ -119,16 +131,8 @@ def _run(given: list[str], lines: Lines) -> int:
     if isinstance(found, NotIdentifiedError) and found.way_out is not None:
         text, more = found.cause, f"\n{found.way_out.describe(options=True)}"
     notes = "".join(f"\n{note}" for note in getattr(found, "__notes__", ()))
-    _complain(f"{name}: {what}: {text}{_flags_of(text, name)}{more}{notes}")
+    lines.complain(f"{name}: {what}: {text}{_flags_of(text, name)}{more}{notes}")
     return code
-
-
-def _complain(text: str) -> None:
-    """Write to standard error, which may be closed."""
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - it stays open for what Python writes at its end
 
 
 def _flags_of(message: str, name: str) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyrofair.commands.options import Option, UsageError, grouped, near
+from pyrofair.commands.options import Option, UsageError, grouped, is_file, no_file
 
-__all__ = ["MODEL_OPTIONS", "load_model", "load_models", "model_files", "save_model"]
+__all__ = ["MODEL_OPTIONS", "load_model", "model_files"]
 
 MODEL_OPTIONS = grouped(
     "the decisions",
@@ -25,23 +25,16 @@ def model_files(given: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in given:
         name, equals, file = text.partition("=")
-        if not equals or Path(text).exists():
+        if not equals or is_file(text):
             name, file = Path(text).stem, text
         if not name or not file:
             raise UsageError(f"--model {text!r} must be FILE or NAME=FILE.")
         if name in found:
             raise UsageError(f"two models are called {name!r}; name them apart, --model first={found[name]}.")
-        path = Path(file)
-        if not path.exists():
-            beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-            raise UsageError(f"--model: there is no file {file!r} in {Path.cwd()}.{near(path.name, beside)}")
+        if missing := no_file(file):
+            raise UsageError(f"--model: {missing}")
         found[name] = file
     return found
-
-
-def load_models(files: dict[str, str], *, trusted: bool) -> dict[str, Any]:
-    """Return the models of files by name."""
-    return {name: load_model(file, trusted=trusted) for name, file in files.items()}
 
 
 def load_model(file: str, *, trusted: bool) -> Any:
@@ -68,10 +61,3 @@ def _unpickle(file: str) -> Any:
     except Exception as error:  # a damaged pickle raises what it likes
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         raise UsageError(f"the pickle {file!r} cannot be used: {cause}") from error
-
-
-def save_model(model: Any, path: Path) -> None:
-    """Write a model of the package to a file, which holds no code."""
-    import pyrofair
-
-    pyrofair.save(model, path)

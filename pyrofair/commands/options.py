@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,9 @@ __all__ = [
     "UsageError",
     "config_option",
     "grouped",
+    "is_file",
     "near",
+    "no_file",
     "write_settings",
 ]
 
@@ -52,6 +53,26 @@ def near(name: str, known: Iterable[str]) -> str:
     from pyrofair._validation import did_you_mean  # it loads NumPy
 
     return did_you_mean(name, known)
+
+
+def is_file(text: str) -> bool:
+    """Return whether a file has this name; the file system is asked only if one can be called so."""
+    from pyrofair._validation import path_fault
+
+    return not path_fault(text) and Path(text).is_file()
+
+
+def no_file(text: str) -> str:
+    """Return a sentence on a file that is not there, with the nearest name that is; empty if there is one."""
+    from pyrofair._validation import path_fault, shown
+
+    if fault := path_fault(text):
+        return f"{shown(text)} is no file: {fault}."
+    path = Path(text)
+    if path.exists():
+        return f"{text!r} is a folder; name a file of it." if path.is_dir() else ""
+    beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    return f"there is no file {text!r} in {Path.cwd()}.{near(path.name, beside)}"
 
 
 class Integer(click.IntRange):
@@ -206,12 +227,24 @@ class Command(click.Command):
             # A file that a run wrote holds all values, defaults of options that do not apply included.
             if source is ParameterSource.COMMANDLINE or (source is ParameterSource.DEFAULT_MAP and value != usual):
                 given.add(name)
+            for text in value if isinstance(value, tuple) else (value,):
+                if isinstance(text, str) and (fault := _fault(text)):
+                    raise click.UsageError(f"{option.opts[0].replace('data', 'DATA')} {text!r} {fault}", ctx)
             if getattr(option, "needed", True) and value is None:
                 absent.append(option.flag if isinstance(option, Option) else "DATA")
         if absent:
             first = " DATA comes before the options." if absent[0] == "DATA" else ""
             raise click.UsageError(f"Missing: {', '.join(absent)}.{first}", ctx)
         return Settings(str(self.name), values, frozenset(given))
+
+
+def _fault(text: str) -> str:
+    """Return why no file of settings, and no terminal, can show a text; empty if they can."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"holds {text[error.start]!r}, a byte or half of a character that is no UTF-8. Write it as UTF-8."
+    return ""
 
 
 def read_settings(ctx: click.Context, _: click.Parameter, path: str | None) -> str | None:
@@ -223,7 +256,7 @@ def read_settings(ctx: click.Context, _: click.Parameter, path: str | None) -> s
         content = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise click.UsageError(f"{where} cannot be read: {error.strerror or error}.", ctx) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # of TOML, of its encoding, or of a number of thousands of digits
         example = "A line is, for example: fail-above = 0.1"
         raise click.UsageError(f"{where} is not TOML: {error}. {example}", ctx) from error
     if (other := content.pop(COMMAND, ctx.command.name)) != ctx.command.name:
@@ -251,7 +284,7 @@ def config_option() -> Option:
 def write_settings(settings: Settings, comments: Sequence[str]) -> str:
     """Return settings as a TOML file, from which the same are read."""
     recorded = {COMMAND: settings.command, **settings.recorded()}
-    plain = (re.sub(r"[\x00-\x1f\x7f]", " ", text) for text in comments)  # a comment has one line
+    plain = ("".join(each if each.isprintable() else " " for each in text) for text in comments)
     lines = [*(f"# {text}" for text in plain), *(f"{name} = {_toml(value)}" for name, value in recorded.items())]
     text = "\n".join(lines) + "\n"
     if (read := tomllib.loads(text)) != recorded:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import DATA, DATA_OPTIONS
-from pyrofair.commands.models import save_model
+from pyrofair.commands.gate import QUANTITIES
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
     DONE,
@@ -19,9 +18,9 @@ from pyrofair.commands.options import (
     UsageError,
     grouped,
 )
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import computing, shows_progress
+from pyrofair.commands.running import computing
 from pyrofair.commands.training import TRAINING_OPTIONS, make_classifier
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ OPTIONS = (
         Option("accuracy-loss", "or: save the one of the least quantity that loses at most this accuracy against the "
                "best", float, least=0.0, below=1.0),
         Option("quantity", "the quantity that the choice goes by", default="piu_upper",
-               choices=("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect")),
+               choices=QUANTITIES),
     ),
     *TRAINING_OPTIONS,
     *DATA_OPTIONS,
@@ -76,6 +75,8 @@ no classifier of the path stays within the limit, it ends with exit code 3.
 
 def run(settings: Settings, lines: Any) -> int:
     """Fit and measure the path, write it, choose, and return the exit code."""
+    import pyrofair
+
     if settings["at-most"] is not None and settings["accuracy-loss"] is not None:
         raise UsageError("--at-most and --accuracy-loss are two ways to choose; give one of them.")
     chooses = settings["at-most"] is not None or settings["accuracy-loss"] is not None
@@ -86,48 +87,33 @@ def run(settings: Settings, lines: Any) -> int:
     strengths = settings["strengths"] or DEFAULT_STRENGTHS
     if not any(strengths):
         raise UsageError("--strengths must hold one above 0.")
-    problem = read_problem(settings, others=["test"])
-    classifier = make_classifier(settings, problem, strength=1.0)
-    read = [settings["data"], *([settings["test"]] if settings["test"] else ())]
-    read += [settings["graph"]] if Path(settings["graph"]).is_file() else []
-    folder = ResultsFolder.claimed(settings, read, FILES)
-    with computing(settings, folder, problem.warnings) as warned:
-        path = _fit(settings, problem, classifier, strengths)
-        chosen, choice, code = _choose(path, settings) if chooses else (None, [], DONE)
-    both = bool(settings["weight"] and settings["test"])
+    with computing(settings) as warned:
+        problem = read_problem(settings, others=["test"])
+        classifier = make_classifier(settings, problem, strength=1.0)
+        with ResultsFolder.claimed(settings, files_read(settings, "test"), FILES) as folder:
+            path = _fit(settings, problem, classifier, strengths)
+            chosen, choice, code = _choose(path, settings) if chooses else (None, [], DONE)
+            both = bool(settings["weight"] and settings["test"])
+            told = [
+                f"pyrofair path on {settings['data']}, {len(problem.frame):,} rows",
+                *problem.notes,
+                *([f"--weight weights the rows trained on; rows of {settings['test']} weigh the same."] * both),
+                "",
+                str(path).split("\nUnfinished")[0],
+                *choice,
+                "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+                *(f"Warning: {text}" for text in warned()),
+            ]
+            folder.add_table("path.csv", path.table)
+            folder.add_table("intervals.csv", path.intervals)
+            folder.add_table("groups.csv", path.groups)
+            if len(path.table):
+                folder.add_figure("path.png", path.plot())
+            if chosen is not None:
+                folder.add(MODEL, lambda file: pyrofair.save(chosen, file))
+            if not folder.finish("\n".join(told), lines, spare=MODEL):
+                code = FAILED
     unfinished = bool(path.unfinished) or path.table["strength"].nunique() < len({*strengths})
-    text = "\n".join(
-        [
-            f"pyrofair path on {settings['data']}, {len(problem.frame):,} rows",
-            *problem.notes,
-            *([f"--weight weights the rows trained on; rows of {settings['test']} weigh the same."] * both),
-            "",
-            str(path).split("\nUnfinished")[0],
-            *choice,
-            "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
-            *(f"Warning: {text}" for text in (*problem.warnings, *warned)),
-        ]
-    )
-    folder.add_text("report.txt", text)
-    folder.add_table("path.csv", path.table)
-    folder.add_table("intervals.csv", path.intervals)
-    folder.add_table("groups.csv", path.groups)
-    if len(path.table):
-        folder.add_figure("path.png", path.plot())
-    if chosen is not None:
-        folder.add(MODEL, lambda file: save_model(chosen, file))
-    try:
-        paths = folder.write()
-    except Exception as error:  # whatever hinders the classifier from being saved must not lose the path
-        if folder.contents.pop(MODEL, None) is None:
-            raise
-        text = text.replace(f", saved as {MODEL}", "")
-        text += f"\nThe chosen classifier could not be saved: {type(error).__name__}: {error}"
-        folder.add_text("report.txt", text)
-        paths, code = folder.write(), FAILED
-    lines.folder = str(folder.folder)
-    lines.write(text)
-    lines.write(f"\nThe results are in {folder.folder}: {', '.join(each.name for each in paths)}")
     return INTERRUPTED if unfinished else code
 
 
@@ -153,7 +139,6 @@ def _fit(settings: Settings, problem: Problem, classifier: Any, strengths: list[
         n_boot=settings["replicates"],
         threshold=settings["threshold"],
         n_jobs=1,
-        progress=shows_progress(),
     )
 
 

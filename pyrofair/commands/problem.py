@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import Reading, Table, distinct_values, list_values, match_value, read_data, read_number
-from pyrofair.commands.options import Option, Settings, UsageError, grouped, near
+from pyrofair.commands.options import Option, Settings, UsageError, grouped, is_file, no_file
+from pyrofair.exceptions import PyrofairWarning
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from pyrofair.graph import CausalGraph, UnfairPaths
 
-__all__ = ["GRAPH_OPTIONS", "LABEL_OPTIONS", "Problem", "make_graph", "make_unfair", "read_problem"]
+__all__ = ["GRAPH_OPTIONS", "LABEL_OPTIONS", "Problem", "files_read", "make_graph", "make_unfair", "read_problem"]
 
 GRAPH_OPTIONS = grouped(
     "the question",
@@ -45,8 +47,7 @@ class Problem:
 
     ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes;
     ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights or None. ``notes`` is what
-    a report must tell of the reading, ``left_out`` the part of it that changes which rows the results are about, and
-    ``doubts`` values that were taken as they stand although they may mean something else.
+    a report must tell of the reading.
     """
 
     graph: CausalGraph
@@ -57,13 +58,12 @@ class Problem:
     others: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     other_weights: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What a report warns of: rows left out, and doubtful values."""
-        return (*(f"{text} The numbers are those of the other rows." for text in self.left_out), *self.doubts)
+
+def files_read(settings: Settings, *tables: str) -> list[str]:
+    """Return the files that a command reads: its table, those of further options, and that of its graph."""
+    found = [settings["data"], *(settings[name] for name in tables if settings[name])]
+    return [*found, settings["graph"]] if is_file(settings["graph"]) else found
 
 
 def make_graph(settings: Settings, labels: Mapping[str, Any]) -> CausalGraph:
@@ -82,14 +82,12 @@ def make_graph(settings: Settings, labels: Mapping[str, Any]) -> CausalGraph:
 
 def _edges(source: str) -> Any:
     """Return the text of a graph, or the path of a DOT file."""
-    if any(mark in source for mark in ("->", "→", "\n")) and not Path(source).is_file():
-        return source
     path = Path(source)
-    if not path.is_file():
-        beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    if not is_file(source):
+        if any(mark in source for mark in ("->", "→", "\n")):
+            return source
         raise UsageError(
-            f"--graph {source!r}: there is no such file in {Path.cwd()}.{near(path.name, beside)} A graph that is "
-            "written out has arrows: 'A -> M; {A M} -> Y'."
+            f"--graph {source!r}: {no_file(source)} A graph that is written out has arrows: 'A -> M; {{A M}} -> Y'."
         )
     if path.suffix.lower() in (".dot", ".gv"):
         return path
@@ -176,6 +174,11 @@ def read_problem(
     left_out = [*table.left_out, *dropped]
     for other, lost in more.values():
         left_out += [*other.left_out, *lost]
+    doubts = [f"{text[0].upper()}{text[1:]}. The numbers are those of the other rows." for text in left_out]
+    for each in (table, *(other for other, _ in more.values())):
+        doubts += [*each.doubts, *_constant(each, plain)]
+    for text in doubts:
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
     weight = settings["weight"]
     return Problem(
         graph,
@@ -186,12 +189,6 @@ def read_problem(
         {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
         {name: each.frame.get(weight) for name, (each, _) in more.items()},
         tuple(notes),
-        tuple(f"{text[0].upper()}{text[1:]}." for text in left_out),
-        tuple(
-            text
-            for each in (table, *(other for other, _ in more.values()))
-            for text in (*each.doubts, *_constant(each, plain))
-        ),
     )
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import platform
-import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,13 +30,21 @@ RESULT_OPTIONS = grouped(
     Option("traceback", "show where an error was raised", bool),
 )  # fmt: skip
 RUN, SETTINGS = "run.json", "settings.toml"
-FORMAT = 1
 UNIDENTIFYING = ("output", "threads")
 """Options that change no number."""
 PACKAGES = (
     "arviz", "joblib", "matplotlib", "networkx", "numpy", "pandas", "pyarrow", "pyro-ppl", "scikit-learn", "scipy",
     "torch",
 )  # fmt: skip
+
+
+class _NotWrittenError(Exception):
+    """A file of the results cannot be written."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(name)
+        self.name = name
+        self.cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
 
 
 def default_folder(settings: Settings) -> Path:
@@ -49,15 +54,11 @@ def default_folder(settings: Settings) -> Path:
 
 
 def digest_files(paths: Sequence[str]) -> dict[str, str]:
-    """Return the SHA-256 of each file, and of the files of a folder."""
+    """Return the SHA-256 of each file."""
     found = {}
     for path in map(Path, paths):
-        digest = hashlib.sha256()
-        for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if each.is_file():
-                with each.open("rb") as file:
-                    digest.update(hashlib.file_digest(file, "sha256").digest())
-        found[str(path)] = digest.hexdigest()
+        with path.open("rb") as file:
+            found[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
 
@@ -66,52 +67,50 @@ class ResultsFolder:
     """The folder of a run, whose files are written whole or not at all.
 
     ``run.json`` identifies the run: its settings, the digests of its files, and the version of the package. Files of
-    another run are kept, unless they are to be overwritten. Nothing in the folder changes before :meth:`write`.
+    another run are kept, unless they are to be overwritten. Before :meth:`write` there is a lock in the folder and
+    nothing else new.
     """
 
     folder: Path
     settings: Settings
     run: dict[str, Any]
     names: tuple[str, ...]
-    made: bool
     contents: dict[str, Callable[[Path], object]] = field(default_factory=dict)
 
     @classmethod
-    def claimed(cls, settings: Settings, files: Sequence[str], names: Sequence[str]) -> ResultsFolder:
-        """Return the folder of a run, which reads some files and may write files of some names.
+    @contextmanager
+    def claimed(cls, settings: Settings, files: Sequence[str], names: Sequence[str]) -> Iterator[ResultsFolder]:
+        """Hold the folder of a run, which reads some files and may write files of some names, until all is written.
 
-        A UsageError if it cannot be made or written to, or holds any of these of another run.
+        A UsageError if it cannot be made or written to, if another run works in it, or if it holds any of these files
+        of another run. A folder that is empty in the end, and was not there before, is deleted.
         """
-        from pyrofair._cells import differences, made_folder
+        from pyrofair._files import FolderLock, made_folder, sweep
+        from pyrofair._validation import path_fault
 
-        folder = default_folder(settings)
-        known = (*names, RUN, SETTINGS)
+        folder, known = default_folder(settings), (*names, RUN, SETTINGS)
         run = {
             "command": settings.command,
             "version": __version__,
             "settings": {name: value for name, value in settings.recorded().items() if name not in UNIDENTIFYING},
             "files": digest_files(files),
         }
-        found = [name for name in known if (folder / name).exists()]
-        if found and not settings["overwrite"]:
-            there = _read_run(folder / RUN)
-            if there is None:
-                raise UsageError(
-                    f"the folder {str(folder)!r} holds {', '.join(found)} of another run, which no {RUN} identifies. "
-                    "Name another one, --output FOLDER, or pass --overwrite to replace them."
-                )
-            if there != run:
-                apart = "; ".join(differences(there, run))
-                raise UsageError(
-                    f"the folder {str(folder)!r} holds the results of another run: {apart}. Name another one, --output "
-                    "FOLDER, or pass --overwrite to replace them."
-                )
-        new = not folder.exists()
+        new, lock = not (path_fault(str(folder)) or folder.exists()), None
         try:
-            made_folder(folder)
+            lock = FolderLock(made_folder(folder))
+            _refuse_other(folder, known, run, overwrite=settings["overwrite"])
+            sweep(folder)
+            yield cls(folder, settings, run, known)
         except DataError as error:
+            if lock is not None:
+                raise
             raise UsageError(str(error)) from error
-        return cls(folder, settings, run, known, new)
+        finally:
+            if lock is not None:
+                lock.release()
+            if new:
+                with suppress(OSError):
+                    folder.rmdir()
 
     def add(self, name: str, write: Callable[[Path], object]) -> None:
         """Add a file that a function writes to a path."""
@@ -125,8 +124,10 @@ class ResultsFolder:
 
     def add_table(self, name: str, table: pd.DataFrame) -> None:
         """Add a table as CSV, unless it is empty."""
+        from pyrofair._files import csv_text
+
         if len(table):
-            self.add(name, lambda path: table.to_csv(path, index=False))
+            self.add_text(name, csv_text(table))
 
     def add_figure(self, name: str, figure: Any) -> None:
         """Add a picture."""
@@ -138,8 +139,41 @@ class ResultsFolder:
 
         self.add(name, write)
 
+    def finish(self, text: str, lines: Any, *, spare: str = "") -> bool:
+        """Write all files with a text as the report, print it, and return whether all are saved.
+
+        What cannot be saved is printed all the same, and the error names the file. One that is ``spare``, and cannot be
+        made, is left out, and the report says so.
+        """
+        self.add_text("report.txt", text)
+        try:
+            paths = self.write()
+        except _NotWrittenError as error:
+            text = text.replace(f", saved as {spare}", "")
+            if error.name == spare and not isinstance(error.cause, OSError):
+                del self.contents[spare]
+                self.finish(f"{text}\n{spare} could not be saved: {type(error.cause).__name__}: {error.cause}", lines)
+                return False
+            lines.write(text)
+            if not isinstance(error.cause, OSError):
+                raise error.cause from None
+            lines.complain(
+                f"The file {str(self.folder / error.name)!r} cannot be written: {error.cause}. The report above is "
+                "not saved."
+            )
+            return False
+        lines.folder = str(self.folder)
+        lines.write(text)
+        lines.write(f"\nThe results are in {self.folder}: {', '.join(path.name for path in paths)}")
+        return True
+
     def write(self) -> list[Path]:
-        """Write all files, delete those that an earlier run left and this one has not, and return the paths."""
+        """Write all files, delete those that an earlier run left and this one has not, and return the paths.
+
+        The record of the run comes first, as unfinished, and last: a run that is killed in between can be repeated.
+        """
+        from pyrofair._files import run_record, temporary_beside, write_whole
+
         rerun = f"pyrofair {self.settings.command} --config {self.folder / SETTINGS}"
         comments = [
             f"Settings of pyrofair {self.settings.command}, version {__version__}. The same again, in the folder where "
@@ -147,39 +181,38 @@ class ResultsFolder:
             rerun,
         ]
         self.add_text(SETTINGS, write_settings(self.settings, comments))
-        about = {"format": FORMAT, "run": self.run, "versions": _versions()}
-        self.add_text(RUN, json.dumps(about, indent=2))
-        beside: dict[str, Path] = {}
+        beside = {name: temporary_beside(self.folder / name) for name in self.contents}
+        name = ""
         try:
             for name, write in self.contents.items():
-                beside[name] = self.folder / f".{uuid.uuid4().hex}{Path(name).suffix}"
                 write(beside[name])
-            (self.folder / RUN).unlink(missing_ok=True)  # until all files are those of one run, none is named
-            for name in self.names:
-                if name not in self.contents:
-                    (self.folder / name).unlink(missing_ok=True)
+            write_whole(self.folder / (name := RUN), run_record(self.run, finished=False))
+            for name in {*self.names} - {*self.contents, RUN}:
+                (self.folder / name).unlink(missing_ok=True)
             for name, path in beside.items():
-                os.replace(path, self.folder / name)  # the record of the run is the last
+                path.replace(self.folder / name)
+            write_whole(self.folder / (name := RUN), run_record(self.run, finished=True, versions=_versions()))
+        except Exception as error:  # of the disk, or of what makes the file
+            raise _NotWrittenError(name, error) from error
         finally:
             for path in beside.values():
                 path.unlink(missing_ok=True)
-        return [self.folder / name for name in self.contents]
-
-    def abandon(self) -> None:
-        """Delete the folder if this run made it and wrote nothing."""
-        if self.made:
-            with suppress(OSError):
-                self.folder.rmdir()
+        return [self.folder / name for name in (*self.contents, RUN)]
 
 
-def _read_run(path: Path) -> dict[str, Any] | None:
-    """Return what identifies the run of a folder, or None."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    known = isinstance(content, dict) and content.get("format") == FORMAT and isinstance(content.get("run"), dict)
-    return content["run"] if known else None
+def _refuse_other(folder: Path, known: Sequence[str], run: dict[str, Any], *, overwrite: bool) -> None:
+    """Refuse a folder with files of another run, which are not to be overwritten."""
+    from pyrofair._cells import differences
+    from pyrofair._files import read_run
+
+    found = [name for name in known if (folder / name).exists()]
+    if overwrite or not found or (there := read_run(folder)) == run:
+        return
+    which = f", which no {RUN} identifies" if there is None else f": {'; '.join(differences(there, run))}"
+    raise UsageError(
+        f"the folder {str(folder)!r} holds {', '.join(found)} of another run{which}. Name another one, --output "
+        "FOLDER, or pass --overwrite to replace them."
+    )
 
 
 def _versions() -> Mapping[str, str]:

@@ -55,7 +55,7 @@ def source_options(names: tuple[str, ...], default: str) -> tuple[Option, ...]:
     )
 
 
-def make_source(settings: Settings, unfair: UnfairPaths, *, progress: bool) -> Any:
+def make_source(settings: Settings, unfair: UnfairPaths) -> Any:
     """Return the source of the settings, unfitted; an option of another source is a UsageError."""
     from pyrofair import sources
 
@@ -74,7 +74,5 @@ def make_source(settings: Settings, unfair: UnfairPaths, *, progress: bool) -> A
         given["arm"] = int(given["arm"])
     if name == "ipw" and "arm" not in given and settings.values.get("score"):
         given["arm"] = "paper"  # a column has no scores of the other group's rows in another world
-    if name == "gcomputation":
-        given["progress"] = progress
     make = {"onestep": sources.OneStep, "ipw": sources.IPW, "gcomputation": sources.GComputation}[name]
     return make(unfair, random_state=settings["seed"], **given)

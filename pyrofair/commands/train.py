@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pyrofair.commands.data import DATA, DATA_OPTIONS
-from pyrofair.commands.models import save_model
-from pyrofair.commands.options import DONE, Command, Option, Settings, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, read_problem
+from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, grouped
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import computing
 from pyrofair.commands.training import TRAINING_OPTIONS, make_classifier
@@ -49,29 +48,25 @@ def run(settings: Settings, lines: Any) -> int:
     """Train, save the classifier, and print a summary."""
     import numpy as np
 
+    import pyrofair
     from pyrofair.classifiers import remove
 
-    problem = read_problem(settings)
-    columns = None if settings["remove"] is None else remove(problem.unfair, settings["remove"])
-    classifier = make_classifier(settings, problem, strength=settings["strength"], columns=columns)
-    read = [settings["data"], *([settings["graph"]] if Path(settings["graph"]).is_file() else ())]
-    folder = ResultsFolder.claimed(settings, read, FILES)
-    X, y = problem.frame.drop(columns=problem.graph.outcome_column), problem.frame[problem.graph.outcome_column]
-    with computing(settings, folder, problem.warnings) as warned:
-        classifier.fit(X, y, sample_weight=problem.weight)
-        accuracy = float(classifier.score(X, y, problem.weight))
-        weight = problem.weight
-        decided = float(np.average(classifier.predict(X) == problem.graph.positive, weights=weight))
-        share = float(np.average(y == problem.graph.positive, weights=weight))
-    text = "\n".join(_describe(settings, problem, classifier, (accuracy, share, decided), warned, folder.folder))
-    folder.add(MODEL, lambda path: save_model(classifier, path))
-    folder.add_table("training.csv", classifier.history_)
-    folder.add_text("report.txt", text)
-    paths = folder.write()
-    lines.folder = str(folder.folder)
-    lines.write(text)
-    lines.write(f"\nThe results are in {folder.folder}: {', '.join(path.name for path in paths)}")
-    return DONE
+    with computing(settings) as warned:
+        problem = read_problem(settings)
+        columns = None if settings["remove"] is None else remove(problem.unfair, settings["remove"])
+        classifier = make_classifier(settings, problem, strength=settings["strength"], columns=columns)
+        with ResultsFolder.claimed(settings, files_read(settings), FILES) as folder:
+            target, weight = problem.graph.outcome_column, problem.weight
+            X, y = problem.frame.drop(columns=target), problem.frame[target]
+            classifier.fit(X, y, sample_weight=weight)
+            accuracy = float(classifier.score(X, y, weight))
+            decided = float(np.average(classifier.predict(X) == problem.graph.positive, weights=weight))
+            share = float(np.average(y == problem.graph.positive, weights=weight))
+            found = accuracy, share, decided
+            text = "\n".join(_describe(settings, problem, classifier, found, warned(), folder.folder))
+            folder.add(MODEL, lambda path: pyrofair.save(classifier, path))
+            folder.add_table("training.csv", classifier.history_)
+            return DONE if folder.finish(text, lines) else FAILED
 
 
 def _describe(
@@ -98,7 +93,7 @@ def _describe(
         f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: audit the model on "
         f"rows held out, pyrofair audit OTHER --model {folder / MODEL}.",
         "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
-        *(f"Warning: {text}" for text in (*problem.warnings, *warned)),
+        *(f"Warning: {text}" for text in warned),
     ]
 
 

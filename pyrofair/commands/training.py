@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.options import Option, Settings, UsageError, grouped
-from pyrofair.commands.running import shows_progress
 from pyrofair.commands.sources import TRAIN_SOURCES, make_source, source_options
 
 if TYPE_CHECKING:
@@ -49,11 +48,10 @@ def make_classifier(
     }  # fmt: skip
     return PenalizedClassifier(
         settings["model"],
-        source=make_source(settings, problem.unfair, progress=shows_progress()),
+        source=make_source(settings, problem.unfair),
         penalty=getattr(effects, settings["penalty"]),
         strength=strength,
         columns=columns,
-        progress=shows_progress(),
         random_state=settings["seed"],
         **given,
     )

@@ -20,28 +20,40 @@ from pyrofair.effects.simultaneous import quantile_of_largest, reach_of
 __all__ = [
     "AUDITED",
     "CAUSAL",
+    "FROM_OUTCOMES",
     "GIVEN_UNITS",
-    "OUTSIDE",
+    "JUDGED",
+    "OF_WORLDS",
+    "ONE_SIGN",
+    "PAPER",
     "PLAIN",
+    "QUANTITIES",
     "QUANTITIES_OF",
     "REST",
     "SIZE",
-    "VACUOUS",
     "Estimate",
     "Estimates",
     "Image",
     "Key",
+    "Quantity",
     "Samples",
+    "Share",
     "absolute_interval",
     "draw_normal",
+    "greater_of",
     "joint_covariance",
     "mean_and_spread",
+    "note_on",
     "percentiles",
     "reach_of",
     "reach_of_all",
+    "reach_of_shares",
+    "shares_of",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
+Form = tuple[list[int], Array, float]
+"""A sum of means: their places, their factors, and a constant."""
 
 AUDITED = "audited"
 """The label of the source that is audited with; those of its single groups are ``"group 0"`` and ``"group 1"``."""
@@ -52,6 +64,12 @@ GIVEN_UNITS = "piu_double_disagreement"
 PAPER = "piu_paper_bound"
 VACUOUS = "vacuous: a bound of 1 or more proves nothing, fair or unfair"
 OUTSIDE = "outside [0, 1] by sampling error; cut there it would err inward on average"
+FROM_OUTCOMES = ("accuracy", "majority_rate")
+OF_WORLDS = ("p_y0", "p_ypi", "mean_unfair_effect", PAPER, "piu_lower", "piu_upper")
+"""The quantities of the two worlds."""
+JUDGED = ("positive_rate", *OF_WORLDS)
+"""The quantities that need no outcomes."""
+QUANTITIES = ("accuracy", "positive_rate", "majority_rate", *OF_WORLDS)
 
 DRAWS = 2000
 """The number of draws from the joint normal distribution of the estimates."""
@@ -61,7 +79,11 @@ MOST_HELD = 1 << 24
 """The numbers that are held at once."""
 ROUNDING = 1e-9
 FEW = 10.0
-"""Where the decisions of fewer effective rows differ, a Wald interval of their share is too short."""
+"""Of a share with fewer effective rows on one side, a Wald interval or that of replicates is too short."""
+CARE = 0.1
+"""The part of the probability to miss that signs given what is shared have, beside that of the mean effect."""
+MARGIN = 2.0
+"""The standard errors by which one sign for all rows must give the tighter upper bound."""
 
 
 class Key(NamedTuple):
@@ -74,14 +96,22 @@ class Key(NamedTuple):
 
 
 class Image(NamedTuple):
-    """How a signed value x becomes what is reported: x (sign 0), centre + abs(x) (sign 1), or 1 - abs(x) (sign -1)."""
+    """How a signed value x becomes what is reported: x (sign 0), centre + abs(x) (sign 1), or 1 - abs(x) (sign -1).
+
+    What is reported lies between ``least`` and ``most``; a value x of sign 0 that does not is left as it is.
+    """
 
     centre: float = 0.0
     sign: int = 0
+    least: float = -np.inf
+    most: float = np.inf
 
     def of(self, value: Any) -> Any:
         """Return what is reported of signed values."""
-        return value if not self.sign else self.centre + np.abs(value) if self.sign > 0 else 1.0 - np.abs(value)
+        if not self.sign:
+            return value
+        size = self.centre + np.abs(value) if self.sign > 0 else 1.0 - np.abs(value)
+        return np.clip(size, self.least, self.most)
 
     def ends(self, low: float, high: float) -> tuple[float, float]:
         """Return the image of an interval, which holds the value at the kink where the signed interval holds 0."""
@@ -91,20 +121,31 @@ class Image(NamedTuple):
         return (self.centre + low, self.centre + high) if self.sign > 0 else (1.0 - high, 1.0 - low)
 
 
-PLAIN, SIZE, REST = Image(), Image(sign=1), Image(sign=-1)
-QUANTITIES_OF: dict[str, tuple[dict[str, float], Image]] = {
-    "positive_rate": ({"positive": 1.0}, PLAIN),
-    "accuracy": ({"correct": 1.0}, PLAIN),
-    "p_y0": ({"y0": 1.0}, PLAIN),
-    "p_ypi": ({"ypi": 1.0}, PLAIN),
-    "mean_unfair_effect": ({"ypi": 1.0, "y0": -1.0}, PLAIN),
-    GIVEN_UNITS: ({"disagreement": 2.0}, PLAIN),
-    "majority_rate": ({"outcome": 1.0}, Image(0.5, 1)),
-    "piu_lower": ({"lower": 1.0}, SIZE),
-    "piu_upper": ({"rest": 1.0}, REST),
-    PAPER: ({"y0": np.nan, "ypi": np.nan}, PLAIN),
+class Quantity(NamedTuple):
+    """A quantity: its functionals with their factors, the factor of the product of two of them, and the image."""
+
+    parts: dict[str, float]
+    image: Image
+    product: float = 0.0
+
+
+PLAIN, RATE, TWICE = Image(), Image(least=0.0, most=1.0), Image(least=0.0, most=2.0)
+SIZE, REST = Image(0.0, 1, 0.0, 1.0), Image(0.0, -1, 0.0, 1.0)
+QUANTITIES_OF = {
+    "positive_rate": Quantity({"positive": 1.0}, RATE),
+    "accuracy": Quantity({"correct": 1.0}, RATE),
+    "p_y0": Quantity({"y0": 1.0}, RATE),
+    "p_ypi": Quantity({"ypi": 1.0}, RATE),
+    "mean_unfair_effect": Quantity({"ypi": 1.0, "y0": -1.0}, Image(least=-1.0, most=1.0)),
+    GIVEN_UNITS: Quantity({"disagreement": 2.0}, TWICE),
+    "majority_rate": Quantity({"outcome": 1.0}, Image(0.5, 1, 0.5, 1.0)),
+    "piu_lower": Quantity({"lower": 1.0}, SIZE),
+    "piu_upper": Quantity({"rest": 1.0}, REST),
+    PAPER: Quantity({"y0": 2.0, "ypi": 2.0}, TWICE, product=-4.0),
 }
-"""For each quantity its functionals with their factors, and the image of their sum; the paper's bound is quadratic."""
+"""Every quantity, by name."""
+ONE_SIGN = {"piu_lower": ({"y0": -1.0, "ypi": 1.0}, 0.0), "piu_upper": ({"y0": -1.0, "ypi": -1.0}, 1.0)}
+"""The bounds on PIU from the two marginals: the factors and the constant inside the same image."""
 
 
 def percentiles(draws: Array, level: float) -> tuple[Any, Any]:
@@ -126,6 +167,52 @@ def absolute_interval(low: float, high: float) -> tuple[float, float]:
     return float(max(low, -high, 0.0)), float(max(high, -low))
 
 
+class Share(NamedTuple):
+    """A share of so many effective rows, and the factor by which it adds to an estimate."""
+
+    share: float
+    size: float
+    factor: float = 1.0
+
+    def moves(self, reach: float) -> tuple[float, float]:
+        """Return how far below and above an estimate its Wilson interval reaches.
+
+        Both are 0 if at least 10 rows lie on either side of the share, and with an unknown size.
+        """
+        share, size = min(max(self.share, 0.0), 1.0), self.size
+        if not min(share, 1.0 - share) * size < FEW:
+            return 0.0, 0.0
+        across = reach * reach / size
+        half = reach * np.sqrt(share * (1.0 - share) / size + (reach / (2.0 * size)) ** 2)
+        shift = (0.5 - share) * across
+        ends = abs(self.factor) * (half - shift) / (1.0 + across), abs(self.factor) * (half + shift) / (1.0 + across)
+        return ends if self.factor > 0.0 else ends[::-1]
+
+
+def shares_of(quantity: str, values: Mapping[str, float], size: float) -> tuple[Share, ...]:
+    """Return the shares of rows that a quantity is made of, given the values of the others.
+
+    The mean effect is the share of those whose answer the unfair paths turn to yes, less that of those whom they turn
+    to no; together these are at least PIU's lower bound, and count where few rows differ, or few do not.
+    """
+    value = values[quantity]
+    if quantity == "mean_unfair_effect":
+        differ = max(values.get("piu_lower", 0.0), abs(value))
+        if min(differ, 1.0 - differ) * size >= FEW:
+            return ()
+        return Share((differ + value) / 2.0, size), Share((differ - value) / 2.0, size, -1.0)
+    if quantity == PAPER:
+        a, b = values["p_y0"], values["p_ypi"]
+        return Share(a, size, 2.0 - 4.0 * b), Share(b, size, 2.0 - 4.0 * a)
+    return (Share(value / 2.0, size, 2.0) if quantity == GIVEN_UNITS else Share(value, size),)
+
+
+def reach_of_shares(shares: Sequence[Share], reach: float) -> tuple[float, float]:
+    """Return how far below and above a sum of shares its interval reaches at least, their distances squared."""
+    down, up = np.linalg.norm([(0.0, 0.0), *(each.moves(reach) for each in shares)], axis=0).tolist()
+    return down, up
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """A signed value x with its uncertainty, and what is reported of it: x itself, its size, or one minus its size.
@@ -133,6 +220,10 @@ class Estimate:
     The errors e of independent units give the standard error s = sqrt(sum of e^2 + more) and the interval x - c s to
     x + c s, where c is the quantile of the normal distribution, or of Student's t. Replicates give the percentile
     interval. What is reported has the image of the interval. An estimate without errors and replicates has none.
+
+    Rows of which none, or all, are counted have no spread, and neither have their replicates. So the interval reaches
+    at least as far as the Wilson intervals of the ``shares`` that the estimate is a sum of, their distances squared
+    and added (Donner and Zou, 2012).
     Results of simulation, with a Monte-Carlo error alone, are :class:`pyrofair.effects.Estimate`.
 
     Parameters
@@ -151,9 +242,12 @@ class Estimate:
         Variance that the errors do not hold: of second order, or between splits.
     degrees
         Degrees of freedom of the standard error; finite where the units are few clusters.
-    size
-        The effective number of rows of which x is a share. If it is given and fewer than 10 rows lie on one side, the
-        interval reaches at least as far as Wilson's.
+    shares
+        The shares of rows that it is made of.
+    least
+        Another estimate of what this one bounds from below: the interval is the greater of both at either end.
+    care
+        The part of the probability to miss that is left to the lower end.
     """
 
     value: float
@@ -163,7 +257,9 @@ class Estimate:
     image: Image = PLAIN
     more: float = 0.0
     degrees: float = np.inf
-    size: float = np.nan
+    shares: tuple[Share, ...] = ()
+    least: Estimate | None = None
+    care: float = 1.0
 
     @property
     def estimate(self) -> float:
@@ -188,18 +284,29 @@ class Estimate:
 
         It reaches ``reach`` standard errors to either side, by default those of its level for this estimate alone.
         """
+        reach = reach_of(level, self.degrees) if reach is None else reach
+        low, high = self._ends(level, reach)
+        if self.care < 1.0:
+            strict = 1.0 - (1.0 - level) * self.care
+            low = self._ends(strict, reach * reach_of(strict, self.degrees) / reach_of(level, self.degrees))[0]
+        down, up = reach_of_shares(self.shares, reach)
+        found, least, most = self.estimate, self.image.least, self.image.most
+        low, high = min(low, found - down) if down else low, max(high, found + up) if up else high
+        if least <= found <= most:
+            low, high = np.clip((low, high), least, most).tolist()
+        if self.least is not None:
+            low, high = map(max, (low, high), self.least.interval(level, reach))
+        return low, high
+
+    def _ends(self, level: float, reach: float) -> tuple[float, float]:
+        """Return the image of the interval of replicates, or of one that reaches so many standard errors."""
         if self.draws is not None:
             return self.image.ends(*map(float, percentiles(self.draws, level)))
-        reach = reach_of(level, self.degrees) if reach is None else reach
-        low, high = self.image.ends(self.value - reach * self.spread, self.value + reach * self.spread)
-        if np.isnan(self.size):
-            return low, high
-        first, last = _wilson(min(max(self.estimate, 0.0), 1.0), self.size, reach)
-        return min(low, first), max(high, last)
+        return self.image.ends(self.value - reach * self.spread, self.value + reach * self.spread)
 
     def near_kink(self, level: float) -> bool:
         """Return whether the value is within its sampling error of where its image folds."""
-        return bool(self.image.sign) and abs(self.value) <= reach_of(level, self.degrees) * self.spread
+        return bool(self.image.sign) and abs(self.value) <= reach_of(level, self.degrees) * self.spread + ROUNDING
 
     def unfolded(self) -> Estimate:
         """Return what is reported as an estimate without an image, which is right where it is not near the kink."""
@@ -207,8 +314,7 @@ class Estimate:
             return self
         slope = self.image.sign * np.sign(self.value)
         errors = None if self.errors is None else slope * self.errors
-        draws = None if self.draws is None else self.image.of(self.draws)
-        return replace(self, value=self.estimate, errors=errors, draws=draws, image=PLAIN, size=np.nan)
+        return replace(self, value=self.estimate, errors=errors, image=PLAIN, least=None, care=1.0)
 
     def __sub__(self, other: Estimate) -> Estimate:
         """Return the difference of what is reported of two estimates, by the errors of their units.
@@ -218,6 +324,7 @@ class Estimate:
         """
         one, two = self.unfolded(), other.unfolded()
         value = one.value - two.value
+        shares = (*one.shares, *(each._replace(factor=-each.factor) for each in two.shares))
         if one.errors is None or two.errors is None:
             return Estimate(value)
         at, errors = one.at, one.errors
@@ -228,7 +335,8 @@ class Estimate:
             errors = np.zeros(len(at))
             errors[np.searchsorted(at, one._units)] += one.errors
             errors[np.searchsorted(at, two._units)] -= two.errors
-        return Estimate(value, errors, at, more=one.more + two.more, degrees=min(one.degrees, two.degrees))
+        degrees = min(one.degrees, two.degrees)
+        return Estimate(value, errors, at, more=one.more + two.more, degrees=degrees, shares=shares)
 
     @property
     def _units(self) -> NDArray[np.int64]:
@@ -236,13 +344,23 @@ class Estimate:
         return np.arange(len(self.errors)) if self.at is None else self.at
 
 
-def _wilson(share: float, size: float, reach: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share of so many rows, or the share itself where enough lie on either side."""
-    if min(share, 1.0 - share) * size >= FEW:
-        return share, share
-    across = reach * reach / size
-    half = reach * np.sqrt(share * (1.0 - share) / size + (reach / (2.0 * size)) ** 2)
-    return float((share + across / 2.0 - half) / (1.0 + across)), float((share + across / 2.0 + half) / (1.0 + across))
+def note_on(quantity: str, value: float) -> str:
+    """Return what is to be known of a value that proves nothing, or of a rate outside [0, 1]; or an empty text."""
+    if quantity in (PAPER, GIVEN_UNITS) and value >= 1.0 - ROUNDING:
+        return VACUOUS
+    outside = QUANTITIES_OF[quantity].image == RATE and not -ROUNDING <= value <= 1.0 + ROUNDING
+    return OUTSIDE if outside else ""
+
+
+def greater_of(given: Estimate, plain: Estimate) -> Estimate:
+    """Return the greater of two estimates of PIU's lower bound, signed given what is shared and by one sign for all.
+
+    Either may be too large by chance. What both may miss together is hardly more than what one may: the mean effect
+    keeps its own lower end, below which that of the bound never falls, and the signs have to be clearer than by chance.
+    """
+    given = replace(given, care=CARE)
+    one, other = (given, plain) if given.estimate > plain.estimate else (plain, given)
+    return replace(one, least=other)
 
 
 def reach_of_all(estimates: Sequence[Estimate], level: float) -> float:
@@ -250,6 +368,7 @@ def reach_of_all(estimates: Sequence[Estimate], level: float) -> float:
 
     Estimates over the same units of a longer table are correlated by them.
     """
+    estimates = [*estimates, *(each.least for each in estimates if each.least is not None)]
     degrees = min((each.degrees for each in estimates), default=np.inf)
     return quantile_of_largest(joint_covariance(estimates), level, degrees)
 
@@ -343,7 +462,7 @@ class Estimates:
     groups
         Codes of clusters, whole numbers from 0 on, (n,), in the longer table if there is one.
     sizes
-        Effective rows by model: with these, ends of PIU reach at least as far as Wilson's where few decisions differ.
+        The effective rows of each quantity by model, of which it is a share.
     splits
         The estimates of several splits into folds, of which these are the mean.
     samples
@@ -356,7 +475,7 @@ class Estimates:
     inflation: float = 1.0
     at: NDArray[np.int64] | None = None
     groups: NDArray[np.int64] | None = None
-    sizes: Mapping[str, float] | None = None
+    sizes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     splits: tuple[Estimates, ...] = field(default=(), repr=False)
     samples: Samples | None = None
 
@@ -369,6 +488,7 @@ class Estimates:
         samples: Samples,
         *,
         given_shared: bool = True,
+        sizes: Mapping[str, Mapping[str, float]] | None = None,
         part: int = 0,
     ) -> Estimates:
         """Return the estimates of means (F,) with a covariance (F, F), in place of whose rows 2 F rows of them stand.
@@ -380,7 +500,7 @@ class Estimates:
         errors = vectors * np.sqrt(2.0 * np.maximum(scale, 0.0)) * len(mean)
         rows = pd.DataFrame(np.vstack([mean + errors.T, mean - errors.T]), columns=labels)
         at = np.arange(part * len(rows), (part + 1) * len(rows))
-        return cls(rows, np.ones(len(rows)), given_shared, at=at, samples=samples)
+        return cls(rows, np.ones(len(rows)), given_shared, at=at, sizes=sizes or {}, samples=samples)
 
     @classmethod
     def averaged(cls, splits: Sequence[Estimates]) -> Estimates:
@@ -394,15 +514,19 @@ class Estimates:
         influence = sum((each.influence for each in rest), first.influence) / len(splits)
         return replace(first, influence=influence, inflation=1.0, splits=tuple(splits))
 
-    def within(self, rows: NDArray[np.int64]) -> Estimates:
+    def within(self, rows: NDArray[np.int64], sizes: Mapping[str, Mapping[str, float]] | None = None) -> Estimates:
         """Return the estimates of a part of the rows, by their positions, ascending."""
         if self.splits:
-            return Estimates.averaged([each.within(rows) for each in self.splits])
+            return Estimates.averaged([each.within(rows, sizes) for each in self.splits])
         at, groups = (None if each is None else each[rows] for each in (self.at, self.groups))
         return Estimates(
             self.influence.iloc[rows], self.weight[rows], self.given_shared, self.inflation,
-            rows if at is None else at, groups,
+            rows if at is None else at, groups, sizes or {},
         )  # fmt: skip
+
+    def placed(self, rows: NDArray[np.int64]) -> Estimates:
+        """Return the estimates, of rows at these positions in a longer table, ascending."""
+        return replace(self, at=rows, splits=tuple(each.placed(rows) for each in self.splits))
 
     @cached_property
     def mean(self) -> Array:
@@ -439,54 +563,52 @@ class Estimates:
         return [
             Key(AUDITED, model, decisions, quantity)
             for model, decisions in pairs
-            for quantity, (parts, _) in QUANTITIES_OF.items()
+            for quantity, of in QUANTITIES_OF.items()
             if (self.given_shared or quantity != GIVEN_UNITS)
-            and all((model, decisions, each) in self._place for each in parts)
+            and all((model, decisions, each) in self._place for each in of.parts)
         ]
 
     def of(self, key: Key) -> Estimate:
-        """Return the estimate of a quantity.
+        """Return the estimate of a quantity; that of PIU's lower bound is never below the size of the mean effect.
 
-        The paper's bound 2 (a + b - 2 a b) is quadratic in the two marginals: its variance is that of the quadratic
-        form of normal variables, whose second order keeps it positive where the gradient vanishes, at 1/2 and 1/2.
+        The variance of a product is that of normal variables, whose second order keeps the variance of the paper's
+        bound 2 (a + b - 2 a b) positive where its gradient vanishes, at 1/2 and 1/2.
         """
-        parts, image = QUANTITIES_OF[key.quantity]
-        at = [self._place[key.model, key.decisions, each] for each in parts]
-        factors, more = np.array(list(parts.values())), 0.0
-        if key.quantity == PAPER:
-            a, b = self.mean[at]
-            factors, v = np.array([2.0 - 4.0 * b, 2.0 - 4.0 * a]), self.covariance[np.ix_(at, at)]
-            more = float(16.0 * (v[0, 0] * v[1, 1] + v[0, 1] ** 2))
-            value = float(2.0 * (a + b - 2.0 * a * b))
-        else:
-            value = float(self.mean[at] @ factors) - image.centre
-        between = float(factors @ self.between[np.ix_(at, at)] @ factors)
-        more += between
-        errors = self._share * ((self._values[:, at] - self.mean[at]) @ (factors * self._inflated[at]))
-        where, degrees = self.at, np.inf
+        found = [self._estimate(key, *form) for form in self._forms[key]]
+        return greater_of(*found) if len(found) > 1 else found[0]
+
+    def _estimate(self, key: Key, at: list[int], factors: Array, constant: float) -> Estimate:
+        """Return the estimate of a quantity by means at some places, their factors, and a constant."""
+        _, image, product = QUANTITIES_OF[key.quantity]
+        mean, between, more = self.mean[at], self.between[np.ix_(at, at)], 0.0
+        if product:
+            v = self.covariance[np.ix_(at, at)]
+            more = float(product**2 * (v[0, 0] * v[1, 1] + v[0, 1] ** 2))
+        slope = factors + product * mean[::-1]
+        own, errors, where, degrees = float(slope @ between @ slope), self._errors(at, slope), self.at, np.inf
         if self._clusters is not None:
             errors, where = self._clusters.sums(errors[:, None])[:, 0], self._clusters.at
             degrees = self._clusters.size - 1.0
         if self.samples is not None:
-            degrees = self.samples.degrees_of(float(errors @ errors), between)
-        size = (self.sizes or {}).get(key.model, np.nan) if image in (SIZE, REST) else np.nan
-        return Estimate(value, errors, where, image=image, more=more, degrees=degrees, size=size)
+            degrees = self.samples.degrees_of(float(errors @ errors), own)
+        value = float(factors @ mean + product * mean[0] * mean[-1] + constant)
+        values = self._reported[key.model, key.decisions]
+        shares = shares_of(key.quantity, values, self._size(key))
+        return Estimate(value, errors, where, image=image, more=own + more, degrees=degrees, shares=shares)
 
-    def interval(self, key: Key, level: float) -> tuple[float, float, list[str]]:
-        """Return the Wald interval of a quantity, NaN where there is none, and notes on it."""
-        low, high = self.of(key).interval(level) if key in self.keys else (np.nan, np.nan)
-        return low, high, []
+    def _size(self, key: Key) -> float:
+        """Return the effective number of independent units of which a quantity is a share, NaN where it is not known.
 
-    def point(self) -> tuple[dict[Key, float], dict[Key, str]]:
-        """Return the estimates, none of them clipped, and notes on them."""
-        point = {key: float(self._value(key, self.mean[None])[0]) for key in self.keys}
-        notes = {}
-        for key, value in point.items():
-            if key.quantity in (PAPER, GIVEN_UNITS) and value >= 1.0 - ROUNDING:
-                notes[key] = VACUOUS
-            elif not -ROUNDING <= value <= 1.0 + ROUNDING and key.quantity != "mean_unfair_effect":
-                notes[key] = OUTSIDE
-        return point, notes
+        Rows of a cluster may all be alike, so that no more than the clusters count.
+        """
+        size = self.sizes.get(key.model, {}).get(key.quantity, np.nan)
+        return size if self._clusters is None else min(size, self._clusters.size)
+
+    @property
+    def notes(self) -> dict[Key, str]:
+        """What is to be known of some of the values: no value of a rate is clipped."""
+        values = {key: self._reported[key.model, key.decisions][key.quantity] for key in self.keys}
+        return {key: note for key, value in values.items() if (note := note_on(key.quantity, value))}
 
     def draws(self, random_state: int | None) -> pd.DataFrame:
         """Return draws of the quantities, a row each: those of the functionals, mapped."""
@@ -496,12 +618,54 @@ class Estimates:
 
     def _value(self, key: Key, means: Array) -> Array:
         """Return a quantity at each of k vectors of functionals, (k, F)."""
-        parts, image = QUANTITIES_OF[key.quantity]
-        own = [means[:, self._place[key.model, key.decisions, each]] for each in parts]
-        if key.quantity == PAPER:
-            return np.asarray(2.0 * (own[0] + own[1] - 2.0 * own[0] * own[1]))
-        total = sum((factor * each for factor, each in zip(parts.values(), own, strict=True)), np.zeros(len(means)))
-        return np.asarray(image.of(total - image.centre))
+        _, image, product = QUANTITIES_OF[key.quantity]
+        signed = [
+            means[:, at] @ factors + product * means[:, at[0]] * means[:, at[-1]] + constant
+            for at, factors, constant in self._forms[key]
+        ]
+        return np.asarray(image.of(signed[0] if len(signed) == 1 else np.abs(signed).max(axis=0)))
+
+    @cached_property
+    def _reported(self) -> dict[tuple[str, Any], dict[str, float]]:
+        """What is reported of each quantity, by model and decisions."""
+        found: dict[tuple[str, Any], dict[str, float]] = {}
+        for key in self.keys:
+            found.setdefault((key.model, key.decisions), {})[key.quantity] = float(self._value(key, self.mean[None])[0])
+        return found
+
+    @cached_property
+    def _forms(self) -> dict[Key, list[Form]]:
+        """The sums that each quantity is the image of: places of means, their factors, and a constant.
+
+        A bound on PIU has two, signed given what both worlds share, and with one sign for all rows. Either is valid, so
+        that the tighter counts. Of the lower bound that is the greater one. An upper bound that is the smaller of two
+        errs inward by chance; by a margin of two standard errors of their difference that is a twentieth of one.
+        """
+        found = {}
+        for key in self.keys:
+            parts, image, _ = QUANTITIES_OF[key.quantity]
+            own = self._form(key, parts, -image.centre)
+            found[key] = [own]
+            if key.quantity in ONE_SIGN:
+                other = self._form(key, *ONE_SIGN[key.quantity])
+                found[key] = [own, other] if key.quantity == "piu_lower" else [self._clearly_greater(own, other)]
+        return found
+
+    def _form(self, key: Key, parts: Mapping[str, float], constant: float) -> Form:
+        at = [self._place[key.model, key.decisions, each] for each in parts]
+        return at, np.array(list(parts.values())), constant
+
+    def _clearly_greater(self, own: Form, other: Form) -> Form:
+        """Return the second of two forms where its size is clearly greater, and else the first."""
+        (at, factors, constant), (at_other, of_other, plus) = own, other
+        value = float(self.mean[at_other] @ of_other) + plus
+        gain = abs(value) - float(self.mean[at] @ factors) - constant
+        error = np.linalg.norm(np.sign(value) * self._errors(at_other, of_other) - self._errors(at, factors))
+        return other if gain > MARGIN * error else own
+
+    def _errors(self, at: list[int], factors: Array) -> Array:
+        """Return what each row adds to the error of a sum of means at some places, (n,)."""
+        return np.asarray(self._share * ((self._values[:, at] - self.mean[at]) @ (factors * self._inflated[at])))
 
     @cached_property
     def _values(self) -> Array:

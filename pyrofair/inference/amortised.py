@@ -17,7 +17,7 @@ from pyro.infer import Trace_ELBO, TraceMeanField_ELBO
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._random import isolated
 from pyrofair.exceptions import DataError
 from pyrofair.inference.likelihood import Likelihood
@@ -39,7 +39,6 @@ AmortisedGuide = Callable[[Mapping[str, Tensor]], Any]
 
 STEADY, FINAL = 1 / 3, 0.01
 """For so much of the time all steps have one size; then they shrink to this share of it."""
-PROGRESS_AFTER = 5.0
 EVIDENCE_DRAWS, ROWS_AT_ONCE = 50_000, 2**14
 """The evidence is averaged over so many draws of latent variables of all units together, and these many at a time."""
 TOLERANCE = 0.02
@@ -170,7 +169,7 @@ def fit_amortised(problem: Problem, numbers: Sequence[Tensor], steps: Steps, see
     batches = (rows for _ in range(steps.epochs) for rows in _batches(problem.group, count))
     total, losses = 0.0, list[float]()
     kept: list[Tensor] = []
-    bar = tqdm(total=steps.epochs, desc="epochs", disable=not steps.progress, delay=PROGRESS_AFTER, leave=False)
+    bar = progress_bar("epochs", total=steps.epochs, shown=steps.progress)
     with isolated(seed), fitting(stored=True), bar:
         try:
             for step, value in enumerate(descend(problem.loss, numbers, batches, schedule), 1):

@@ -17,7 +17,7 @@ from pyro import poutine
 from pyro.infer.autoguide import init_to_median
 
 from pyrofair._arviz import diagnose, summarise, to_arviz
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._random import isolated, neutral_torch, seed_from
 from pyrofair._validation import (
     require_callable,
@@ -309,7 +309,7 @@ def _by_svi(
     likelihood: Likelihood, guide: NormalGuide, draws: int, steps: int, learning_rate: float, progress: bool
 ) -> tuple[Draws, dict[str, Any], list[str]]:
     """Fit a guide to all unknowns and draw the parameters from it, shape (1, draw, ...); return as :func:`_by_nuts`."""
-    with tqdm(total=steps, desc="SVI", disable=not progress, leave=False) as bar:
+    with progress_bar("SVI", total=steps, shown=progress) as bar:
 
         def check(step: int, loss: float) -> None:
             if not math.isfinite(loss):

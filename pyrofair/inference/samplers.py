@@ -20,7 +20,7 @@ from pyro.infer import MCMC, NUTS, Trace_ELBO
 from pyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNormal, init_to_uniform
 from torch import Tensor
 
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 
 __all__ = [
     "GUIDES",
@@ -236,7 +236,7 @@ def run_nuts(
     dense = [tuple(names)] if sum(sizes[name] for name in names) <= MOST_DENSE else False
     done: list[_Chain] = []
     text = ""
-    with tqdm(total=chains * (warmup + draws), desc="NUTS", disable=not progress, leave=False) as bar:
+    with progress_bar("NUTS", total=chains * (warmup + draws), shown=progress) as bar:
         while len(done) < chains:
             kernel: Any = NUTS(model, full_mass=dense, init_strategy=init)  # type: ignore[no-untyped-call]
             chain = _Chain(kernel, [], {})

@@ -17,7 +17,7 @@ from pyro.infer.autoguide import AutoLaplaceApproximation
 from pyro.infer.autoguide.initialization import init_to_median, init_to_value
 from torch import Tensor
 
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._random import isolated, set_seed
 from pyrofair._validation import (
     did_you_mean,
@@ -606,7 +606,7 @@ def fit_mechanisms(
     fits: dict[str, Fit] = {}
     missed: list[str] = []
     total = settings.steps * len(mechanisms)
-    with isolated(seed), fitting(), tqdm(total=total, desc="mechanisms", disable=not progress, leave=False) as bar:
+    with isolated(seed), fitting(), progress_bar("mechanisms", total=total, shown=progress) as bar:
         for i, mechanism in enumerate(mechanisms, 1):
             bar.set_postfix_str(mechanism.column)
             stopped = any(fit.interrupted for fit in fits.values())

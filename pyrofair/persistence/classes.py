@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from pyrofair import effects
+from pyrofair._validation import check_settings
 from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.training import make_module
@@ -28,6 +31,7 @@ from pyrofair.persistence.data import Kind
 from pyrofair.persistence.programs import compare_programs, describe_program
 from pyrofair.persistence.trees import restore_boosted, take_boosted
 from pyrofair.programs.covariates import ProgramWithCovariates
+from pyrofair.tables.encoder import TableEncoder
 
 __all__ = ["CLASSES", "KINDS", "TOP", "find_kind", "refuse_skops"]
 
@@ -88,6 +92,8 @@ def _make(of: type, /, **state: Any) -> Any:
         _require(not any(callable(getattr(of, name, None)) for name in state), "it has a value in place of a method")
         made = object.__new__(of)
         made.__dict__.update(state)
+        if any(name.endswith("_") for name in state):  # of an object that is not fitted, fit will check the settings
+            check_settings(made, getattr(import_module(of.__module__), "CONSTRAINTS", {}))
     RESTORE.get(of.__name__, lambda _: None)(made)
     return made
 
@@ -101,7 +107,10 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _make_graph(nodes: Any, edges: Any, latent: Any, column_map: Any, **roles: Any) -> CausalGraph:
-    """Return a graph by its constructor, which refuses what is none."""
+    """Return a graph by its constructor, which refuses what is none of texts."""
+    names = [*nodes, *latent, *chain.from_iterable(edges), roles["sensitive"], roles["outcome"]]
+    _require(all(isinstance(each, str) for each in names), "its graph has a name that is no text")
+    _require({*names} == {*nodes} and len({*nodes}) == len(nodes), "its graph has other nodes than those it lists")
     made = CausalGraph(EdgeList(nodes, edges, latent), columns=dict(column_map), latent=latent, **roles)
     _require((made.latent, made.column_map) == (latent, column_map), "its graph is not the one that was saved")
     return made
@@ -141,12 +150,17 @@ def _restore_encoder(encoder: Any) -> None:
         return
     if encoder.categories_:
         encoder.one_hot_ = encoder._one_hot()
+    columns = [*encoder.numeric_, *encoder.categories_]
+    _require(len({*columns}) == len(columns), "its encoder has a column twice")
     _require(all(each.is_unique for each in encoder.categories_.values()), "its encoder has a category twice")
     for each in (encoder.scaler_.mean_, encoder.scaler_.scale_) if encoder.numeric_ else ():
         _require(each.shape == (len(encoder.numeric_),), "its encoder has other columns of numbers")
+    _require(bool(np.isfinite(encoder.transform(_row_of(encoder))).all()), "its encoder does not encode its columns")
+
+
+def _row_of(encoder: Any) -> pd.DataFrame:
     held = {name: np.zeros(1) for name in encoder.numeric_}
-    row = pd.DataFrame(held | {name: levels[:1] for name, levels in encoder.categories_.items()})
-    _require(bool(np.isfinite(encoder.transform(row)).all()), "its encoder does not encode its own columns")
+    return pd.DataFrame(held | {name: levels[:1] for name, levels in encoder.categories_.items()})
 
 
 TRUSTED = ["sklearn.tree._tree.Tree"]
@@ -216,17 +230,22 @@ def _restore_penalized(made: Any) -> None:
         made.device = "cpu"
     if (numbers := vars(made).get("module_")) is None:
         return
-    width = getattr(made.encoder_, "width_", None)
-    if width is None and hasattr(made.encoder_, "get_feature_names_out"):
-        width = len(made.encoder_.get_feature_names_out())
+    encoder = made.encoder_
+    width = getattr(encoder, "width_", None)
+    if width is None and hasattr(encoder, "get_feature_names_out"):
+        width = len(encoder.get_feature_names_out())
     if width is None and not isinstance(made.model, nn.Module):
         raise DataError("given['model'] must be a torch module: how many features its encoder makes is not known.")
-    module = make_module(made.model, width or 0)
+    # Of the package's own networks sizes take no memory before they are those of the arrays.
+    with torch.device("meta") if isinstance(made.model, str) else contextlib.nullcontext():
+        module = make_module(made.model, width or 0)
     found, expected = (", ".join(f"{name} {tuple(each.shape)}" for name, each in held.items())
                        for held in (module.state_dict(), numbers))  # fmt: skip
     if expected != found:
         raise DataError(f"given['model'] has other numbers than the module saved: {found}, not {expected}.")
     made.module_ = _with_numbers(module, numbers).to(made.device)
+    if isinstance(encoder, TableEncoder) and isinstance(made.model, str):
+        _require(made.predict_proba(_row_of(encoder)).shape == (1, len(made.classes_)), "it predicts no probabilities")
 
 
 def _take_pscf(classifier: Any, state: State) -> State:

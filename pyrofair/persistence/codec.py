@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.exceptions import DataError
 from pyrofair.persistence.classes import KINDS, find_kind, refuse_skops
-from pyrofair.persistence.data import DATA, is_held
+from pyrofair.persistence.data import DATA, bytes_of, is_held
 from pyrofair.persistence.files import Content
 from pyrofair.persistence.programs import compare_programs, describe_program
 
@@ -24,6 +24,8 @@ DEEPEST = 100
 CODE = {"program": True, "model": True, "guide": True, "source": True, "parameters": False, "numbers": True,
         "penalty": False, "optimizer": False, "families": True}  # fmt: skip
 """The attributes that may hold code of the user's, and whether an object is of no use without it."""
+MOST, SPARE = 64, 2**20
+"""What is made of a file takes at most so many times its size, and so many bytes besides."""
 GROUPS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
 Json = Any
 
@@ -132,7 +134,8 @@ class Reader:
     """Turns JSON and arrays into the value again.
 
     It makes data, and objects of the closed list; it imports nothing that a file names, and calls nothing but the
-    kinds' own ``make``. Each array is taken once, so that all of them fit the size of the file.
+    kinds' own ``make``. Each array is taken once, and what an object is made of is counted before: all of it together
+    takes at most :data:`MOST` times the size of the file, so that no file makes more than it holds.
     """
 
     def __init__(self, content: Content, given: Mapping[str, Any], *, skops: bool = False) -> None:
@@ -140,6 +143,7 @@ class Reader:
         if not skops:
             self.kinds["skops"] = replace(self.kinds["skops"], make=refuse_skops)
         self.arrays = dict(content.arrays)
+        self.left = MOST * content.size + SPARE
         self.known: list[Any] = []
         self.depth = 0
         described: dict[str, dict[str, Any]] = content.structure["code"]
@@ -176,7 +180,11 @@ class Reader:
         if kind == "array":
             found = np.array(self.arrays.pop(value), order=node.get("order", "C"))  # a copy, which can be written to
         elif kind == "object":
-            found = self.kinds[value].make(**{str(name): self.read(each) for name, each in node["state"].items()})
+            state = {str(name): self.read(each) for name, each in node["state"].items()}
+            self.left -= bytes_of(state)
+            if self.left < 0:
+                raise ValueError(f"it declares more than {MOST} times what the file holds")
+            found = self.kinds[value].make(**state)
         elif kind == "code":
             found = self.codes[value]
         else:

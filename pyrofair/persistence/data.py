@@ -15,9 +15,10 @@ from torch import Tensor
 
 from pyrofair.exceptions import DataError
 
-__all__ = ["DATA", "Kind", "is_held"]
+__all__ = ["DATA", "Kind", "bytes_of", "is_held"]
 
 State = dict[str, Any]
+HELD_IN_MEMORY = (np.ndarray, pd.api.extensions.ExtensionArray, pd.Index, pd.Series, Tensor)
 HELD = re.compile(r"u?int(8|16|32|64)|float(16|32|64)|bool")
 """The types of numbers that a file holds as they are."""
 OTHER = re.compile(
@@ -28,8 +29,8 @@ OTHER = re.compile(
 ARROW = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float", "double", "string",
          "large_string")  # fmt: skip
 """The Arrow types of columns that are saved."""
-LONGEST = 1000
-"""The most characters of a text in an array, each of whose values takes the memory of the longest."""
+WIDEST, ROOM = 64, 2**16
+"""An array of texts, each of which takes the memory of the longest, takes so many times their own, or these bytes."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,19 @@ class Kind:
     of: type | tuple[type, ...]
     take: Callable[[Any], State]
     make: Callable[..., Any]
+
+
+def bytes_of(value: Any) -> int:
+    """Return the memory of arrays and tables in a value, ranges as if they were written out."""
+    if isinstance(value, pd.RangeIndex):
+        return 8 * len(value)
+    if isinstance(value, dict):
+        return bytes_of([*value.values()])
+    if isinstance(value, list | tuple | set | frozenset):
+        return 8 * len(value) + sum(map(bytes_of, value))
+    if isinstance(value, pd.DataFrame):
+        return int(value.memory_usage(index=False).sum())
+    return int(getattr(value, "nbytes", 0)) if isinstance(value, HELD_IN_MEMORY) else 0
 
 
 def is_held(dtype: np.dtype[Any]) -> bool:
@@ -106,8 +120,10 @@ def _make_values(dtype: Any, items: Any = None, times: Any = None, codes: Any = 
     found = np.array(items, dtype=object)
     if not isinstance(dtype, np.dtype):
         return pd.array(found, dtype=dtype)
-    if dtype.kind == "U" and any(len(each) > LONGEST for each in found.flat):
-        raise ValueError(f"an array has a text of more than {LONGEST} characters")
+    if dtype.kind == "U":
+        lengths = [len(each) for each in found.flat]
+        if 4 * max(lengths, default=0) * len(lengths) > WIDEST * sum(lengths) + ROOM:
+            raise ValueError(f"an array of {len(lengths)} texts has one of {max(lengths)} characters")
     return found.astype(dtype)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +16,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from pyrofair._cells import write_whole
-from pyrofair._validation import shown
+from pyrofair._files import write_whole
 from pyrofair.exceptions import DataError
 
-__all__ = ["FORMAT", "Content", "read_file", "require_free", "require_path", "to_bytes", "write_file"]
+__all__ = ["FORMAT", "Content", "from_bytes", "read_file", "require_free", "to_bytes", "write_file"]
 
 FORMAT = 2
 """The version of the format; it grows with each change of what a file means."""
@@ -33,17 +31,11 @@ STRUCTURE = "structure.json"
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a file holds: a structure of JSON values, and the arrays that it refers to by name."""
+    """What a file of ``size`` bytes holds: a structure of JSON values, and the arrays that it refers to by name."""
 
     structure: dict[str, Any]
     arrays: Mapping[str, NDArray[Any]]
-
-
-def require_path(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path of a file; anything else is a DataError."""
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or isinstance(os.fspath(path), bytes):
-        raise DataError(f"path={shown(path)} must be the path of a file, such as 'model.pyrofair'.")
-    return Path(path).absolute()
+    size: int = 0
 
 
 def require_free(path: Path, *, overwrite: bool) -> None:
@@ -69,26 +61,30 @@ def _digest(body: bytes) -> str:
 
 def write_file(path: Path, content: bytes, *, overwrite: bool) -> None:
     """Write a file whole, or not at all; one that is there is replaced only with ``overwrite``."""
-    require_free(path, overwrite=overwrite)
     try:
-        write_whole(path, content)
+        write_whole(path, content, replace=overwrite)
+    except FileExistsError:
+        require_free(path, overwrite=overwrite)
     except OSError as error:
-        raise DataError(f"The file {str(path)!r} cannot be written: {error}. Name another.") from error
+        raise DataError(f"The file {str(path)!r} cannot be written: {error.strerror}. Name another.") from error
 
 
 def read_file(path: Path) -> Content:
-    """Return what a file holds, after its digest was compared.
+    """Return what a file holds, after its digest was compared; a DataError if there is none, or for its bytes."""
+    try:
+        return from_bytes(path.read_bytes(), f"The file {str(path)!r}")
+    except OSError as error:
+        raise DataError(f"The file {str(path)!r} cannot be read: {error.strerror}.") from error
+
+
+def from_bytes(data: bytes, name: str) -> Content:
+    """Return what a file of some name holds by its bytes.
 
     Raises
     ------
     DataError
-        If there is no such file; if it is empty, cut off, damaged, no file of this package, or of another format.
+        If these are none, cut off, damaged, of no file of this package, or of another format.
     """
-    name = f"The file {str(path)!r}"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{name} cannot be read: {error.strerror}.") from error
     if (line := LINE.match(data)) is None:
         what = "is empty" if not data else "is not a file that pyrofair.save wrote, or its first bytes are damaged"
         raise DataError(f"{name} {what}.")
@@ -109,4 +105,4 @@ def read_file(path: Path) -> Content:
             f"{name} is damaged or cut off ({error}). Nothing was loaded; take a whole copy of it, or save the object "
             "again."
         ) from error
-    return Content(structure, arrays)
+    return Content(structure, arrays, len(data))

@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyrofair._random import neutral_torch
-from pyrofair._validation import require_flag, require_instance, shown
+from pyrofair._validation import require_flag, require_instance, require_path, shown
 from pyrofair._version import __version__
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.persistence.classes import KINDS, TOP
 from pyrofair.persistence.codec import Reader, Writer
-from pyrofair.persistence.files import Content, read_file, require_free, require_path, to_bytes, write_file
+from pyrofair.persistence.files import Content, from_bytes, read_file, require_free, to_bytes, write_file
 
 __all__ = ["load", "save"]
+
+FILE = "the path of a file, such as 'model.pyrofair'"
 
 
 def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -54,7 +56,7 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     ...     load(os.path.join(folder, "paths.pyrofair")) == unfair
     True
     """
-    place = require_path(path)
+    place = require_path("path", path, FILE).absolute()
     require_flag("overwrite", overwrite)
     name = type(obj).__name__
     if name not in TOP or type(obj) not in KINDS:
@@ -63,18 +65,19 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         raise DataError(f"obj is of the class {name}; what can be saved is a {', '.join(TOP)}.{hint}")
     require_free(place, overwrite=overwrite)
     content, codes = _content(obj)
+    data = to_bytes(content)
     try:
-        again, _ = _content(_read(content, codes, skops=True))
+        again, _ = _content(_read(from_bytes(data, "What was made"), codes, skops=True))
         if again.structure != content.structure or not all(
             map(_is_same, again.arrays.values(), content.arrays.values())
         ):
             raise ValueError("it is not the same")
     except Exception as error:
         raise DataError(
-            f"The {name} cannot be read back, and was not written: {type(error).__name__}: {shown(str(error))}. Please "
+            f"The {name} cannot be read back, and was not written: {type(error).__name__}: {error}. Please "
             "report what it holds: its settings, and the types of its columns."
         ) from error
-    write_file(place, to_bytes(content), overwrite=overwrite)
+    write_file(place, data, overwrite=overwrite)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -123,7 +126,7 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
     PyrofairWarning
         If another version of the package wrote the file.
     """
-    place = require_path(path)
+    place = require_path("path", path, FILE).absolute()
     if given is not None:
         require_instance("given", given, Mapping, "a dictionary from names to code of yours, or None")
     require_flag("skops", skops)

@@ -52,6 +52,8 @@ def restore_boosted(model: HistGradientBoostingClassifier) -> None:
             f"The file holds trees that scikit-learn {version} fitted, and {sklearn.__version__} is installed. Install "
             "that version, or fit again."
         )
+    if len({*map(id, bins)}) < len(bins):
+        raise ValueError("it has one column twice")
     names = vars(model).get("feature_names_in_")
     model._preprocess_X(_table(names, known, len(bins)), reset=True)
     remapped = model._is_categorical_remapped

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import did_you_mean, require_seed, shown
 from pyrofair.audits.audit import Audit, audit, require_audit_settings
 from pyrofair.audits.audit_view import graph_block
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.display.words import span
-from pyrofair.audits.family import OF_GRAPHS, SCHEMA, FamilyAudit, Members, of_decisions, require_unfitted, with_paths
+from pyrofair.audits.family import SCHEMA, FamilyAudit, Members, of_decisions, require_unfitted, with_paths
 from pyrofair.audits.report import show_interval
 from pyrofair.audits.view import Block, View
-from pyrofair.effects.estimates import AUDITED, Estimate, Key
+from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Estimate, Key
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
@@ -264,7 +265,7 @@ def edge_costs(
         settings["scores"] = "outcome"
     absences = _default(unfair, into_outcome=outcome) if named is None else named
     paths: dict[str, UnfairPaths | None] = {NOTHING: unfair}
-    for each in absences:
+    for each in progress_bar("absent edges", absences):
         if each.into_outcome and not outcome and settings.get("scores") != "outcome":
             members.failures[each.name] = DataError(
                 f"what a classifier reads is known, not disputed: {each.name} is an edge into the outcome. Pass human "
@@ -281,7 +282,7 @@ def edge_costs(
     first = next(iter(members.audits.values())).table
     zero = first[first["quantity"].isin((*ENDS, "mean_unfair_effect"))]
     zero = zero.assign(estimate=0.0, lower=0.0, upper=0.0, note=NO_EFFECT)
-    parts = {name: each.table[each.table["quantity"].isin(OF_GRAPHS)] for name, each in members.audits.items()}
+    parts = {name: each.table[each.table["quantity"].isin(OF_WORLDS)] for name, each in members.audits.items()}
     table = members.table(names, parts | {name: zero for name, each in paths.items() if each is None})
     costs = _costs(table, members, paths, len(df), level)
     order = {name: paths.get(name) for name in names}
@@ -420,7 +421,7 @@ def _estimates(
     found: Audit, model: str, decisions: Any, level: float
 ) -> tuple[tuple[Estimate | None, Estimate | None], str]:
     """Return the estimates of both ends of which a change has an interval, and why an end has none."""
-    of = found.context.estimates(found.influence)
+    of = found.context.estimates
     if of is None:
         return (None, None), NO_INTERVAL
     keys = [Key(AUDITED, model, decisions, quantity) for quantity in ENDS]

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_integer, require_seed, shown
 from pyrofair.audits.audit import audit, require_audit_settings
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.display.words import span
-from pyrofair.audits.family import KEY, OF_GRAPHS, REFUSALS, SCHEMA, FamilyAudit, Members, of_decisions
+from pyrofair.audits.family import KEY, REFUSALS, SCHEMA, FamilyAudit, Members, of_decisions
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.view import Block, View
+from pyrofair.effects.estimates import OF_WORLDS
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph import UnfairPaths
@@ -206,7 +208,7 @@ def audit_graphs(
     members = Members("graph", lambda names: f"The graph{'s' if len(names) > 1 else ''} {', '.join(names)}")
     found: dict[str, dict[tuple[str, str], Any]] = {}
     reasons: dict[str, str] = {}
-    for name, unfair in candidates.items():
+    for name, unfair in progress_bar("graphs", candidates.items()):
         members.run(name, partial(audit, models, unfair, df, random_state=seed, **settings))
         if bounds and isinstance(members.failures.get(name), NotIdentifiedError):
             with members.listening(name):
@@ -220,7 +222,7 @@ def audit_graphs(
     context = {"rows": len(df), "level": settings.get("level", 0.95), "warnings": members.rewarn()}
     parts = {name: _rows_of_bounds(each) for name, each in found.items()}
     for name, each in members.audits.items():
-        part = each.table[each.table["quantity"].isin(OF_GRAPHS)]
+        part = each.table[each.table["quantity"].isin(OF_WORLDS)]
         parts[name] = part.assign(low=part["estimate"], high=part["estimate"], by=ESTIMATE)
     table = members.table(list(candidates), parts, reasons)
     table = table.assign(by=table["by"].fillna(""))[COLUMNS]

@@ -19,6 +19,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import SplineTransformer
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_instance, require_integer, require_real, require_seed
 from pyrofair.audits.display import table_fragment
@@ -297,7 +298,7 @@ def check_graph(
     claims, untested = _implied(graph, outcome)
     residuals = _Residuals(table, graph, regression, folds, seed)
     rng = np.random.default_rng(seed)
-    rows = [_test(claim, residuals, rng) for claim in claims]
+    rows = [_test(claim, residuals, rng) for claim in progress_bar("independences", claims)]
     found = pd.DataFrame(rows, columns=[name for name in COLUMNS if name not in ("p_adjusted", "fails")])
     adjusted = _holm(found["p_value"].to_numpy(dtype=np.float64))
     found = found.assign(p_adjusted=adjusted, fails=np.nan_to_num(adjusted, nan=1.0) < level)[COLUMNS]

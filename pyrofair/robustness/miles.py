@@ -28,7 +28,7 @@ from pyrofair._validation import (
 )
 from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
-from pyrofair.effects.estimates import Estimate
+from pyrofair.effects.estimates import Estimate, Share
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     CounterfactualSample,
@@ -417,8 +417,9 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
                 means = [_mean(*part) for part in parts]
                 ends.append(terms.constant + sum(each.value for each in means))
                 errors += [each.errors for each in means if each.errors is not None]
-            whole = Estimate(float(np.mean(ends)), np.concatenate(errors) / len(halves))
-            found.append(whole.interval(level)[end])
+            value = float(np.mean(ends))
+            shares = (Share(value, min(sizes[group] for group in used)),)
+            found.append(Estimate(value, np.concatenate(errors) / len(halves), shares=shares).interval(level)[end])
         return found[0], found[1]
 
 
@@ -546,4 +547,4 @@ def _mean(values: Array, weight: Array) -> Estimate:
     """Return a weighted mean of independent rows."""
     share = weight / weight.sum()
     mean = float(share @ values)
-    return Estimate(mean, share * (values - mean))
+    return Estimate(mean, share * (values - mean), shares=(Share(mean, kish_size(weight)),))

@@ -19,6 +19,7 @@ from pyrofair._cells import Cell, CellFolder, Failure, attempt
 from pyrofair._random import isolated, one_thread
 from pyrofair._validation import shown
 from pyrofair.audits import audit
+from pyrofair.effects.estimates import OF_WORLDS
 from pyrofair.effects.scoring import Decisions, decide, positive_scores
 from pyrofair.exceptions import DataError, PyrofairError
 from pyrofair.simulate.methods import Method
@@ -26,12 +27,10 @@ from pyrofair.simulate.scenarios import Scenario
 from pyrofair.sources import SEM, OneStep
 from pyrofair.sources.truth import ScoreNoise
 
-__all__ = ["ESTIMATED", "Measure", "Measurement", "Plan", "Task", "run"]
+__all__ = ["Measure", "Measurement", "Plan", "Task", "run"]
 
 Measure = Callable[[Any, pd.DataFrame, Scenario], float]
 """A measure of the user's: of the fitted model, test rows and the scenario, a number."""
-ESTIMATED = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper")
-"""What an audit on test rows estimates."""
 
 
 class Task(NamedTuple):
@@ -221,7 +220,7 @@ class _Maker:
     def _estimated(self, model: Any) -> dict[str, float]:
         """Return the estimates of an audit on test rows, NaN with a warning where it refuses."""
         how, rows = self.plan.measurement, self.rows
-        names = [f"estimated_{name}{end}" for name in ESTIMATED for end in ("", "_low", "_high")]
+        names = [f"estimated_{name}{end}" for name in OF_WORLDS for end in ("", "_low", "_high")]
         try:
             report = audit(
                 {"model": model},
@@ -236,7 +235,7 @@ class _Maker:
             self.warned.append(f"audit: {type(error).__name__}: {error}")
             return dict.fromkeys(names, np.nan)
         table = report.table[report.table["decisions"] == how.decisions].set_index("quantity")
-        columns = table.reindex(list(ESTIMATED))[["estimate", "lower", "upper"]].to_numpy(np.float64)
+        columns = table.reindex(list(OF_WORLDS))[["estimate", "lower", "upper"]].to_numpy(np.float64)
         return dict(zip(names, columns.ravel().tolist(), strict=True))
 
 

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 
 from pyrofair._cells import Cell, CellFolder, Failure, Key, cell_name
 from pyrofair._figures import ShownFigure
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._validation import (
     listed,
     require_callable,
@@ -35,12 +35,14 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair._version import __version__
+from pyrofair._workers import delayed
 from pyrofair.audits.display import table_fragment
+from pyrofair.effects.estimates import OF_WORLDS
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.programs.couplings import Coupling, require_couplings
-from pyrofair.simulate.cells import ESTIMATED, Measure, Measurement, Plan, Task, run
+from pyrofair.simulate.cells import Measure, Measurement, Plan, Task, run
 from pyrofair.simulate.fingerprints import fingerprint
 from pyrofair.simulate.methods import Method, as_method
 from pyrofair.simulate.scenarios import SCENARIOS, Scenario, scenario
@@ -105,22 +107,17 @@ class Study:
         by = list(KEY[:-1])
         unnamed = ""  # no measure has this name
         long = self.table.melt([*KEY], self.quantities, "quantity", unnamed).dropna(subset=[unnamed])
-        statistics = {
-            "mean": "mean",
-            "sd": "std",
-            "count": "count",
-            "lowest": "min",
-            "median": "median",
-            "highest": "max",
-        }
-        named = {name: (unnamed, statistic) for name, statistic in statistics.items()}
+        order, how = (
+            ["mean", "sd", "count", "lowest", "median", "highest"],
+            ["mean", "std", "count", "min", "median", "max"],
+        )
+        named = {name: (unnamed, each) for name, each in zip(order, how, strict=True)}
         found = long.groupby([*by, "quantity"], sort=False, dropna=False).agg(**named)
         found.insert(2, "error", found["sd"] / np.sqrt(found["count"]))
         failed = self.failures[by].value_counts(sort=False, dropna=False).rename("failed").reset_index()
         found = found.reset_index().merge(failed, on=by, how="left")
         found["failed"] = found["failed"].fillna(0).astype(np.int64)
-        order = ["mean", "sd", "error", "count", "failed", "lowest", "median", "highest"]
-        return found[[*by, "quantity", *order]]
+        return found[[*by, "quantity", "mean", "sd", "error", "count", "failed", "lowest", "median", "highest"]]
 
     def to_xarray(self) -> Any:
         """Return the table as an :class:`xarray.Dataset`: a variable for each of its columns.
@@ -299,6 +296,8 @@ def study(
     fitted = _methods(methods)
     rows = _integers("sizes", sizes, require_units)
     drawn = _seeds(seeds)
+    if not isinstance(audit, bool | np.bool_):
+        require_callable("audit", audit, "True, False, or a function of a scenario that returns a source")
     measurement = Measurement(
         test_size=require_units("test_size", test_size),
         truth_size=require_units("truth_size", truth_size),
@@ -306,7 +305,7 @@ def study(
         threshold=threshold,
         score_noise=score_noise,
         coupling=coupling,
-        audit=audit if isinstance(audit, bool | np.bool_) else _audited(audit),
+        audit=audit,
         n_boot=require_integer("n_boot", n_boot, least=0),
         measures=_measures(measures),
     )
@@ -335,8 +334,12 @@ def study(
     tasks = [Task(place, n, seed, tuple(chosen)) for place in places for n in rows for seed in drawn]
     keys = [key for task in tasks for key in task.cells()]
     done = _Results(plan, keys)
-    done.read(retry=retry, overwrite=overwrite)
-    _compute(plan, tasks, done, n_jobs, progress=progress)
+    try:
+        done.read(retry=retry, overwrite=overwrite)
+        _compute(plan, tasks, done, n_jobs, progress=progress)
+    finally:
+        if store is not None:
+            store.release()
     return done.study()
 
 
@@ -382,20 +385,16 @@ class _Results:
         """Take a result; one that a worker wrote where this process cannot see it is written again."""
         folder = self.plan.folder
         if folder is not None and not folder.holds(result):
-            folder.write(result)
+            folder.keep(result)
         self.found[cell_name(result.key)] = result
 
     def left(self, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks with the cells that are not done."""
         found = []
         for task in tasks:
-            open_ = [
-                method
-                for method, key in zip(task.methods, task.cells(), strict=True)
-                if cell_name(key) not in self.found
-            ]
-            if open_:
-                found.append(task._replace(methods=tuple(open_)))
+            pairs = zip(task.methods, task.cells(), strict=True)
+            if open_ := tuple(method for method, key in pairs if cell_name(key) not in self.found):
+                found.append(task._replace(methods=open_))
         return found
 
     def study(self) -> Study:
@@ -405,7 +404,7 @@ class _Results:
         measured = [f"{name}{end}" for name in MEASURED for end in ("", "_error")]
         columns = [name for name in measured if name not in ("positive_rate_error", "majority_rate_error")]
         if self.plan.measurement.audit:
-            columns += [f"estimated_{name}{end}" for name in ESTIMATED for end in ("", "_low", "_high")]
+            columns += [f"estimated_{name}{end}" for name in OF_WORLDS for end in ("", "_low", "_high")]
         columns += list(self.plan.measurement.measures)
         tables = [{**each.key, **each.table.iloc[0].to_dict(), "seconds": each.about["seconds"]} for each in cells]
         failed = [
@@ -432,9 +431,7 @@ def _table(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
 
 def _compute(plan: Plan, tasks: Sequence[Task], done: _Results, n_jobs: int | None, *, progress: bool) -> None:
     """Compute the cells that are left, in this process or by joblib's backend; what a lost worker leaves, once more."""
-    bar = tqdm(
-        total=len(done.keys), initial=len(done.found), desc="study", unit="cell", disable=not progress, leave=False
-    )
+    bar = progress_bar("study", total=len(done.keys), shown=progress, initial=len(done.found), unit="cell")
     losses = 0
     with bar:
         try:
@@ -524,7 +521,7 @@ def _results(plan: Plan, tasks: Sequence[Task], n_jobs: int | None) -> Iterator[
     workers = joblib.effective_n_jobs(n_jobs)
     batches = _Batches(tasks, workers)
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    with closing(parallel(joblib.delayed(_run_all)(plan, batch) for batch in batches)) as work:
+    with closing(parallel(delayed(_run_all)(plan, batch) for batch in batches)) as work:
         for results in work:
             batches.measure(results)
             yield from results
@@ -647,11 +644,6 @@ def _once(name: str, given: Any, found: list[Any]) -> list[Any]:
     if len(set(found)) != len(found):
         raise DataError(f"{name}={shown(given)} holds a value more than once.")
     return found
-
-
-def _audited(given: Any) -> Any:
-    require_callable("audit", given, "True, False, or a function of a scenario that returns a source")
-    return given
 
 
 def _measures(given: Any) -> dict[str, Measure]:

@@ -45,8 +45,6 @@ from pyrofair.tables.reading import warn_unused
 __all__ = ["OneStep"]
 
 NEGLIGIBLE = 1e-12
-MARGIN = 2.0
-"""Standard errors by which one sign for all rows must be better than signs given what is shared."""
 MOST_UNSUPPORTED = 0.01
 """The most mass of the target population without a counterpart in a group that is weighted alone."""
 
@@ -196,7 +194,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 "stages, or choose other unfair paths; form='prefix' or 'graph' gives numbers that are not to be "
                 "trusted."
             )
-        warnings.warn(f"Poor overlap. {listed} The estimates are not to be trusted.", PositivityWarning, stacklevel=3)
+        text = f"Poor overlap. {listed} The estimates are not to be trusted: coarsen the features of these stages."
+        warnings.warn(text, PositivityWarning, stacklevel=3)
 
     def _considered(self) -> tuple[str, ...]:
         """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
@@ -332,12 +331,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         if own.folds == 1:
             return values
         judged, fitted = (float((each.weight > 0.0).sum()) for each in (rows, own.rows))
-        return replace(
-            values,
-            lower=_tighter(values.lower, values.ypi - values.y0, rows.weight),
-            rest=_tighter(values.rest, 1.0 - values.y0 - values.ypi, rows.weight),
-            inflation=1.0 + judged / fitted / (own.folds - 1.0),
-        )
+        return replace(values, inflation=1.0 + judged / fitted / (own.folds - 1.0))
 
     def learn(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
         """Learn the regressions of columns of scores from all fitted rows; return what judges any number of others."""
@@ -409,20 +403,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def _parts(self) -> tuple[RegimeEstimand, RegimeEstimand]:
         return self.estimand_.baseline, self.estimand_.switched
-
-
-def _tighter(
-    signed: NDArray[np.float64], plain: NDArray[np.float64], weight: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the values (n, Q) with signs given what is shared, or with one sign for all rows where that is greater.
-
-    Either has a mean of at most the size looked for, so that the greater one is the tighter. Taken on the same rows,
-    the greater of two is too large; by a margin of two standard errors of their difference that is a twentieth of one.
-    """
-    share = weight / weight.sum()
-    one = np.sign(share @ plain) * plain
-    gain, error = mean_and_spread(one - signed, weight, 1.0)
-    return np.where(gain > MARGIN * error, one, signed)
 
 
 def _values_of(values: InfluenceValues, quantity: str) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from pyrofair._progress import progress_bar
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
@@ -249,7 +250,7 @@ class Walk:
     def values(self) -> InfluenceValues:
         """Return the influence values and the diagnostics of the stages."""
         self.fits = dict(self.learned.fits) if self.learned else {}
-        for i, (train, judged, share) in enumerate(self.folds()):
+        for i, (train, judged, share) in enumerate(progress_bar("regressions", self.folds())):
             self.fold = i
             self._fold(train, judged, share)
         if self.learned and not self.recalls:  # whole, or not at all

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from pyrofair._progress import tqdm
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import (
     Constraint,
@@ -630,7 +630,7 @@ def effect_posterior(
     chains = chains if count % chains == 0 else 1
     found = np.empty((2, len(QUANTITIES), count, len(models)))
     seed = seed_from(random_state)
-    for draw in tqdm(range(count), desc="posterior of effects", disable=not progress, leave=False):
+    for draw in progress_bar("posterior of effects", range(count), shown=progress):
         sem.posterior = {name: values[draw : draw + 1] for name, values in held.items()}
         worlds = [world.rows for world in sem.worlds(n, seed)]
         for index, (name, each) in enumerate(models.items()):

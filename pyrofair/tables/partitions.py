@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from, stream_of
 from pyrofair._validation import require_integer, require_names, require_path, require_seed, shown
 from pyrofair.exceptions import DataError
@@ -61,7 +62,7 @@ class Partitions:
         """Apply a function to the number and frame of each partition; it may be applied again, as to lost work."""
         work, apply = enumerate(self.loads), partial(_apply, function, self.columns, self.levels, self.sizes)
         if not self.dask:
-            return _each(work, apply, len(self.sizes))
+            return _each(progress_bar("partitions", work, total=len(self.sizes) or None), apply, len(self.sizes))
         dask: Any = import_module("dask")
         shared, call = dask.delayed(apply, pure=False), dask.delayed(operator.call)
         return list(dask.compute(*(call(shared, number, load) for number, load in work)))

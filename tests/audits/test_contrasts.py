@@ -141,7 +141,7 @@ def test_simultaneous_intervals_are_wider_and_share_the_baseline() -> None:
         sidak = NormalDist().inv_cdf((1 + 0.95**0.5) / 2)
         assert 1.0 < ratio < sidak / 1.96  # correlated by the rows of the baseline, hence below Sidak's
     accuracy = both.table.query("quantity == 'accuracy'")
-    assert accuracy["note"].str.contains("5 % / 2 on each side").all()
+    assert accuracy["note"].str.contains("1.25 % on each side").all()
     single = both.audits["black"].table.query("quantity == 'accuracy'").iloc[0]
     of_black = accuracy[accuracy["contrast"] == "black"].iloc[0]
     assert of_black["lower"] < single["lower"] < single["upper"] < of_black["upper"]

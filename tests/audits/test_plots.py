@@ -17,8 +17,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from pyrofair.audits.plots import BLUE, COLOURS, RED, plot_audit, plot_feasible_region, plot_stages, plot_trade_off
-from pyrofair.audits.report import QUANTITIES
 from pyrofair.effects.bounds import piu_bounds
+from pyrofair.effects.estimates import QUANTITIES
 from pyrofair.exceptions import DataError
 
 LONG = "a penalised network with quite a long name"

@@ -12,13 +12,20 @@ from scipy.stats import norm
 from pyrofair.audits.bootstrap import Estimator
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import (
-    QUANTITIES,
     Measured,
     effective_sizes,
     group_table,
-    percentile_intervals,
+    percentile_numbers,
 )
-from pyrofair.effects.estimates import AUDITED, GIVEN_UNITS, QUANTITIES_OF, Key, absolute_interval, percentiles
+from pyrofair.effects.estimates import (
+    AUDITED,
+    GIVEN_UNITS,
+    QUANTITIES,
+    QUANTITIES_OF,
+    Key,
+    absolute_interval,
+    percentiles,
+)
 from pyrofair.effects.group_agreement import join_seeds, judge_jointly
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Views
 from pyrofair.graph.causal_graph import CausalGraph
@@ -53,9 +60,9 @@ def estimator(n: int = 10) -> Estimator:
 def tabled(
     found: Estimator, point: dict[Key, float], draws: pd.DataFrame, level: float, failure: str = "", **more: Any
 ) -> pd.DataFrame:
-    intervals, sizes = percentile_intervals(point, draws, level, found), effective_sizes(found)
-    given = {"models": found.models, "alike": len(found.weight), "point": point, "notes": {}}
-    return Measured(**given, intervals=intervals, sizes=sizes, failure=failure, **more).table({})
+    numbers, notes = percentile_numbers(point, draws, level, found)
+    given = {"models": found.models, "alike": len(found.weight), "level": level, "numbers": numbers, "notes": notes}
+    return Measured(**given, sizes=effective_sizes(found), failure=failure, **more).table({})
 
 
 def lone(heavy: float = 1.0) -> dict[str, Views]:
@@ -84,7 +91,7 @@ def test_percentiles_of_few_replicates_hold_as_much_as_those_of_many(replicates:
 @pytest.mark.parametrize(
     ("values", "ends", "note"),
     [
-        (np.arange(1.0, 100.0), (5.0, 95.0), ""),
+        (np.arange(1.0, 100.0) / 100.0, (0.05, 0.95), ""),
         ([np.nan] * 20 + [0.5] * 80, (0.5, 0.5), "the interval leaves out 20 of 100 replicates, which left [0, 1]"),
         *(
             ([np.nan] * lost + [0.5] * (100 - lost), (np.nan, np.nan), f"no interval: .* {lost} of 100 replicates")
@@ -223,14 +230,15 @@ def test_a_group_that_rests_on_a_row_is_not_compared(quantity: str, size: float)
 
 
 def with_worlds(unit: bool, views: int) -> Estimator:
-    world = CounterfactualSample(pd.DataFrame({"A": [0] * 100}), np.full(100, 0.01), np.arange(100) if unit else None)
+    n = 10_000
+    world = CounterfactualSample(pd.DataFrame({"A": [0] * n}), np.full(n, 1.0 / n), np.arange(n) if unit else None)
     return replace(estimator(), sources={AUDITED: None}, worlds={AUDITED: ((world, world),) * views})
 
 
 def ends(found: Estimator, draws: dict[str, np.ndarray]) -> pd.DataFrame:
     keys = {Key(AUDITED, "m", "score", name): values for name, values in draws.items()}
     frame = pd.DataFrame(np.column_stack(list(keys.values())), columns=pd.MultiIndex.from_tuples(keys))
-    table = tabled(found, dict.fromkeys(keys, 0.5), frame, 0.9)
+    table = tabled(found, {key: float(np.median(values)) for key, values in keys.items()}, frame, 0.9)
     return table.set_index(["decisions", "quantity"]).loc["score", ["lower", "upper"]]
 
 
@@ -257,15 +265,27 @@ def test_ends_of_piu_hold_0_where_the_signed_effect_does(span: tuple[float, floa
 @pytest.mark.parametrize("span", SPANS)
 def test_ends_given_units_with_signs_held_cross_0_as_the_effect_does(span: tuple[float, float]) -> None:
     held = np.linspace(*span, 101)
-    found = ends(with_worlds(True, 2), {"piu_lower": held, "piu_upper": 1.0 - held})
-    low, high = np.quantile(held, [0.05, 0.95], method="weibull")
-    assert tuple(found.loc["piu_lower"]) == pytest.approx((low, high))
+    found = ends(
+        with_worlds(True, 2), {"p_y0": 0.0 * held, "p_ypi": 0.0 * held, "piu_lower": held, "piu_upper": 1.0 - held}
+    )
+    low, high = absolute_interval(*np.quantile(held, [0.05, 0.95], method="weibull"))
+    careful = absolute_interval(*np.quantile(held, [0.005, 0.995], method="weibull"))[0]
+    assert tuple(found.loc["piu_lower"]) == pytest.approx((careful, high))
     assert tuple(found.loc["piu_upper"]) == pytest.approx((1.0 - high, 1.0 - low))
+
+
+def test_the_lower_bound_and_its_interval_are_never_below_those_of_the_mean_effect() -> None:
+    effect, held = 0.3 + np.linspace(-0.1, 0.1, 99), np.linspace(0.0, 0.4, 99)
+    found = ends(
+        with_worlds(True, 2), {"p_y0": 0.0 * held, "p_ypi": effect, "piu_lower": held, "piu_upper": 0.0 * held + 0.5}
+    )
+    low, high = np.quantile(effect, [0.05, 0.95], method="weibull")
+    assert tuple(found.loc["piu_lower"]) == pytest.approx((low, max(high, 0.38)))
 
 
 def test_ends_of_units_whose_means_are_exact_have_no_kink() -> None:
     values = np.linspace(0.101, 0.199, 99)
-    found = ends(with_worlds(True, 1), {"piu_lower": values, "piu_upper": values})
+    found = ends(with_worlds(True, 1), dict.fromkeys(("p_y0", "p_ypi", "piu_lower", "piu_upper"), values))
     for name in ("piu_lower", "piu_upper"):
         assert tuple(found.loc[name]) == pytest.approx((0.105, 0.195))
 

@@ -116,7 +116,7 @@ def test_results_of_another_run_are_kept(call: Call) -> None:
     before = {path.name: path.read_bytes() for path in Path("audit-court").iterdir()}
     code, out, err = call(*AUDIT, "--score", "p", "--seed", "1")
     assert (code, out) == (2, "")
-    assert "holds the results of another run: settings.seed is 0 there and 1 here" in err
+    assert "of another run: settings.seed is 0 there and 1 here" in err
     assert "--overwrite" in err
     table().assign(p=0.5).to_csv("court.csv", index=False)
     code, _, err = call(*AUDIT, "--score", "p")
@@ -417,13 +417,27 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--model", "absent.pyrofair"), "there is no file 'absent.pyrofair'"),
         (("--model", "court.csv", "x=court.csv", "--scores", "outcome"), "--scores describes columns of scores"),
         (("--score", "p", "--graph", "sex -> hired; sexx -> hired"), "no column 'sexx'.*the node 'sexx'.*--latent"),
-        (("--score", "p", "--graph", "g.txt"), "--graph 'g.txt': there is no such file .*has arrows"),
+        (("--score", "p", "--graph", "g.txt"), "--graph 'g.txt': there is no file 'g.txt' .*has arrows"),
         (("--score", "p", "--graph", "sex -> hired; hired -> sex"), "cycle"),
         (("--score", "p", "--graph", "sex - hired ->"), "is neither a name nor a group"),
         (("--score", "p", "--unfair", "sex -> jb -> hired"), "'jb'"),
         (("--score", "p", "--columns", "job"), "--columns 'job' must name a node and its columns"),
         (("--score", "p", "--level", "95"), "--level.*95.*0.0<x<1.0"),
         (("--score", "p", "--drop-missing", "x"), "argument.*x"),
+        (("--score", "p", "--output", "a\udcff"), r"--output 'a\\udcff' holds '\\udcff', a byte or half"),
+        (("--score", "p\ud800"), r"--score 'p\\ud800' holds"),
+        (("--score", "p", "--output", "x" * 300), "folder='x+'.*cannot be the path of a folder.*300 bytes"),
+        (("--score", "p", "--output", "x\0"), "cannot be the path of a folder.*NUL"),
+        (("--score", "p", "--source", "ipw", "--train", "x" * 300), "is no file: it has a name of 300 bytes"),
+        (("--model", "x" * 300), "--model: 'x+'.*is no file: it has a name of 300 bytes"),
+        (("--score", "p", "--graph", "x" * 300), "is no file: it has a name of 300 bytes.*has arrows"),
+        (("--score", "p", "--config", "x" * 300), "file of settings 'x+' cannot be read"),
+        (("--score", "p", "--encoding", "a\0b"), r"--encoding 'a\\x00b' is no encoding of text"),
+        (("--score", "p", "--encoding", "hex"), "--encoding 'hex' is no encoding of text"),
+        (("--score", "p", "--separator", "é"), "--separator 'é' must be one character of ASCII"),
+        (("--score", "p", "--separator", '"'), "--separator '\"' must be one character of ASCII"),
+        (("--score", "p", "--baseline", "9" * 5000), "--baseline '9+.* is no value of the column 'sex'"),
+        (("--score", "p", "--seed", "9" * 5000), "--seed"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_before_any_work(call: Call, arguments: tuple[str, ...], message: str) -> None:
@@ -494,6 +508,35 @@ def test_what_a_table_lacks_is_told(call: Call, change: Any, options: tuple[str,
     found, out, err = call(*AUDIT, "--score", "p", *options)
     assert found == code, err
     assert [part for part in parts if part not in (err if code else out)] == []
+
+
+def test_each_warning_is_in_the_report_and_printed_once(call: Call) -> None:
+    df = table()
+    df["job"] = df["job"].mask((df["job"] == "clerk") & (df["id"] % 2 == 0), "Clerk")
+    df.assign(p=(1 - df["p"]).round(3)).to_csv("court.csv", index=False)
+    code, out, err = call(*AUDIT, "--score", "p")
+    assert (code, err) == (0, "")
+    found = json.loads(Path("audit-court/report.json").read_text(encoding="utf-8"))["warnings"]
+    page = Path("audit-court/report.html").read_text(encoding="utf-8")
+    for part in ("taken for different categories", "run against the outcome"):
+        assert out.count(part) == 1
+        assert len([text for text in found if part in text]) == 1
+        assert part in page
+
+
+FORMULA = "=cmd|' /C calc'!A1"
+
+
+def test_no_table_of_a_folder_holds_a_formula(call: Call) -> None:
+    df = table().rename(columns={"p": FORMULA})
+    df.assign(town=np.where(df["id"] % 2, FORMULA, "b")).to_csv("court.csv", index=False)
+    arguments = [*AUDIT, "--score", FORMULA, "--subgroups", "town"]
+    arguments[arguments.index(GRAPH)] = "sex -> job; {sex job town} -> hired"
+    code, _, err = call(*arguments)
+    assert (code, err) == (0, "")
+    texts = {path.name: path.read_text(encoding="utf-8") for path in Path("audit-court").glob("*.csv")}
+    assert {"audit.csv", "subgroups.csv"} <= {name for name, text in texts.items() if f"'{FORMULA}" in text}
+    assert [name for name, text in texts.items() if re.search(f'(^|,|")({re.escape(FORMULA)})', text, re.M)] == []
 
 
 def test_scores_in_single_precision_are_cut_as_those_in_double(call: Call) -> None:

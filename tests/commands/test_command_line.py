@@ -82,6 +82,12 @@ def test_identify_prints_the_estimand(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.startswith("\\begin{aligned}")
 
 
+def test_a_graph_of_any_length_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    edges = "; ".join(f"A -> M{i} -> Y" for i in range(200))
+    main(["identify", "--graph", f"{edges}; A -> Y", "--sensitive", "A", "--outcome", "Y", "--direct"])
+    assert "unfair: A -> Y" in capsys.readouterr().out
+
+
 def test_messages_of_the_package_are_told_as_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("A,M,Y,p\n" + "0,1,1,0.3\n1,0,0,0.6\n1,1,1,0.7\n0,0,0,0.2\n" * 40)

@@ -71,6 +71,7 @@ def test_an_option_takes_several_values_at_once_or_one_by_one() -> None:
         ("score = {p = 1}", ["score", "{'p': 1}"]),
         ('source = "onstep"', ["--source", "'onstep'", "'onestep'"]),
         ("level = ", ["not TOML"]),
+        (f"seed = {'9' * 5000}", ["not TOML", "digits"]),
         ('command = "train"', ["pyrofair train", "pyrofair audit"]),
         ("level = 1.5", ["--level", "1.5", "0.0<x<1.0"]),
         ("level = nan", ["--level", "nan", "finite"]),
@@ -100,7 +101,7 @@ def test_what_is_required_may_stand_in_the_file(tmp_path: Path) -> None:
 def test_settings_survive_being_written(tmp_path: Path, text: str) -> None:
     own = ("--unfair", text, "b", "--fail-above", "0.1", "--seed", str(2**31 - 1), "--direct")
     settings = settle(*NEEDED, "--graph", text or "x", *own)
-    written = write_settings(settings, ["a comment"])
+    written = write_settings(settings, ["a comment", text])
     again = settle(*config(tmp_path, written))
     assert {**again.values, "config": None} == settings.values
     assert tomllib.loads(written)["command"] == "audit"

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
+from pyrofair._files import FolderLock
 from pyrofair.exceptions import PyrofairWarning
 
 GRAPH = "A -> M; {A M} -> Y"
@@ -117,7 +118,7 @@ def test_a_classifier_that_cannot_be_saved_does_not_lose_the_path(call: Call, mo
     monkeypatch.setattr(pf, "save", broken, raising=False)
     code, out, _ = call("path", "train.csv", *QUESTION, *QUICK, "--strengths", "1", "--accuracy-loss", ".5")
     assert code == 1
-    assert "The chosen classifier could not be saved: DataError: the encoder cannot be saved" in out
+    assert "model.pyrofair could not be saved: DataError: the encoder cannot be saved" in out
     assert "saved as" not in out
     assert {"path.csv", "run.json"} <= {path.name for path in Path("path-train").iterdir()}
 
@@ -176,16 +177,55 @@ def test_a_full_standard_output_loses_nothing(call: Call, monkeypatch: pytest.Mo
     assert Path("train-train/model.pyrofair").exists()
 
 
-def test_results_that_cannot_be_written_leave_the_earlier_ones(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_cannot_be_written_are_printed_and_leave_the_earlier_ones(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(model: Any, path: Path) -> None:
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    call("train", "train.csv", *QUESTION, *QUICK)
+    first = call("train", "train.csv", *QUESTION, *QUICK)[1]
     before = Path("train-train/model.pyrofair").read_bytes()
     monkeypatch.setattr(pf, "save", broken, raising=False)
-    code, _, err = call("train", "train.csv", *QUESTION, *QUICK)
+    code, out, err = call("train", "train.csv", *QUESTION, *QUICK)
     assert code == 1
-    assert "failed: OSError: [Errno 28] No space left on device" in err
+    assert out == first.partition("\nThe results are in")[0]
+    assert "train-train/model.pyrofair' cannot be written: [Errno 28] No space left on device" in err
     assert Path("train-train/model.pyrofair").read_bytes() == before
     assert not [path for path in Path("train-train").iterdir() if path.name.startswith(".")]
+
+
+def test_a_folder_in_which_another_run_works_is_refused(call: Call, tmp_path: Path) -> None:
+    for command, folder in (("train", "train-train"), ("path", "path-train")):
+        (tmp_path / folder).mkdir()
+        lock = FolderLock(tmp_path / folder)
+        code, out, err = call(command, "train.csv", *QUESTION, *QUICK)
+        assert (code, out) == (2, "")
+        assert f"Another run is working in the folder {str(tmp_path / folder)!r}" in err
+        lock.release()
+        assert (tmp_path / folder).is_dir(), "this run did not make it"
+
+
+def test_a_run_that_was_killed_while_it_wrote_is_repeated(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each renaming in turn is the last thing that the process does."""
+    arguments = ("train", "train.csv", *QUESTION, *QUICK)
+    assert call(*arguments)[0] == 0
+    before = {path.name: path.read_bytes() for path in Path("train-train").iterdir()}
+    rename = Path.replace
+    for last in range(len(before) + 2):
+        done: list[Path] = []
+
+        def until(self: Path, target: Path, done: list[Path] = done, last: int = last) -> Path:
+            if len(done) == last:
+                raise SystemExit(9)
+            done.append(self)
+            return rename(self, target)
+
+        for path in Path("train-train").iterdir():
+            path.unlink()
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", until)
+            patched.setattr(Path, "unlink", lambda *_, **__: None)  # of a killed process nothing is cleared away
+            assert call(*arguments)[0] == (9 if last < len(before) + 1 else 0)
+        assert call(*arguments)[0] == 0
+        assert {path.name: path.read_bytes() for path in Path("train-train").iterdir()} == before

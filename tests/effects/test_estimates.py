@@ -23,11 +23,13 @@ from pyrofair.effects.estimates import (
     Estimates,
     Image,
     Key,
+    Share,
     joint_covariance,
     mean_and_spread,
     percentiles,
     reach_of,
     reach_of_all,
+    shares_of,
 )  # fmt: skip
 from pyrofair.effects.simultaneous import quantile_of_largest
 
@@ -97,24 +99,60 @@ def test_a_difference_over_other_units_subtracts_the_errors_of_shared_ones() -> 
     assert (found.value, found.more, found.degrees) == pytest.approx((0.4, 0.03, 4.0))
 
 
-def test_ends_are_wilsons_where_few_rows_lie_on_one_side() -> None:
-    errors = np.full(100, 1e-6)
-    plain, sized = (Estimate(0.02, errors, image=SIZE, size=size) for size in (np.nan, 100.0))
-    wilson = stats.binomtest(2, 100).proportion_ci(0.95, method="wilson")
-    assert sized.interval(0.95) == pytest.approx((wilson.low, wilson.high))
-    assert plain.interval(0.95) == pytest.approx((0.02, 0.02), abs=1e-4)
-    enough = Estimate(0.3, errors, image=SIZE, size=100.0)
-    assert enough.interval(0.95) == Estimate(0.3, errors, image=SIZE).interval(0.95)
-    wide = Estimate(0.02, np.full(100, 0.1), image=SIZE, size=100.0)
-    assert wide.interval(0.95) == Estimate(0.02, np.full(100, 0.1), image=SIZE).interval(0.95)
+def shared(share: float, errors: np.ndarray, *, image: Image = SIZE) -> Estimate:
+    return Estimate(share, errors, image=image, shares=(Share(share, 100.0),))
 
 
-def test_sizes_are_those_of_the_ends_of_piu_alone() -> None:
-    known = made(sizes={"m": 40.0})
-    for quantity in QUANTITIES_OF:
-        size = known.of(key(quantity)).size
-        assert size == 40.0 if quantity in ("piu_lower", "piu_upper") else np.isnan(size)
-    assert np.isnan(made().of(key("piu_lower")).size)
+@pytest.mark.parametrize("count", [0, 2, 9, 91, 98, 100])
+def test_an_interval_reaches_as_far_as_wilsons_where_few_rows_lie_on_one_side(count: int) -> None:
+    wilson = stats.binomtest(count, 100).proportion_ci(0.95, method="wilson")
+    assert shared(count / 100.0, np.full(100, 1e-6)).interval(0.95) == pytest.approx((wilson.low, wilson.high))
+    drawn = Estimate(count / 100.0, draws=np.full(50, count / 100.0), shares=(Share(count / 100.0, 100.0),))
+    assert drawn.interval(0.95) == pytest.approx((wilson.low, wilson.high))
+
+
+def test_an_interval_of_many_rows_or_of_more_error_is_walds() -> None:
+    for share, error in [(0.3, 1e-6), (0.02, 0.1)]:
+        errors = np.full(100, error)
+        assert shared(share, errors).interval(0.95) == Estimate(share, errors, image=SIZE).interval(0.95)
+
+
+def test_a_mean_effect_counts_rows_that_turn_to_yes_and_to_no() -> None:
+    up, down = (stats.binomtest(count, 100).proportion_ci(0.95, method="wilson") for count in (3, 1))
+    estimate = Estimate(
+        0.02,
+        np.zeros(100),
+        shares=shares_of("mean_unfair_effect", {"mean_unfair_effect": 0.02, "piu_lower": 0.04}, 100.0),
+    )
+    low, high = 0.02 - np.hypot(0.03 - up.low, down.high - 0.01), 0.02 + np.hypot(up.high - 0.03, 0.01 - down.low)
+    assert estimate.interval(0.95) == pytest.approx((low, high))
+    change = estimate - Estimate(0.0, np.zeros(100))
+    assert change.interval(0.95) == pytest.approx((low, high))
+
+
+def test_the_paper_bound_has_the_wilson_intervals_of_both_marginals() -> None:
+    values = {"p_y0": 0.0, "p_ypi": 0.0, "piu_paper_bound": 0.0}
+    found = Estimate(0.0, np.zeros(50), shares=shares_of("piu_paper_bound", values, 50.0)).interval(0.95)
+    high = stats.binomtest(0, 50).proportion_ci(0.95, method="wilson").high
+    assert found == pytest.approx((0.0, np.hypot(2.0 * high, 2.0 * high)))
+
+
+def test_no_interval_leaves_the_range_of_its_quantity() -> None:
+    known = made(20, weight=np.ones(20))
+    wild = Estimates(10.0 * known.influence, known.weight)
+    for each in wild.keys:
+        low, high = wild.of(each).interval(0.95)
+        if each.quantity in ("piu_lower", "piu_upper"):
+            assert 0.0 <= low <= wild.of(each).estimate <= high <= 1.0
+
+
+def test_sizes_are_those_of_each_quantity_and_at_most_the_clusters() -> None:
+    sizes = {"m": dict.fromkeys(QUANTITIES_OF, 40.0)}
+    for known, size in [(made(sizes=sizes), 40.0), (clustered(sizes=sizes), None), (made(), np.nan)]:
+        for quantity in QUANTITIES_OF:
+            found = known.of(key(quantity))
+            expected = found.degrees + 1.0 if size is None else size
+            assert [each.size for each in found.shares] == pytest.approx([expected] * len(found.shares), nan_ok=True)
 
 
 # --- the estimates of a table ----------------------------------------------------------------------------------------
@@ -126,12 +164,12 @@ def test_every_quantity_is_the_function_of_the_means() -> None:
     expected = {
         "positive_rate": positive, "accuracy": correct, "p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0,
         "piu_double_disagreement": 2.0 * disagreement, "majority_rate": max(outcome, 1.0 - outcome),
-        "piu_lower": abs(lower), "piu_upper": 1.0 - abs(rest), "piu_paper_bound": 2.0 * (y0 + ypi - 2.0 * y0 * ypi),
+        "piu_lower": max(abs(lower), abs(ypi - y0)), "piu_upper": 1.0 - abs(rest),
+        "piu_paper_bound": 2.0 * (y0 + ypi - 2.0 * y0 * ypi),
     }  # fmt: skip
-    point, _ = known.point()
     for quantity, value in expected.items():
         assert known.of(key(quantity)).estimate == pytest.approx(value)
-        assert point[key(quantity)] == pytest.approx(value)
+        assert known.draws(0)[key(quantity)].median() == pytest.approx(value, abs=0.05)
 
 
 def test_spreads_are_those_of_the_joint_covariance() -> None:
@@ -293,6 +331,7 @@ MAKERS = {"effects.estimates", "effects.simultaneous"}
 NO_INTERVALS = {
     "_arviz": "equal-tailed intervals of posterior draws",
     "effects.bounds": "the exact test-set bound of accuracy",
+    "inference.importance": "the width of steps between values",
     "mechanisms.diagnostics": "points at which two distributions are compared",
     "nuisances.columns": "the limits of bins",
     "programs.distributions": "the inverse of a distribution's cumulative function",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import inspect
 import json
@@ -321,13 +322,26 @@ def _of(name: str, /, **state: Any) -> dict[str, Any]:
     return {"object": name, "state": state}
 
 
+def _range(stop: int) -> dict[str, Any]:
+    return _of("range", start=0, stop=stop, step=1, name=None)
+
+
+MANY = 10**9
+INT64 = _of("type", name="int64")
 BIG: dict[str, tuple[Any, str]] = {
-    "rows of no columns": (
-        _of("table", columns=[], index=_of("range", start=0, stop=10**15, step=1, name=None),
-            names=_of("range", start=0, stop=0, step=1, name=None)), "rows of no columns"),
+    "rows of no columns": (_of("table", columns=[], index=_range(MANY), names=_range(0)), "more than 64 times"),
     "an array twice": ([{"array": "a"}, {"array": "a"}], "'a'"),
+    "one column many times": (
+        [{"array": "a"}, _of("table", columns=[{"ref": 0}] * 2000, index=_range(2000), names=_range(2000))],
+        "more than 64 times"),
     "texts of the length of one": (
-        _of("values", dtype=_of("type", name="str"), items=["x" * 10**5, *"y" * 10**4]), "more than 1000 characters"),
+        _of("values", dtype=_of("type", name="str"), items=["x" * 1000, *"y" * 10**4]), "one of 1000 characters"),
+    "values of a range": (_of("values", dtype=INT64, items=_range(MANY)), "more than 64 times"),
+    "codes of a range": (_of("values", dtype=INT64, codes=_range(MANY)), "more than 64 times"),
+    "a series of a range": (_of("series", values=_range(MANY), index=_range(MANY), name=None), "more than 64 times"),
+    "categories of a range": (
+        _of("tables.encoder.TableEncoder", numeric_=[], categories_={"dict": [["C", _range(MANY)]]}),
+        "more than 64 times"),
 }  # fmt: skip
 
 
@@ -344,7 +358,50 @@ def test_memory_is_that_of_the_file(name: str) -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("change", ["mean", "levels", "numeric", "repeated"])
+def test_forged_classifiers_are_refused(tmp_path: Path) -> None:
+    fitted = pf.PenalizedClassifier("network", epochs=1, progress=False, random_state=0).fit(TABLE, TABLE["A"])
+    for name in ("features", "classes", "network"):
+        forged = copy.deepcopy(fitted)
+        if name == "features":
+            forged.feature_names_in_ = np.array(["A", "B"], dtype=object)
+        elif name == "classes":
+            forged.classes_ = np.arange(3)
+        else:  # of which the package's own takes no memory before its sizes are those of the arrays
+            forged.encoder_.categories_ = {"C": pd.RangeIndex(10**5)}
+            forged.encoder_.one_hot_ = forged.encoder_._one_hot()
+        with pytest.raises(pf.DataError, match="cannot be read back"):
+            pf.save(forged, tmp_path / "classifier")
+
+
+FORGED: dict[str, Any] = {
+    "nodes": lambda state: state["nodes"]["tuple"].__setitem__(0, 1.5),
+    "a node twice": lambda state: state["nodes"]["tuple"].append("M"),
+    "an edge of no node": lambda state: state["edges"]["tuple"].append({"tuple": ["A", "Z"]}),
+    "no outcome": lambda state: state.update(outcome=None),
+    "a latent that is no node": lambda state: state.update(latent={"tuple": ["Z"]}),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_graphs_are_refused(name: str, data: bytes, tmp_path: Path) -> None:
+    def change(structure: Any, _: Any) -> None:
+        structure["class"], structure["object"] = (
+            "CausalGraph",
+            structure["object"]["state"]["unfair"]["state"]["graph"],
+        )
+        FORGED[name](structure["object"]["state"])
+
+    refused(tmp_path / "graph", rewritten(data, change, tmp_path), "cannot be loaded")
+
+
+def test_forged_settings_of_what_is_fitted_are_refused(data: bytes, tmp_path: Path) -> None:
+    def change(structure: Any, _: Any) -> None:
+        structure["object"]["state"]["clip"] = "x"
+
+    refused(tmp_path / "ipw", rewritten(data, change, tmp_path), "clip='x' must be")
+
+
+@pytest.mark.parametrize("change", ["mean", "levels", "numeric", "repeated", "twice"])
 def test_forged_encoders_are_refused(change: str, tmp_path: Path) -> None:
     """An encoder that would fail, or encode to no number, when it is used."""
     table = TABLE.assign(C=np.where(TABLE["M"] > 0, "x", "y"))
@@ -355,6 +412,8 @@ def test_forged_encoders_are_refused(change: str, tmp_path: Path) -> None:
         encoder.categories_["C"] = "xy"  # type: ignore[assignment]
     elif change == "repeated":
         encoder.categories_["C"] = pd.Index(["x", "x"])
+    elif change == "twice":
+        encoder.categories_["M"] = encoder.categories_.pop("C")
     else:
         encoder.numeric_ = ["A"]
     writer = Writer()

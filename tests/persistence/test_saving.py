@@ -376,8 +376,8 @@ def test_files_are_replaced_only_when_asked(tmp_path: Path) -> None:
         pf.save(GRAPH, tmp_path)
     with pytest.raises(pf.DataError, match=r"folder '.*none' does not exist; make it first"):
         pf.save(GRAPH, tmp_path / "none" / "x.pyrofair")
-    for wrong in (3, "", None, b"x"):
-        with pytest.raises(pf.DataError, match=r"path=.* must be the path of a file"):
+    for wrong in (3, "", None, b"x", "x" * 300, "a\0b", "\ud800"):
+        with pytest.raises(pf.DataError, match=r"path=.* (must|cannot) be the path of a file"):
             pf.save(GRAPH, wrong)  # type: ignore[arg-type]
     assert os.listdir(tmp_path) == ["paths.pyrofair"]
 

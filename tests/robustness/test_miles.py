@@ -269,6 +269,15 @@ def test_ends_moved_outward_cover() -> None:
     assert second >= 0.8
 
 
+def test_decisions_that_are_one_have_an_interval() -> None:
+    df = table(300)
+    source = pf.MilesBounds(GRAPH.unfair("A -> Y", "A -> R -> Y")).fit(df)
+    for same in (0.0, 1.0):
+        for low, high in source.intervals(lambda rows, same=same: np.full(len(rows), same), level=0.95):
+            assert low <= same <= high
+            assert 3 / 300 <= high - low <= 12 / 100
+
+
 def test_ends_are_moved_outward_by_a_sampling_error() -> None:
     df = table(2000)
     for source in (pf.MilesBounds(BOTH), pf.MilesBounds(DIRECT, literal=True)):

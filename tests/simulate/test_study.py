@@ -574,6 +574,31 @@ def test_a_summary_is_over_seeds_and_counts_what_failed() -> None:
     )
 
 
+def test_a_full_disk_loses_no_result_of_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: CellFolder, result: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(CellFolder, "write", full)
+    with pytest.warns(PyrofairWarning, match=r"cells.*parquet' cannot be written .*No space left on device"):
+        found = study("hiring", {"m": logistic}, 100, 2, folder=tmp_path, **QUICK)
+    assert (len(found.table), found.unfinished) == (2, 0)
+
+
+def test_cells_of_a_study_that_runs_are_not_deleted_by_another(tmp_path: Path) -> None:
+    def meanwhile(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
+        with pytest.raises(DataError, match="A run with other settings is working in the folder"):
+            study("hiring", {"m": logistic}, 100, 1, folder=tmp_path, overwrite=True, **QUICK | {"test_size": 50})
+        shared = study("hiring", {"m": logistic}, 100, 1, folder=tmp_path, **QUICK)
+        assert len(shared.table) == 1
+        return logistic(train, given, seed)
+
+    found = study("hiring", {"other": meanwhile}, 100, 1, folder=tmp_path, **QUICK)
+    assert found.failures.empty, found.failures["traceback"].iloc[0]
+    study("hiring", {"m": logistic}, 100, 1, folder=tmp_path, overwrite=True, **QUICK | {"test_size": 50})
+    assert len([*(tmp_path / "cells").iterdir()]) == 1
+    assert not (tmp_path / ".lock").exists()
+
+
 def test_a_worker_without_the_folder_hands_its_cells_over(tmp_path: Path) -> None:
     plans: list[Plan] = []
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from pyrofair._files import csv_text
 from pyrofair._version import __version__
 from pyrofair.audits.display.words import percent, span
 
@@ -42,8 +43,6 @@ CITATIONS = (
     f"The pyrofair developers. pyrofair, version {__version__}. Path-specific causal fairness, to audit and "
     "train classifiers against the unfair effects of a causal graph.",
 )
-FORMULA = ("=", "+", "-", "@")
-"""A cell that begins with one of these is a formula to a spreadsheet, unless it is a number."""
 _fragments = count()
 
 
@@ -65,7 +64,7 @@ class Table:
     @property
     def csv(self) -> str:
         """The source as CSV."""
-        return _without_formulas(self.source).to_csv(index=False, lineterminator="\n")
+        return csv_text(self.source)
 
     @property
     def uri(self) -> str:
@@ -173,30 +172,6 @@ def spans_table(
         ending = {last[0]: last[1][value]} if last[1] else {}
         found.append({label or key: named(value), **before(value, of), **spans, **ending})
     return make_table(name, caption, pd.DataFrame(found), rows, note=note)
-
-
-def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame whose texts begin with an apostrophe where a spreadsheet would take them for a formula.
-
-    Names of models, columns and labels come from others; opened in a spreadsheet, a cell such as ``=HYPERLINK(...)``
-    would be evaluated. Numbers keep their sign.
-    """
-    made = frame.copy()
-    for place, name in enumerate(frame.columns):
-        if not pd.api.types.is_numeric_dtype(frame[name].dtype):
-            made.isetitem(place, [_plain_cell(each) for each in frame[name].astype(object)])
-    made.columns = pd.Index([_plain_cell(str(each)) for each in frame.columns])
-    return made
-
-
-def _plain_cell(value: Any) -> Any:
-    if not isinstance(value, str) or not (value[:1] in ("\t", "\r") or value.lstrip()[:1] in FORMULA):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
 
 
 def _is_numbers(column: pd.Series[Any]) -> bool:

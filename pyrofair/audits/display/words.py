@@ -13,11 +13,13 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
 
-__all__ = ["Answer", "advice", "answer", "changes", "describe_question", "percent", "shorten", "span"]
+__all__ = ["Answer", "answer", "changes", "describe_question", "percent", "shorten", "span"]
 
 SHOWN = 4
-"""The most paths that the question lists."""
-LONGEST = 40
+"""The most paths that the question lists, the shortest ones."""
+MOST_SORTED = 500
+"""Of more than twice as many paths the shortest are looked for among the first and the last of them."""
+LONGEST = 120
 """The most characters of a name or a label in a sentence."""
 UNBROKEN = 36
 """The most characters of a path that is not broken over lines."""
@@ -71,7 +73,9 @@ def describe_question(
     first, other = graph.baseline, graph.contrast
     if paths.swapped:
         first, other = other, first
-    shown = "; ".join(_arrows([_read_as(graph, node) for node in path]) for path in paths.paths[:SHOWN])
+    every = paths.paths
+    shortest = sorted(dict.fromkeys((*every[:MOST_SORTED], *every[-MOST_SORTED:])), key=len)
+    shown = "; ".join(_arrows([_read_as(graph, node) for node in path]) for path in shortest[:SHOWN])
     more = f"; and {paths.paths.size - SHOWN:,} more" if paths.paths.size > SHOWN else ""
     which = "this model" if models == 1 else f"these {models} models"
     return [
@@ -144,29 +148,3 @@ def changes(readings: Sequence[Reading], warned: int) -> list[str]:
     if warned:
         found.append(f"{warned} warning{'s' if warned > 1 else ''} below, each with what to do.")
     return found
-
-
-ADVICE = (
-    ("overlap", "Coarsen the features of the stage or world named, drop those that separate the groups, or limit the "
-     "question to where both groups occur; then audit again."),
-    ("replicate", "Audit again with more replicates, or look at the first failure and fix its cause."),
-    ("taken as it is", "Report the intervals as conditional on the source, or give one that can be refitted."),
-    ("cannot be refitted", "Use a source that can be refitted, or report the intervals as conditional on it."),
-    ("fewer than the", "Leave the source unfitted, so that it is cross-fitted on the audited rows."),
-    ("taken for a function", "State scores='prediction' or scores='outcome', whichever is true."),
-    ("compared", "Read the estimates without the comparison of groups; more rows of the group named allow it."),
-    ("column", "Drop the columns from the table, or add them to the graph if they matter."),
-    ("class", "Audit rows with both outcomes, or read the effect without the accuracy."),
-    ("accuracy", "Audit rows with both outcomes, or read the effect without the accuracy."),
-    ("copies", "Remove copies of rows, or weight rows by how often they count."),
-    ("trim", "Report the effect as that among the rows kept."),
-    ("draw", "Fit the parameters to data and pass the posterior."),
-)  # fmt: skip
-"""What to do about a warning that holds a word; the first that fits."""
-
-
-def advice(text: str) -> str:
-    """Return what to do about a warning."""
-    lowered = text.lower()
-    known = (what for word, what in ADVICE if word in lowered)
-    return next(known, "Follow what the warning names, and audit again; report the answer with it otherwise.")

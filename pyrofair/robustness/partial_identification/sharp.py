@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import (
     require_choice,
@@ -21,7 +22,8 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
-from pyrofair.effects.estimates import percentiles
+from pyrofair.effects.estimates import percentiles, reach_of, reach_of_shares, shares_of
+from pyrofair.effects.potential_outcomes import kish_size
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths, require_unfair, show_paths
@@ -57,6 +59,8 @@ TOLD = 1e-6
 SIGNS = (1.0, -1.0)
 """Of the lower and the upper end: both are minima."""
 GROUPS: tuple[tuple[Quantity, ...], ...] = (("y0",), ("ypi",), ("effect", "piu"))
+SHARES: Mapping[Any, str] = {"y0": "p_y0", "ypi": "p_ypi", "effect": "mean_unfair_effect", "piu": "piu_lower"}
+"""As what quantity of an audit each is a share of the rows."""
 LEAST: Mapping[Quantity, float] = {"y0": 0.0, "ypi": 0.0, "effect": -1.0, "piu": 0.0}
 LABELS: Mapping[Quantity, str] = {
     "y0": "P(Y0 = 1)",
@@ -267,13 +271,20 @@ def sharp_bounds(
     if n_boot:
         replicates = [
             program.evaluate(each, certify=False)
-            for each in _replicates(coded, index.ravel(), weight, n_boot, random_state)
+            for each in progress_bar(
+                "bootstrap", _replicates(coded, index.ravel(), weight, n_boot, random_state), total=n_boot
+            )
         ]
         draws = np.array([[each.ends[name] for name in table.index] for each in replicates])
         least = np.array([LEAST[name] for name in table.index])
+        size = kish_size(coded.weight)
         for i, end in enumerate(("low", "high")):
-            ranges = _range(draws[:, :, i], table[end].to_numpy(), level, lower=end == "low")
-            table[f"{end}_from"], table[f"{end}_to"] = (each.clip(least, 1.0) for each in ranges)
+            ends = table[end].to_numpy()
+            start, stop = _range(draws[:, :, i], ends, level, lower=end == "low")
+            shares = [shares_of(SHARES[name], {SHARES[name]: value}, size) for name, value in table[end].items()]
+            down, up = np.transpose([reach_of_shares(each, reach_of(level)) for each in shares])
+            table[f"{end}_from"] = np.minimum(start, ends - down).clip(least, 1.0)
+            table[f"{end}_to"] = np.maximum(stop, ends + up).clip(least, 1.0)
         moved = sum(each.slack > TOLD for each in replicates)
         if moved:
             notes.append(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from pyrofair._progress import progress_bar
 from pyrofair._validation import require_instance, require_real
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
@@ -223,7 +224,8 @@ def confounding(
     )
     causes = choose_causes(causes_of(problem.form), hidden_causes, problem.source.estimand_)
     ratios = limits if later_ratio is None else (later_ratio,) * len(limits)
-    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits, ratios) for cause in causes])
+    seen = progress_bar("hidden causes", causes)
+    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits, ratios) for cause in seen])
     return Confounding(
         table,
         flips,

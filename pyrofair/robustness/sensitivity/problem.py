@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from pyrofair._validation import require_choice, require_real, require_seed, sho
 from pyrofair.audits.audit import default_source, fit_source
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
-from pyrofair.effects.estimates import mean_and_spread, reach_of
+from pyrofair.effects.estimates import GIVEN_UNITS, mean_and_spread, reach_of, reach_of_shares, shares_of
 from pyrofair.effects.influence import Scorer
 from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -39,7 +40,8 @@ class Problem:
 
     ``means`` are influence values (n, 1) of n ``rows`` without any departure, of P(Y0 = 1) as ``p_y0``, P(Ypi = 1) as
     ``p_ypi``, their difference ``mean_unfair_effect`` and their ``sum``; ``scores`` the scores of either world, as the
-    form's stages start from them, made by ``scorer`` of the ``model``; ``context`` what results report.
+    form's stages start from them, made by ``scorer`` of the ``model``; ``context`` what results report;
+    ``sizes`` how many rows each quantity of an audit rests on.
     """
 
     source: OneStep
@@ -51,12 +53,27 @@ class Problem:
     context: dict[str, Any]
     scorer: Scorer
     model: AuditedModel
+    sizes: Mapping[str, float]
 
-    def ends(self, low: Array, high: Array) -> Array:
-        """Return both bounds of influence values (n, G), the lower limit of one and the upper of the other, (G, 4)."""
+    def ends(self, quantity: str, low: Array, high: Array) -> Array:
+        """Return both bounds of influence values (n, G), the lower limit of one and the upper of the other, (G, 4).
+
+        Rows of which none, or all, are counted have no spread: limits are at least as far as those of shares.
+        """
         reach, weight = reach_of(self.context["level"]), self.rows.weight
         (low, down), (high, up) = (mean_and_spread(values, weight, self.inflation) for values in (low, high))
-        return np.column_stack([low, high, low - reach * down, high + reach * up])
+        downs, ups = (
+            np.array([reach_of_shares(shares_of(*self._share(quantity, value)), reach) for value in ends])
+            for ends in (low, high)
+        )
+        return np.column_stack(
+            [low, high, low - np.maximum(reach * down, downs[:, 0]), high + np.maximum(reach * up, ups[:, 1])]
+        )
+
+    def _share(self, quantity: str, value: float) -> tuple[str, dict[str, float], float]:
+        """Return as what quantity of an audit a bound is a share of rows, its value, and how many rows count."""
+        name = {"sum": GIVEN_UNITS, "piu": "piu_lower"}.get(quantity, quantity)  # twice a share, a share
+        return name, {name: value}, self.sizes[name]
 
 
 def read_problem(
@@ -120,7 +137,10 @@ def read_problem(
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
-    return Problem(fitted, form, rows, tuple(made), means, estimates.normal.inflation, context, scorer, audited)
+    normal = estimates.normal
+    return Problem(
+        fitted, form, rows, tuple(made), means, normal.inflation, context, scorer, audited, normal.sizes[audited.name]
+    )
 
 
 def _judge(estimates: WaldEstimates, limit: float) -> str:

@@ -88,7 +88,8 @@ def sweep(
     rows, flips = [], []
     for each in departures:
         found = {
-            name: nested(problem.ends(*both)).clip(*WITHIN.get(name, (0.0, 1.0))) for name, both in each.bounds.items()
+            name: nested(problem.ends(name, *both)).clip(*WITHIN.get(name, (0.0, 1.0)))
+            for name, both in each.bounds.items()
         }
         piu = _Piu.of(found)
         found["piu"] = piu.ends

@@ -588,6 +588,15 @@ def test_replicates() -> None:
         pf.sharp_bounds(unfair, df[["A", "M", "Y"]]).interval("piu")
 
 
+def test_replicates_of_zeros_have_an_interval() -> None:
+    graph = pf.CausalGraph("A -> R; {A R} -> Y", sensitive="A", outcome="Y")
+    df = pd.DataFrame({"A": [0, 1] * 60, "R": [0, 0, 1, 1] * 30})
+    found = pf.sharp_bounds(graph.unfair("A -> Y"), df, df["R"].astype(float), n_boot=40, random_state=0)
+    assert found.piu == (0.0, 0.0)
+    assert found.interval("piu") == pytest.approx((0.0, 3.84 / 123.84), abs=1e-3)
+    assert found.interval("effect")[0] <= -3 / 120
+
+
 def test_replicates_that_no_model_allows_are_counted() -> None:
     graph, df, weight = instrument(0.0)
     rows = df.loc[np.repeat(df.index, np.round(200 * weight).astype(int))]

@@ -11,7 +11,7 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.robustness.sensitivity import confounding, cross_world, switching
 from pyrofair.robustness.sensitivity.sweep import Parameter, crossing, nested
-from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, sample
+from tests.robustness.sensitivity.models import GRAPH, SATURATED, Known, Table, sample
 
 SHARE = Parameter("share", neutral=0.0, most=1.0, what="shares", axis="share", hint="Of all units.")
 
@@ -68,6 +68,18 @@ def test_an_assumption_that_is_given_up_further_leaves_no_less(
             assert (np.diff(own[["lower", "low", "high", "upper"]]) >= 0.0).all()
             assert own["lower"].min() >= (-1.0 if quantity == "mean_unfair_effect" else 0.0)
             assert own["upper"].max() <= 1.0
+
+
+@pytest.mark.parametrize("analysis", [confounding, switching])
+def test_a_sample_without_a_flip_has_an_interval(analysis: Any) -> None:
+    """Decisions follow Q alone, so that none differs in the sample: 0 of n rows leaves about 3 / n open."""
+    source = pf.OneStep(GRAPH.unfair(*PATHS["D"]), **SATURATED)
+    found = analysis(Known(lambda X: X["Q"].astype(float)), source, sample(1_500, 0), at_most=0.001)
+    quantity = "mean_unfair_effect" if analysis is confounding else "piu"
+    own = found.table[(found.table["quantity"] == quantity) & (found.table["gamma"] == found.parameter.neutral)]
+    assert (own["low"] <= 1e-9).all()
+    assert (own["upper"] >= 3 / 1_500).all()
+    assert np.isnan(found.flips_at.set_index("conclusion").loc["PIU is at most 0.001", "interval"]).all()
 
 
 def test_a_conclusion_that_is_never_lost_and_one_that_never_held() -> None:

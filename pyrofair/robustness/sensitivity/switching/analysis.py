@@ -166,7 +166,7 @@ def switching(
     low, rest, kept = bound_switching(form, problem.rows, _both_scores(problem), limits)
     hard = decisions == "threshold"
     departure = Departure({}, {"piu": (low, 1.0 - rest)}, lambda _, gamma: hard or gamma in (0.0, 1.0))
-    least, _, lower, upper = problem.ends(1.0 - kept, 1.0 - kept)[0].clip(0.0, 1.0)
+    least, _, lower, upper = problem.ends("piu", 1.0 - kept, 1.0 - kept)[0].clip(0.0, 1.0)
     return Switching(
         *sweep(problem, GAMMA, limits, [departure]),
         (

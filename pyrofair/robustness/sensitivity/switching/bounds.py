@@ -21,6 +21,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from pyrofair._progress import progress_bar
 from pyrofair.graph.identification import Weight
 from pyrofair.nuisances.rows import Rows
 from pyrofair.sources.prefix_form import PrefixForm, Walk
@@ -122,7 +123,7 @@ class _Walk(Walk):
     def bounds(self) -> list[Array]:
         """Return the influence values of both bounds, and of the kept mass."""
         # Pieces chosen by the rows that they are judged on would err inward.
-        for train, judged, share in self.folds(crossed=True):
+        for train, judged, share in progress_bar("folds", self.folds(crossed=True)):
             one, other = self.averages(train, judged, share)
             found = self._greatest(one.end, other.end, one.smooth, other.smooth)
             if shared := self.form.worlds[0].shared:
