@@ -604,7 +604,8 @@ def _audit_by_influence(
             context,
             wald=True,
             weight=weight,
-            inflation=found.normal.inflation,
+            apart=found.normal.apart,
+            resampling=found.describe_models(),
             stage_lines=stage_lines(found.weights, found.stages, context.graph),
             form=getattr(fitted, "form_", ""),
             doubts=doubts,
@@ -636,8 +637,8 @@ def _warn_few_fitted(fitted: Any, table: pd.DataFrame) -> None:
     if new > own:
         warnings.warn(
             f"The source was fitted on {own:,} rows, fewer than the {new:,} others that are audited: what these few "
-            "rows leave wrong with its models does not shrink with the rows audited, and intervals are widened for it "
-            "by a rule of thumb. Leave the source unfitted, so that it is cross-fitted on the audited rows.",
+            "rows leave wrong with its models does not shrink with the rows audited, and intervals are widened for it. "
+            "Leave the source unfitted, so that it is cross-fitted on the audited rows.",
             PyrofairWarning,
             stacklevel=2,
         )

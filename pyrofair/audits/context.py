@@ -43,9 +43,9 @@ class Context:
         text; why the numbers of a model are in doubt, and those of a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
-    weight, inflation, stage_lines, form, largest_z
-        Of influence values: the weights of the rows, (n,), what variances are multiplied by, a line for each stage,
-        the form of the estimates, and the limit of the diagnostics of stages.
+    weight, apart, stage_lines, form, largest_z
+        Of influence values: the weights of the rows, (n,), how other models would move the values, a line for each
+        stage, the form of the estimates, and the limit of the diagnostics of stages.
     """
 
     paths: UnfairPaths
@@ -74,7 +74,7 @@ class Context:
     failure: str = ""
     wald: bool = False
     weight: NDArray[np.float64] | None = None
-    inflation: float = 1.0
+    apart: NDArray[np.float64] | None = None
     stage_lines: list[str] = field(default_factory=list)
     form: str = ""
     largest_z: float = np.nan
@@ -101,7 +101,7 @@ class Context:
         """
         if influence.empty or self.weight is None:
             return None
-        return Estimates(influence, self.weight, bool(self.paths.shared), self.inflation, at)
+        return Estimates(influence, self.weight, bool(self.paths.shared), at, apart=self.apart)
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)

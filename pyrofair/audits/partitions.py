@@ -398,7 +398,7 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
         thresholds=measured.thresholds(at, context.threshold_doubts),
         subgroups=_subgroups(pilot, sums, work, parts, larger),
         context=replace(
-            context, rows=whole.rows, weight=None, inflation=1.0, resampling=text, warnings=[*context.warnings, *poor]
+            context, rows=whole.rows, weight=None, apart=None, resampling=text, warnings=[*context.warnings, *poor]
         ),
     )
 

@@ -49,8 +49,6 @@ FEW = 100.0
 """The smallest effective size of a stage, in rows, unless most of its arm's rows are left."""
 MOST_KEPT = 0.3
 """A stage whose effective size is this share of its arm's rows lacks rows, not overlap."""
-LARGEST = 0.1
-"""The largest weight, as a share of all rows."""
 HARDLY = 0.03
 """Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
 MOST_LACKING = 0.01
@@ -372,7 +370,6 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
 
 def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
     """Return what makes a stage's weights unusable, or an empty string."""
-    n = float((rows.weight > 0.0).sum())
     group = kish_size(rows.weight * rows.member(stage.arm))
     what = []
     if not np.isfinite(found["max_weight"]):
@@ -381,8 +378,6 @@ def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
         what.append(f"the mean weight is {found['mean_weight']:.2f}, not 1 (z {found['mean_weight_z']:.1f})")
     if found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
         what.append(f"the effective size is {found['ess']:.0f} of {group:.0f} rows")
-    if np.isfinite(found["max_weight"]) and found["max_weight"] > LARGEST * n:
-        what.append(f"one row weighs {found['max_weight']:.0f} of {n:.0f}")
     return "; ".join(what)
 
 

@@ -113,6 +113,13 @@ class Learner(ABC):
         """Fit what :meth:`fit` does, by the fit that varies less."""
         return self.fit(design, y, weight)
 
+    def pull(self, design: Design) -> Array:
+        """Return by how much predictions (m, Q) of few fitted rows move if one row of the mean of all joins them.
+
+        A few rows that happen to agree have no residuals; so pulled, they have some, for a variance.
+        """
+        return np.zeros((1, 1))
+
     def leverage(self, design: Design) -> Array:
         """Return by what share each fitted row (m,) draws its own prediction to itself; 0 where that is little.
 
@@ -130,6 +137,7 @@ class Saturated(Learner):
     cells: NDArray[Any] | None = None
     means: Array | None = None
     share: Array | None = None
+    mean: Array | None = None
     crossed = False
 
     def design(self, X: pd.DataFrame) -> NDArray[Any]:
@@ -143,8 +151,7 @@ class Saturated(Learner):
         with np.errstate(invalid="ignore"):
             means = np.column_stack([np.bincount(index, weight * column) / total for column in y.T])
             rows = total**2 / np.bincount(index, weight**2)
-        few = (rows < FEW) & (rows > 1.0 + ALONE)
-        return replace(self, cells=cells, means=means, share=np.where(few, 1.0 / np.where(few, rows, 1.0), 0.0))
+        return replace(self, cells=cells, means=means, share=1.0 / rows, mean=weight @ y / weight.sum())
 
     def _at(self, design: Design) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         assert self.cells is not None
@@ -157,11 +164,19 @@ class Saturated(Learner):
         at, absent = self._at(design)
         return np.where(absent[:, None], np.nan, self.means[at])
 
+    def pull(self, design: Design) -> Array:
+        """Return the way from each row's cell to the mean of all, over one more than the rows of the cell."""
+        assert self.share is not None
+        assert self.means is not None
+        at, _ = self._at(design)
+        return (self.mean - self.means[at]) * (self.share / (1.0 + self.share))[at, None]
+
     def leverage(self, design: Design) -> Array:
         """Return one over the rows of each row's cell, where these are few but more than one."""
         assert self.share is not None
         at, absent = self._at(design)
-        return np.where(absent, 0.0, self.share[at])
+        few = (self.share > 1.0 / FEW) & (self.share < 1.0 - ALONE)
+        return np.where(absent | ~few[at], 0.0, self.share[at])
 
     def __call__(self, design: Design) -> Array:
         """Return the mean of each row's cell; one that was not fitted on is refused."""

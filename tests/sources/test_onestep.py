@@ -97,8 +97,11 @@ def _at(world: CounterfactualSample, df: pd.DataFrame) -> NDArray[np.int64]:
     return df.index.get_indexer(world.rows.index)
 
 
-def test_residuals_of_small_cells_are_those_from_a_mean_without_the_row() -> None:
-    """Whether the fitted rows are judged alone or beside others, which have no residual of their own."""
+def test_residuals_of_small_cells_are_those_from_a_mean_without_the_row_that_a_further_row_pulls() -> None:
+    """Whether the fitted rows are judged alone or beside others, which have no residual of their own.
+
+    The further row has the mean of all; it moves values, and no estimate.
+    """
     graph = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
     rows = [(q, a, m) for q, k in enumerate((3, 9, 40)) for a in (0, 1) for m in (0, 1) for _ in range(k - (m < a))]
     df = pd.DataFrame(rows, columns=["Q", "A", "M"])
@@ -110,13 +113,17 @@ def test_residuals_of_small_cells_are_those_from_a_mean_without_the_row() -> Non
     mean = c[zero].groupby(df["Q"]).mean()[df["Q"]].to_numpy()
     size = zero.groupby(df["Q"]).transform("sum")
     weight = np.where(zero, df.groupby("Q")["A"].transform("size") / size, 0.0)
-    expected = mean + weight * (c - mean) / (1.0 - np.where(size < 10, 1.0 / size, 0.0))
+    pull = (c[zero].mean() - mean) / (1.0 + size)
+    expected = mean + pull + weight * ((c - mean) / (1.0 - np.where(size < 10, 1.0 / size, 0.0)) - pull)
     assert {*size} == {6, 18, 80}
+    assert expected.mean() == pytest.approx(mean.mean(), abs=1e-12)
     assert values[0].y0[:, 0] == pytest.approx(expected, abs=1e-12)
     assert values[1].y0[: len(df), 0] == pytest.approx(expected, abs=1e-12)
     alone = (size < 10) & zero
     assert values[1].y0[len(df) :, 0][~alone] == pytest.approx(expected[~alone], abs=1e-12)
-    assert values[1].y0[len(df) :, 0][alone] == pytest.approx((mean + weight * (c - mean))[alone], abs=1e-12)
+    assert values[1].y0[len(df) :, 0][alone] == pytest.approx(
+        (mean + pull + weight * (c - mean - pull))[alone], abs=1e-12
+    )
 
 
 # --- double robustness -----------------------------------------------------------------------------------------------

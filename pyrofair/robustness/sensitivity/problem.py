@@ -15,7 +15,7 @@ from pyrofair._validation import require_choice, require_real, require_seed, sho
 from pyrofair.audits.audit import default_source, fit_source
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
-from pyrofair.effects.estimates import mean_and_spread, reach_of
+from pyrofair.effects.estimates import AUDITED, Key, mean_and_spread, reach_of
 from pyrofair.effects.influence import Scorer
 from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -45,7 +45,7 @@ class Problem:
     rows: Rows
     scores: tuple[tuple[Array, Array], ...]
     means: dict[str, Array]
-    inflation: float
+    more: float
     context: dict[str, Any]
     scorer: Scorer
     model: AuditedModel
@@ -53,7 +53,7 @@ class Problem:
     def ends(self, low: Array, high: Array) -> Array:
         """Return both bounds of influence values (n, G), the lower limit of one and the upper of the other, (G, 4)."""
         reach, weight = reach_of(self.context["level"]), self.rows.weight
-        (low, down), (high, up) = (mean_and_spread(values, weight, self.inflation) for values in (low, high))
+        (low, down), (high, up) = (mean_and_spread(values, weight, self.more) for values in (low, high))
         return np.column_stack([low, high, low - reach * down, high + reach * up])
 
 
@@ -117,7 +117,9 @@ def read_problem(
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
-    return Problem(fitted, form, rows, tuple(made), means, estimates.normal.inflation, context, scorer, audited)
+    keys = (Key(AUDITED, audited.name, decisions, quantity) for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"))
+    more = max(estimates.normal.of(key).more for key in keys)
+    return Problem(fitted, form, rows, tuple(made), means, more, context, scorer, audited)
 
 
 def _judge(estimates: WaldEstimates, limit: float) -> str:
