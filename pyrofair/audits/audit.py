@@ -852,11 +852,9 @@ def _poor_overlap(
 
 def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
     """Return which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
-    if not isinstance(fitted, Stratified) or fitted.trim is None:
+    if getattr(fitted, "trim", None) is None or not hasattr(fitted, "kept"):
         return np.ones(len(table), dtype=bool)
-    alone = fitted.by_group(["group 0", "group 1"]).values()
-    weights = [each.weights(regime, table) for each in alone for regime in fitted.unfair.regimes]
-    return np.asarray(np.sum(weights, axis=0) > 0.0)
+    return np.asarray(fitted.kept(table))
 
 
 def _doubtful_intervals(replicates: Replicates, fitted: Any, worlds: Mapping[str, Views], level: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ __all__ = [
     "mean_and_z",
     "stage_table",
     "unsupported_cells",
+    "warn_of_overlap",
 ]
 
 Array = NDArray[np.float64]
@@ -68,7 +70,7 @@ class Cell:
     rows: int = 0
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.mass:.2g} of the target, {self.rows or 'no'} row of group {self.value})"
+        return f"{self.name} ({self.mass:.2%} of the target, {self.rows or 'no'} row of group {self.value})"
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,8 @@ class GroupOverlap:
     def _first_cells(self) -> str:
         return "; ".join(map(str, self.cells[:5]))
 
-    def check(self, max_unsupported: float, *, stacklevel: int) -> None:
-        """Warn of what is wrong, or raise PositivityError where support is lacking or weights are infinite."""
+    def check(self, max_unsupported: float) -> str:
+        """Return what is wrong, or raise PositivityError where support is lacking or weights are infinite."""
         where = f"world {self.regime!r}, group {self.group_name}"
         if self.separated:
             raise PositivityError(
@@ -145,7 +147,7 @@ class GroupOverlap:
         if self.unsupported > max_unsupported:
             whose = "no counterpart" if not any(cell.rows for cell in self.cells) else "at most one counterpart"
             raise PositivityError(
-                f"{self.unsupported:.3g} of the target population has {whose} in {where}, more than "
+                f"{self.unsupported:.3%} of the target population has {whose} in {where}, more than "
                 f"max_unsupported={max_unsupported:g}: {self._first_cells()}. Merge these levels, weight another group "
                 "(arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported and read the "
                 "result with care."
@@ -157,14 +159,10 @@ class GroupOverlap:
                 f"{self.propensity} is exactly 0 or 1 there. {bounds}; or take a propensity that is never certain, "
                 "such as 'logistic'."
             )
-        if problems := self.problems():
-            extreme = self.at_bounds or self.effective_size < SMALLEST_SHARE * self.n
-            warnings.warn(
-                f"Poor overlap in {where}: {'; '.join(problems)}."
-                + (f" {bounds}." if extreme and not self.clipped else ""),
-                PositivityWarning,
-                stacklevel=stacklevel,
-            )
+        problems = self.problems()
+        extreme = self.at_bounds or self.effective_size < SMALLEST_SHARE * self.n
+        advice = f" {bounds}." if extreme and not self.clipped else ""
+        return f"Poor overlap in {where}: {'; '.join(problems)}.{advice}" if problems else ""
 
     def as_row(self, trimmed: int, used: bool) -> dict[str, object]:
         """Return a row of the overlap table."""
@@ -314,6 +312,17 @@ def _cells_of(table: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     codes = pd.MultiIndex.from_frame(joint).get_indexer(pd.MultiIndex.from_frame(table)).astype(np.int64)
     rows = joint.itertuples(index=False)
     return codes, [", ".join(f"{c}={v}" for c, v in zip(table.columns, row, strict=True)) for row in rows]
+
+
+def warn_of_overlap(texts: Sequence[str]) -> None:
+    """Warn once of all that is wrong with overlap, at the line outside this package that asked for it."""
+    found = list(dict.fromkeys(filter(None, texts)))
+    if not found:
+        return
+    frame, depth = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "pyrofair":
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(" ".join(found), PositivityWarning, stacklevel=depth + 1)
 
 
 # -- stages of an estimate ---------------------------------------------------------------------------------------------

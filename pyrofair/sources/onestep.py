@@ -30,11 +30,11 @@ from pyrofair._validation import (
 from pyrofair.effects.estimates import CAUSAL, mean_and_spread
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
-from pyrofair.exceptions import DataError, PositivityError, PositivityWarning, PyrofairWarning
+from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells
+from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells, warn_of_overlap
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
@@ -204,7 +204,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 "stages, or choose other unfair paths; form='prefix' or 'graph' gives numbers that are not to be "
                 "trusted."
             )
-        warnings.warn(f"Poor overlap. {listed} The estimates are not to be trusted.", PositivityWarning, stacklevel=3)
+        warn_of_overlap([f"Poor overlap. {listed} The estimates are not to be trusted."])
 
     def _considered(self) -> tuple[str, ...]:
         """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
@@ -244,7 +244,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def _unsupported(self) -> list[str]:
         """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
-        found = []
+        found, rare = [], []
         saturated = self.nuisances_.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
         for part in self._parts():
             cells, mass = unsupported_cells(part, None, self.nuisances_, saturated=saturated)
@@ -252,12 +252,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             if mass > MOST_UNSUPPORTED:
                 found.append(shown)
             elif cells:
-                warnings.warn(
+                rare.append(
                     f"Poor overlap in the {shown}. Scores there are extrapolated, or rest on one row; this affects "
-                    f"{mass:.2g} of that world.",
-                    PositivityWarning,
-                    stacklevel=5,
+                    f"{mass:.2%} of that world, as many as {mass * self.n_fitted_:.2g} of {self.n_fitted_:,} rows."
                 )
+        warn_of_overlap(rare)
         return found
 
     @property
