@@ -152,18 +152,15 @@ class Nuisances:
         mean, share = (float(np.average(each, weights=weight)) for each in (p, a))
         error = float(np.sqrt(weight**2 @ (p * (1.0 - p))) / weight.sum())
         ratios = np.array([mean / share, (1.0 - mean) / (1.0 - share)])
-        if (
-            (abs(np.log(ratios)) <= MOST_OFF).all()
-            or abs(mean - share) <= SURE * error
-            or p.min() * (1.0 - p.max()) == 0
-        ):
+        extreme = p.min() == 0.0 or p.max() == 1.0
+        if extreme or (abs(np.log(ratios)) <= MOST_OFF).all() or abs(mean - share) <= SURE * error:
             return
         name = f"{self.graph.sensitive_column}={self.graph.label(1)!r}"
         raise DataError(
-            f"The propensity {self.propensity_name} is not calibrated: its mean probability of {name} is {mean:.3g}, and "
-            f"the share of these rows is {share:.3g}. Weights made of it say nothing about overlap. "
-            "class_weight='balanced' does that, and so does a model that ignores sample weights: leave classes as they "
-            "are, or use propensity='logistic'."
+            f"The propensity {self.propensity_name} is not calibrated: its mean probability of {name} is {mean:.3g}, "
+            f"and the share of these rows is {share:.3g}. Weights made of it say nothing about overlap. "
+            "class_weight='balanced' does that, and so does a model that ignores sample weights: leave classes as "
+            "they are, or use propensity='logistic'."
         )
 
     @property
