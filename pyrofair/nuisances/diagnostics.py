@@ -70,7 +70,7 @@ class Cell:
     rows: int = 0
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.mass:.2%} of the target, {self.rows or 'no'} row of group {self.value})"
+        return f"{self.name} ({100.0 * self.mass:.3g}% of the target, {self.rows or 'no'} row of group {self.value})"
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class GroupOverlap:
         if self.unsupported > max_unsupported:
             whose = "no counterpart" if not any(cell.rows for cell in self.cells) else "at most one counterpart"
             raise PositivityError(
-                f"{self.unsupported:.3%} of the target population has {whose} in {where}, more than "
+                f"{100.0 * self.unsupported:.3g}% of the target population has {whose} in {where}, more than "
                 f"max_unsupported={max_unsupported:g}: {self._first_cells()}. Merge these levels, weight another group "
                 "(arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported and read the "
                 "result with care."

@@ -254,7 +254,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             elif cells:
                 rare.append(
                     f"Poor overlap in the {shown}. Scores there are extrapolated, or rest on one row; this affects "
-                    f"{mass:.2%} of that world, as many as {mass * self.n_fitted_:.2g} of {self.n_fitted_:,} rows."
+                    f"{100.0 * mass:.2g}% of that world, as {mass * self.n_fitted_:.2g} of {self.n_fitted_:,} rows are."
                 )
         warn_of_overlap(rare)
         return found
@@ -374,9 +374,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         if folds > 1 and self._crossed and not new.all():
             found += [self._judge_again(asked, rows, number) for number in range(1, self.splits)]
         values = _average(found, new)
-        if new.any():
-            values = _add_moves(values, self._halves(asked, rows, new))
         values = replace(values, weight=rows.weight / rows.weight.mean())
+        if new.any():
+            values = _add_moves(values, self._halves(asked, rows, new), self.n_fitted_ * max(folds - 1, 1))
         return values if folds == 1 else _tighten(values)
 
     def _judge_again(self, asked: Any, rows: Rows, number: int) -> InfluenceValues:
@@ -499,10 +499,19 @@ def _average(found: Sequence[InfluenceValues], new: NDArray[np.bool_]) -> Influe
     return replace(first, **mean, apart=moves, splits=len(found))
 
 
-def _add_moves(values: InfluenceValues, moves: Mapping[str, NDArray[np.float64]]) -> InfluenceValues:
-    """Return values that further models move besides, by functional, (k, n, Q)."""
-    known = values.apart or {}
-    return replace(values, apart={k: np.concatenate([known[k], each]) if known else each for k, each in moves.items()})
+def _add_moves(values: InfluenceValues, moves: Mapping[str, NDArray[np.float64]], n: int) -> InfluenceValues:
+    """Return values that further models move besides, by functional, (k, n, Q).
+
+    The variance of the effect that they add is at most that of a mean of ``n`` rows: a half of few rows may have models
+    that are far worse than those of all.
+    """
+    known, share = values.apart or {}, values.weight / values.weight.sum()
+    effect = values.ypi - values.y0
+    most = share @ (effect - share @ effect) ** 2 / n
+    added = ((share @ (moves["ypi"] - moves["y0"])) ** 2).sum(axis=0)
+    scale = np.sqrt(np.divide(most, added, out=np.ones_like(added), where=added > most))
+    parts = {k: scale * each for k, each in moves.items()}
+    return replace(values, apart={k: np.concatenate([known[k], each]) if known else each for k, each in parts.items()})
 
 
 def _tighten(values: InfluenceValues) -> InfluenceValues:
