@@ -130,7 +130,7 @@ NAMED = {
     "levels or none": "contrasts",
     "mapping": "do dtypes families given inverses levels models posterior values",
     "mapping or none": "passes",
-    "names": "nodes",
+    "names": "nodes predict",
     "names or none": "columns",
     "names or one": "latent test through",
     "node": "node outcome sensitive",

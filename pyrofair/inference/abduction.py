@@ -48,6 +48,7 @@ from pyrofair.programs.couplings import (
     named_coupling,
     require_couplings,
 )
+from pyrofair.programs.covariates import ROW
 from pyrofair.programs.parameters import MOST_DRAWS, Priors, at_parameters, read_priors
 from pyrofair.programs.provenance import Program, to_array
 from pyrofair.programs.structural_equations import Equations
@@ -306,7 +307,9 @@ class Abduction:
             (world,), _ = self._predict(set_to, set_to, act)
         return world
 
-    def worlds(self, equations: Equations, values: Mapping[str, Any] | None = None) -> Counterfactuals:
+    def worlds(
+        self, equations: Equations, values: Mapping[str, Any] | None = None, predict: Sequence[str] = ()
+    ) -> Counterfactuals:
         """Return both worlds: the baseline, and the one in which only the unfair paths are switched.
 
         Parameters
@@ -315,11 +318,13 @@ class Abduction:
             The program with its unfair paths.
         values
             Nodes that are set in both worlds besides, as in :meth:`do`.
+        predict
+            Nodes without a column that the worlds show as well: latent ones, or the outcome.
 
         Raises
         ------
         DataError
-            If a value does not fit, or the sensitive attribute is among them.
+            If a value does not fit, the sensitive attribute is among them, or no such node can be predicted.
         """
         graph, sensitive = equations.unfair.graph, equations.sensitive
         require_do(values)
@@ -327,29 +332,50 @@ class Abduction:
             raise DataError(f"do names {wrong[0]!r}, the sensitive attribute, which the two worlds set.")
         with isolated(self.seed), precision(wide=self.evidence.wide):
             set_to = self._read_values(values or {})
+            units = self._with_prior(_sites_to_predict(equations, self.columns, predict))
             bound = replace(equations, program=self.evidence.program)
-            shown = [site for site in self.columns if site != sensitive]
+            shown = [site for site in units.columns if site != sensitive]
 
             def act(evaluation: Evaluation, some: World) -> tuple[World, World]:
                 return evaluation.worlds(bound, shown, some)
 
-            found, moments = self._predict((sensitive, *set_to), set_to, act)
+            found, moments = units._predict((sensitive, *set_to), set_to, act)
         worlds, path = [], (graph.sensitive, graph.outcome)
         for world, regime in zip(found, equations.unfair.regimes, strict=True):
             label: Any = graph.label(regime.value(path) if path in graph.edges else regime.on_fair)
             frame = world.rows.assign(**{graph.sensitive_column: label})
-            worlds.append(replace(world, rows=frame[list(self.columns.values())]))
-        noise = pd.concat([self.noise, frame_of(moments, self.evidence.index)], axis=1)
+            worlds.append(replace(world, rows=frame[list(units.columns.values())]))
+        noise = pd.concat([units.noise, frame_of(moments, self.evidence.index)], axis=1)
         return Counterfactuals(
             (worlds[0], worlds[1]),
             noise,
-            self.noise_values,
+            units.noise_values,
             self.diagnostics,
             graph,
             self.chains,
             coupling=equations.coupling_of(self.evidence.coupling, shown),
             coupled=equations.coupled(shown),
         )
+
+    def _with_prior(self, columns: Mapping[str, str]) -> Abduction:
+        """Show unobserved nodes too: noise that they read and no row bears on is drawn, given that which is known."""
+        evidence = self.evidence
+        open_ = [key for key in evidence.noise_of(columns) if key not in self.noise_values]
+        drawn: dict[str, list[Tensor]] = {key: [] for key in open_}
+        for rows in in_batches(torch.arange(evidence.n), BATCH // self.draws) if open_ else ():
+            given, known = evidence.given(rows, self.draws), self._noise_of(rows, self.draws)
+            noise = evidence.run(given, columns, known).noise
+            for key in open_:
+                drawn[key].append(noise[key].reshape(len(rows), self.draws, *noise[key].shape[1:]))
+        new = {
+            key: PartiallyKnown.of(
+                np.full((evidence.n, *each[0].shape[2:]), np.nan),
+                np.arange(evidence.n),
+                torch.cat(each).double().numpy(),
+            )
+            for key, each in drawn.items()
+        }
+        return replace(self, columns={**self.columns, **columns}, noise_values={**self.noise_values, **new})
 
     def _read_values(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
         require_do(values)
@@ -413,7 +439,7 @@ class Abduction:
         Returned are the worlds, and mean and standard deviation (n,) of the uniforms of nodes without explicit noise.
         """
         evidence = self.evidence
-        fixed, varying = self._split(evidence.below(targets))
+        fixed, varying = self._split(evidence.below(targets) & self.columns.keys())
         batches = [(rows, 1) for rows in in_batches(fixed, BATCH)]
         batches += [(rows, self.draws) for rows in in_batches(varying, BATCH // self.draws)]
         known: list[World] = []
@@ -455,7 +481,7 @@ class Abduction:
         implicit = affected & evidence.implicit & self.distributions.keys()
         intervals = any(not is_point(self.distributions[site], evidence.coupling) for site in implicit)
         vary = torch.full((evidence.n,), intervals)
-        for key in evidence.keys_of(affected):
+        for key in self.noise_values.keys() & {*evidence.noise_of(affected)}:
             vary[torch.from_numpy(self.noise_values[key].rows)] = True
         return (~vary).nonzero().squeeze(1), vary.nonzero().squeeze(1)
 
@@ -467,6 +493,24 @@ class Abduction:
             implicit = key in self.evidence.implicit
             noise[key] = values.to(torch.get_default_dtype()) if implicit else self.evidence.in_type(key, values)
         return noise
+
+
+def _sites_to_predict(equations: Equations, columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the sites of nodes without a column that are to be predicted, and the names of their columns."""
+    graph, open_ = equations.unfair.graph, dict[str, str]()
+    for site, node in equations.node_of.items():
+        if site not in columns and site != ROW and len(equations.info.shapes[site]) == 1:
+            own = graph.columns.get(node, [site])
+            open_ |= {site: site if site in own else own[0]}
+    by_name = {name: site for site, column in open_.items() for name in (site, column)}
+    for name in names:
+        if name not in by_name:
+            known = ", ".join(open_) or "none"
+            raise DataError(
+                f"predict names {name!r}, which is no node of the program without a column and with one number for "
+                f"each unit. These are: {known}.{did_you_mean(name, by_name)}"
+            )
+    return {by_name[name]: open_[by_name[name]] for name in names}
 
 
 def abduct(
@@ -618,6 +662,7 @@ def counterfactuals(
     coupling: Coupling = "gumbel",
     posterior: Mapping[str, npt.ArrayLike] | None = None,
     do: Mapping[str, Any] | None = None,
+    predict: Sequence[str] = (),
     random_state: int | None = None,
 ) -> Counterfactuals:
     """Return both worlds of observed units; see :meth:`pyrofair.SEM.counterfactual`.
@@ -630,7 +675,7 @@ def counterfactuals(
 
     def both(how: Settings, parameters: Mapping[str, npt.ArrayLike], start: int) -> Counterfactuals:
         units = _abduct(rows, how, coupling=coupling, parameters=parameters, seed=start, sensitive=equations.sensitive)
-        return units.worlds(equations, do)
+        return units.worlds(equations, do, predict)
 
     if not posterior:
         return both(settings, {}, seed)

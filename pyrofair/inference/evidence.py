@@ -290,6 +290,14 @@ class Evidence:
         met = {above for site in sites for above in self.info.above(site, stop)}
         return tuple(site for site in self.info.sites if site in met & self.info.random and site not in self.observed)
 
+    def noise_of(self, sites: Iterable[str]) -> tuple[str, ...]:
+        """Return the noise that some node sites read, their own included where they are unobserved and drawn."""
+        mine = {*sites}
+        own = mine & self.info.random - {*self.observed}
+        met = {*self.keys_of(mine), *own}
+        met |= {above for key in met for above in self.info.causes(key, tuple(self.observed))[1]}
+        return tuple(site for site in self.info.sites if site in met)
+
     def is_root(self, key: str) -> bool:
         """Return whether a noise site is one number whose value leaves no other noise to be weighed by it."""
         alone = key not in self.implicit and len(self.info.shapes[key]) == 1
@@ -399,8 +407,9 @@ class _Reader(Messenger):
         super().__init__()
         self.evidence, self.given, self.noise, self.partly = evidence, given, noise, partly
         self.waiting = set(sites)
-        self.needed = {key for site in sites for key in evidence.keys[site]}
-        self.needed |= {above for key in self.needed for above in evidence.above[key]}
+        unobserved = [site for site in sites if site not in evidence.keys]
+        self.needed = {key for site in sites for key in evidence.keys.get(site, ())} | {*evidence.noise_of(unobserved)}
+        self.needed |= {above for key in self.needed for above in evidence.above.get(key, ())}
         self.m = len(next(iter(given.values())))
         self.reading = Reading()
 

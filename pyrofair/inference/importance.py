@@ -17,7 +17,7 @@ from pyrofair._arviz import diagnose
 from pyrofair.exceptions import DataError
 from pyrofair.inference.evidence import Evidence, Reading, repeat_each
 from pyrofair.inference.inversion import Findings, find_line
-from pyrofair.inference.samplers import NormalGuide, Schedule, fit_guide, fitting, run_nuts
+from pyrofair.inference.samplers import NormalGuide, Schedule, fit_guide, fitting, outside, run_nuts
 from pyrofair.programs.provenance import is_deterministic
 from pyrofair.programs.sites import UNITS
 
@@ -446,9 +446,11 @@ def draw_by_gradients(
     keys = _latent(evidence)
     evidence.info.confirm(evidence.n)
 
+    program = outside(evidence.program)
+
     def model() -> None:
         with _Likelihood(evidence, width, frozenset(keys)):
-            evidence.program(evidence.n)
+            program(evidence.n)
 
     # The program's own parameters are given, and must not be trained.
     fixed = poutine.block(model, hide_types=["param"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -36,9 +39,12 @@ __all__ = ["Likelihood", "PosteriorError", "read_likelihood", "site_values"]
 
 Counts = Callable[[Tensor], Tensor]
 """Scales and masks log-densities, shape (n,), as the program does."""
+Equation = tuple[Tensor, Tensor, Any, Counts]
 
 PRIOR_DRAWS = 3
 TOLERANCE = 1e-3
+MOST_CONFIGURATIONS = 64
+"""The program is run once for each joint value of its discrete unknowns, at each step."""
 
 
 class PosteriorError(PyrofairError):
@@ -51,8 +57,9 @@ class Likelihood:
 
     A drawn node is conditioned on. A node ``V = f0 + f1 U`` computed from private noise becomes a factor, its
     log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A computed node that no
-    parameter reaches is only set. Evidence, sites that the program itself gives a value and ``pyro.factor``, counts as
-    in Pyro, at the rows.
+    parameter reaches is only set. Over per-unit unknowns with finitely many values, such as latent classes, the density
+    of each row is summed, and all of it is one factor. Evidence, sites that the program itself gives a value and
+    ``pyro.factor``, counts as in Pyro, at the rows.
 
     ``rows`` are the values of each node site, shape (n,), or those of a vector-valued site, see ``vectors``;
     ``inverted`` names the noise of each computed node that has a density, and ``idle`` holds noise that does not bear
@@ -73,6 +80,7 @@ class Likelihood:
     types: Mapping[str, torch.dtype]
     shapes: Mapping[str, tuple[int, ...]]
     vectors: Mapping[str, Components]
+    classes: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def observed(self) -> dict[str, NDArray[Any]]:
@@ -82,14 +90,57 @@ class Likelihood:
 
     def __call__(self) -> None:
         """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
-        for node, (start, slope, d, counts) in self.equations().items():
+        if self.classes:
+            pyro.factor("rows__log_density", self._summed())
+            return
+        for node, density in self._densities(self.equations()[0]):
+            pyro.factor(f"{node}__log_density", density)
+
+    def _densities(self, equations: Mapping[str, Equation]) -> Iterator[tuple[str, Tensor]]:
+        """Return each computed node with its log-density, as it counts."""
+        for node, (start, slope, d, counts) in equations.items():
             noise = (self.rows[node] - start) / slope
             inside = d.support.check(noise)
             if not bool(inside.all()):  # distributions may refuse such values, or return a number all the same
                 noise = torch.where(inside.reshape(*inside.shape, *[1] * d.event_dim), noise, d.sample())
             density, steep = d.log_prob(noise).masked_fill(~inside, -torch.inf), slope.abs().log()
             steep = steep.flatten(steep.ndim - d.event_dim).sum(-1) if d.event_dim else steep
-            pyro.factor(f"{node}__log_density", counts(density - steep))
+            yield node, counts(density - steep)
+
+    def configurations(self) -> list[dict[str, Tensor]]:
+        """Return all joint values of the unknowns that are summed over, for all units each; one if there are none."""
+        every = product(*(values.tolist() for values in self.classes.values()))
+        return [
+            {
+                site: torch.full(self.shapes[site], value, dtype=self.types[site])
+                for site, value in zip(self.classes, each, strict=True)
+            }
+            for each in every
+        ]
+
+    def _summed(self) -> Tensor:
+        """Return the log-density of each row, shape (n,), summed over the discrete unknowns: one run for each value."""
+        parts: list[Tensor] = []
+        unknown: dict[str, Tensor] = {}
+        for values in self.configurations():
+            hidden = poutine.block if parts else nullcontext  # the handlers outside see the first run alone
+            with hidden(), poutine.trace() as tracer, poutine.condition(data=unknown):
+                equations, run = self.equations(values, hide=True)
+            densities = [density for _, density in self._densities(equations)]
+            for site in {*self.rows, *self.evidence, *values} & run.counts.keys() - equations.keys():
+                value = {**self.rows, **values}.get(site, run.natural.get(site))
+                densities.append(run.counts[site](run.distributions[site].log_prob(value)))
+            for density in densities:
+                if density.shape not in ((), (1,), (self.n,)):
+                    raise PosteriorError(
+                        f"A density has the shape {tuple(density.shape)} for {self.n} units, so that it is not known "
+                        f"for each of them, and cannot be summed over {', '.join(self.classes)}. Write vectors as "
+                        "events (.to_event(1)), and the plate of units as the last."
+                    )
+            parts.append(sum(densities, torch.zeros(self.n)))
+            sites: Any = tracer.trace.nodes
+            unknown = unknown or {name: sites[name]["value"] for name in (*self.parameters, *self.latent)}
+        return torch.logsumexp(torch.stack(parts), 0)
 
     def at(self, rows: Tensor, axes: Mapping[str, int]) -> Likelihood:
         """Return the model of some of the rows, (m,); ``axes`` are those of the units of each site."""
@@ -105,16 +156,21 @@ class Likelihood:
         }
         return replace(self, n=len(rows), rows=some(self.rows), idle=some(self.idle), shapes=shapes)
 
-    def equations(self) -> dict[str, tuple[Tensor, Tensor, Any, Counts]]:
-        """Run the program and return f0 and f1, shaped as the node, the distribution of the noise and how it counts."""
+    def equations(
+        self, values: Mapping[str, Tensor] | None = None, *, hide: bool = False
+    ) -> tuple[dict[str, Equation], _Rows]:
+        """Run the program; return f0, f1, shaped as the node, the noise's distribution and how it counts, and the run.
+
+        ``values`` are those of the discrete unknowns; with ``hide`` the handlers outside see other unknowns alone.
+        """
         zero = {
             noise: torch.zeros(self.shapes[noise], dtype=self.types[noise], requires_grad=True)
             for noise in self.inverted.values()
         }
-        with torch.enable_grad(), _Rows(self, zero) as run:
+        with torch.enable_grad(), _Rows(self, {**zero, **(values or {})}, hide=hide) as run:
             self.program(self.n)
             if not zero:
-                return {}
+                return {}, run
             start = {node: run.natural[node] for node in self.inverted}
             # Each noise belongs to one node and one unit, so the gradient of the sum holds each unit's slope.
             total = sum((values.sum() for values in start.values()), torch.zeros((), requires_grad=True))
@@ -124,15 +180,18 @@ class Likelihood:
             if slope is None:
                 raise _unusable(node, f"does not read its noise {noise!r} by operations of torch")
             found[node] = start[node], slope, run.distributions[noise], run.counts[noise]
-        return found
+        return found, run
 
 
 class _Rows(Messenger):
-    """Set nodes to their rows and noise to given values, and hide from the handlers outside what they need not see."""
+    """Set nodes to their rows and noise to given values, and hide from the handlers outside what they need not see.
 
-    def __init__(self, likelihood: Likelihood, noise: Mapping[str, Tensor]) -> None:
+    With ``hide`` they see the unknowns alone.
+    """
+
+    def __init__(self, likelihood: Likelihood, noise: Mapping[str, Tensor], *, hide: bool = False) -> None:
         super().__init__()
-        self.likelihood, self.noise = likelihood, noise
+        self.likelihood, self.noise, self.hide = likelihood, noise, hide
         self.natural: dict[str, Tensor] = {}
         self.distributions: dict[str, Any] = {}
         self.counts: dict[str, Counts] = {}
@@ -143,15 +202,22 @@ class _Rows(Messenger):
             if computed:
                 self.natural[name] = msg["value"]
             else:
-                self.distributions[name] = msg["fn"]
-            msg["value"], msg["is_observed"], msg["stop"] = self.likelihood.rows[name], True, bool(computed)
+                self._note(msg)
+            msg["value"], msg["is_observed"] = self.likelihood.rows[name], True
+            msg["stop"] = bool(computed) or self.hide
+        elif self.hide and name in self.likelihood.evidence:
+            self._note(msg)
+            self.natural[name], msg["stop"] = msg["value"], True
         elif name in self.noise or name in self.likelihood.idle:
-            self.distributions[name] = msg["fn"]
-            self.counts[name] = partial(scale_and_mask, scale=msg["scale"], mask=msg["mask"])
+            self._note(msg)
             msg["value"] = self.noise[name] if name in self.noise else self.likelihood.idle[name]
             msg["done"] = msg["stop"] = True
         elif computed and name not in self.likelihood.derived:
             msg["stop"] = True
+
+    def _note(self, msg: Any) -> None:
+        self.distributions[msg["name"]] = msg["fn"]
+        self.counts[msg["name"]] = partial(scale_and_mask, scale=msg["scale"], mask=msg["mask"])
 
 
 # -- reading a program and a table ------------------------------------------------------------------------------------
@@ -190,7 +256,14 @@ def read_likelihood(
     open_ = {site for site in info.random if site in rows} | _undetermined(reads, info, tuple(rows)) if units else set()
     if numbers:
         open_ |= {*rows} - {graph.sensitive, *graph.columns_of([graph.sensitive])}
-    inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters), open_)
+    info.confirm(len(df))
+    with isolated(1), torch.no_grad(), pyro.validation_enabled(False), poutine.trace() as tracer:
+        program(len(df))
+    drawn: Any = tracer.trace.nodes
+    finite = (
+        {} if units else {site: values for site in info.random if (values := _values(drawn[site]["fn"])) is not None}
+    )
+    inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters), open_, finite)
     uninformed = [site for site in parameters if site not in known]
     if uninformed:
         warnings.warn(
@@ -199,18 +272,58 @@ def read_likelihood(
             PyrofairWarning,
             stacklevel=3,
         )
-    info.confirm(len(df))
+    idle = {s: drawn[s]["value"] for s in info.random - {*rows, *inverted.values(), *latent, *evidence}}
+    shapes = {site: info.shape(site, len(df)) for site in info.sites}
+    classes = {site: finite[site] for site in latent if site in finite}
+    _require_summable(classes, reads, info, latent)
+    latent = tuple(site for site in latent if site not in classes)
+    likelihood = Likelihood(
+        program,
+        len(df),
+        rows,
+        inverted,
+        idle,
+        parameters,
+        derived,
+        latent,
+        evidence,
+        info.dtypes,
+        shapes,
+        vectors,
+        classes,
+    )
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
-        with poutine.trace() as tracer:
-            program(len(df))
-        drawn: Any = tracer.trace.nodes
-        idle = {s: drawn[s]["value"] for s in info.random - {*rows, *inverted.values(), *latent, *evidence}}
-        shapes = {site: info.shape(site, len(df)) for site in info.sites}
-        likelihood = Likelihood(
-            program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes, shapes, vectors
-        )
         _check(likelihood)
     return likelihood
+
+
+def _values(distribution: Any) -> Tensor | None:
+    """Return the finitely many values of a discrete number, (k,), or None."""
+    if not distribution.has_enumerate_support or distribution.event_shape:
+        return None
+    try:
+        values: Tensor = distribution.enumerate_support(expand=False)
+    except NotImplementedError:  # each unit has values of its own
+        return None
+    return values.flatten() if values.numel() == len(values) else None
+
+
+def _require_summable(
+    classes: Mapping[str, Tensor], reads: Provenance, info: ProgramSites, latent: Sequence[str]
+) -> None:
+    """Refuse discrete unknowns that other unknowns, or sites outside the plate, read, and too many of them."""
+    for site in reads.reads:
+        alone = (site in latent and site not in classes) or site not in info.sites
+        if alone and (met := sorted(sites_above(site, reads.reads, ()) & classes.keys())):
+            raise PosteriorError(
+                f"{site!r} reads the discrete unknown {met[0]!r}, so that the density of each row cannot be summed "
+                "over its values. Let nodes alone read it."
+            )
+    if (count := math.prod(map(len, classes.values()))) > MOST_CONFIGURATIONS:
+        raise PosteriorError(
+            f"The discrete unknowns {', '.join(classes)} have {count} joint values, and the density of each row would "
+            f"be summed over all of them; at most {MOST_CONFIGURATIONS} can be. Give them fewer values."
+        )
 
 
 def _require_fittable(info: ProgramSites, nodes: Iterable[str], *, any_parameters: bool, numbers: bool) -> None:
@@ -301,10 +414,12 @@ def _roles(
     rows: Sequence[str],
     parameters: frozenset[str],
     open_: Collection[str],
+    finite: Collection[str],
 ) -> tuple[dict[str, str], tuple[str, ...], set[str]]:
     """Return the noise of each node to invert, the per-unit unknowns, and all sites that rows and evidence bear on.
 
-    Evidence is like a drawn node: its value is given. The noise of ``open_`` nodes counts in any case.
+    Evidence is like a drawn node: its value is given. The noise of ``open_`` nodes counts in any case. Noise with
+    ``finite`` values is summed over, beside one that has a density.
     """
     above = {node: sites_above(node, reads.reads, rows) - {*rows} for node in rows}
     hidden = {*graph.latent} & info.random
@@ -318,6 +433,7 @@ def _roles(
         if node in settled or node in info.random:
             continue
         private = [s for s in noise[node] if users[s] == {node}]
+        private = [s for s in private if s not in finite] or private
         if len(private) != 1:
             which = f"the private noise {', '.join(map(repr, private))}" if private else "no noise of its own"
             if shared := sorted({site for s in noise[node] for site in users[s] & info.observed}):
@@ -354,16 +470,16 @@ def _check(likelihood: Likelihood) -> None:
     impossible: dict[str, Tensor] = {}
     supports: dict[str, Any] = {}
     dead = {node: torch.ones(likelihood.shapes[node], dtype=torch.bool) for node in likelihood.inverted}
-    for _ in range(PRIOR_DRAWS):
+    for _, values in product(range(PRIOR_DRAWS), likelihood.configurations()):
         with poutine.trace() as tracer:
-            equations = likelihood.equations()
+            equations, _ = likelihood.equations(values)
         sites: Any = tracer.trace.nodes
         distributions = {name: sites[name]["fn"] for name in sites if sites[name]["type"] == "sample"}
         _check_unknowns(likelihood, distributions, {node: d for node, (_, _, d, _) in equations.items()})
         for node, (start, slope, d, _) in equations.items():
             _check_shape(likelihood, node, start.shape)
             dead[node] &= slope == 0.0
-            _check_affine(likelihood, tracer.trace, node, (start, slope), d)
+            _check_affine(likelihood, tracer.trace, node, (start, slope), d, values)
         for site in likelihood.rows.keys() & distributions.keys():
             _check_shape(likelihood, site, distributions[site].shape())
         given = [*(likelihood.rows.keys() & distributions.keys()), *likelihood.evidence]
@@ -420,13 +536,14 @@ def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:
         )
 
 
-def _check_affine(likelihood: Likelihood, trace: Any, node: str, ends: tuple[Tensor, Tensor], d: Any) -> None:
+def _check_affine(
+    likelihood: Likelihood, trace: Any, node: str, ends: tuple[Tensor, Tensor], d: Any, known: Mapping[str, Tensor]
+) -> None:
     (start, slope), name = ends, likelihood.inverted[node]
     drawn = d.sample()
     for noise in (drawn, 1.0 + 3.0 * drawn, torch.full_like(drawn, -2.5)):
-        values = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()} | {
-            name: noise
-        }
+        zero = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()}
+        values = {**zero, **known, name: noise}
         with poutine.replay(trace=trace), _Rows(likelihood, values) as run:
             likelihood.program(likelihood.n)
         expected = start + slope * noise

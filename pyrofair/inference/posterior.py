@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -33,7 +33,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.likelihood import Likelihood, PosteriorError, read_likelihood
-from pyrofair.inference.samplers import NormalGuide, Schedule, fall, fit_guide, fitting, run_nuts, sizes_of
+from pyrofair.inference.samplers import NormalGuide, Schedule, fall, fit_guide, fitting, outside, run_nuts, sizes_of
 from pyrofair.programs.covariates import ROW
 from pyrofair.programs.interventions import do as intervene
 from pyrofair.programs.parameters import at_parameters, read_priors, require_posterior, thin
@@ -168,7 +168,8 @@ def fit_posterior(
     Sites outside the program's plate of units are parameters, and what they are drawn from is their prior. The node
     sites are conditioned on the table: a drawn node by its density; a node that is computed from one private continuous
     noise U in which it is affine, ``V = f0 + f1 U``, by ``log p_U((V - f0) / f1) - log |f1|``, a vector element by
-    element. Noise that is shared by several nodes stays unknown for each unit and is drawn along with the parameters.
+    element. Noise that is shared by several nodes stays unknown for each unit and is drawn along with the parameters;
+    over a discrete unknown of each unit (a latent class, the component of a mixture) the density of its row is summed.
     Draws of per-unit sites are not kept. Evidence in the program (other sites with ``obs=`` or conditioned on, and
     ``pyro.factor``, in the plate or outside) counts as in Pyro, evaluated at the rows; ``poutine.mask`` and
     ``poutine.scale`` do, too.
@@ -207,7 +208,7 @@ def fit_posterior(
     Raises
     ------
     PosteriorError
-        If the program cannot be fitted as written: no parameters, ``pyro.param``, a discrete unknown, a node whose
+        If the program cannot be fitted as written: no parameters, ``pyro.param``, a discrete parameter, a node whose
         density is not known; or if the loss is not a number.
     DataError
         If the table does not fit the program, evidence is no value of its site, or a setting is unknown.
@@ -255,6 +256,7 @@ def fit_posterior(
     with neutral_torch():
         likelihood = read_likelihood(program, df, graph, levels)
     with isolated(seed_from(random_state)), fitting():
+        likelihood = replace(likelihood, program=outside(likelihood.program))
         if method == "nuts":
             samples, found, texts = _by_nuts(likelihood, draws, warmup, chains, progress)
         else:

@@ -33,6 +33,7 @@ __all__ = [
     "fall",
     "fit_guide",
     "fitting",
+    "outside",
     "run_nuts",
     "sizes_of",
 ]
@@ -63,6 +64,20 @@ def fitting(*, stored: bool = False) -> Iterator[None]:
     ):
         warnings.filterwarnings("ignore", "Encountered ", UserWarning)  # callers look at the loss
         yield
+
+
+def outside(program: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a program that reads Pyro's parameter store as it is now, also where a guide keeps its numbers in itself.
+
+    A Pyro module made before cannot be run in Pyro's local mode, and ``pyro.param`` would be read anew there.
+    """
+    state = pyro.get_param_store().get_state()
+
+    def run(*args: Any) -> Any:
+        with pyro.settings.context(module_local_params=False), pyro.get_param_store().scope(state):
+            return program(*args)
+
+    return run
 
 
 # -- stochastic variational inference ---------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from pyrofair._validation import (
     require_flag,
     require_instance,
     require_integer,
+    require_names,
     require_real,
     require_seed,
     require_units,
@@ -301,6 +302,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         tolerance: float | Mapping[str, float] | None = None,
         guide: NormalGuide = "normal",
         do: Mapping[str, Any] | None = None,
+        predict: Sequence[str] = (),
         random_state: int | None = None,
     ) -> Counterfactuals:
         """Return both worlds of observed units: abduction of their noise, action, prediction.
@@ -316,6 +318,9 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             How the noise is inferred; see :func:`pyrofair.inference.abduct`.
         do
             Nodes, by site or column, set in both worlds besides: each to a number or to one for each unit.
+        predict
+            Nodes without a column that the worlds show as well, each a number: latent ones, or the outcome, as the
+            program draws it (0 and 1 if it is a decision). Their noise has its prior where no observed node reads it.
         random_state
             Seeds the draws.
 
@@ -356,6 +361,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         require_seed(random_state)
         if do is not None:
             require_instance("do", do, Mapping, "a dictionary from nodes to values, or None")
+        predict = require_names("predict", predict, "nodes without a column")
         equations = self.equations()
         graph, node_of = equations.unfair.graph, equations.node_of
         levels = outcome_levels(read_levels(self.levels, node_of, graph), node_of, graph, df)
@@ -367,6 +373,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
             coupling=self.coupling,
             posterior=held,
             do=codes_of_do(do, {**labels, **levels}),
+            predict=predict,
             random_state=self._seed(random_state),
         )
         used = self._population().priors.use(held, min(draws, MOST_DRAWS))

@@ -870,3 +870,52 @@ def test_scores_refuse_a_wrong_threshold() -> None:
     found = SEM(paper, UNFAIR).counterfactual(WOMAN_AND_MAN)
     with pytest.raises(DataError, match=r"threshold=1.5 must be (a number of )?at least 0 and below 1"):
         found.scores(LOGISTIC, threshold=1.5)
+
+
+# --- nodes without a column ------------------------------------------------------------------------------------------
+
+unseen = units(
+    F=normal(),
+    W=lambda v: dist.Normal(v.F + v.A, 1.0),
+    M=lambda v: dist.Normal(v.A + v.F, 1.0),
+    Y=lambda v: dist.Bernoulli(logits=v.M + v.W),
+)
+"""F is told by M, W is not; the outcome reads W."""
+UNSEEN = graph("A -> M -> Y; A -> W -> Y; F -> M; F -> W", latent=["F", "W"]).unfair("A -> M -> Y")
+
+
+def test_nodes_without_a_column_are_predicted_in_both_worlds() -> None:
+    rows = pd.DataFrame({"A": [0, 1], "M": [0.6, 2.6]})
+    source = SEM(unseen, UNSEEN)
+    plain = source.counterfactual(rows, random_state=0)
+    assert list(plain.switched) == ["A", "M"]
+    found = source.counterfactual(rows, predict=["W", "Y", "F"], draws=4000, random_state=0)
+    assert found.draws is not None
+    base, other = found.draws
+    told = (rows["M"] - rows["A"]) / 2  # F given M has this mean, and the variance 1/2
+    sd = math.sqrt(0.5)
+    np.testing.assert_allclose(base["F"].mean(1), told, atol=0.05)
+    np.testing.assert_allclose(base["F"].std(1), sd, atol=0.03)
+    np.testing.assert_array_equal(base["W"], other["W"])  # A = 0 in both
+    np.testing.assert_allclose(base["W"].mean(1), told, atol=0.08)
+    np.testing.assert_allclose(base["W"].std(1), math.sqrt(1.5), atol=0.05)
+    np.testing.assert_allclose(other["M"] - base["M"], 1.0, atol=1e-5)
+    z = told.to_numpy() + math.sqrt(1.5) * np.random.default_rng(0).normal(size=(200_000, 2))
+    for world, drawn in ((found.baseline, base), (found.switched, other)):
+        np.testing.assert_allclose(world["Y"], expit(world["M"].to_numpy() + z).mean(0), atol=0.03)
+        assert set(np.unique(drawn["Y"])) == {0.0, 1.0}
+    assert "Y" in found.coupled
+
+
+@pytest.mark.parametrize("name", ["M", "A", "Z"])
+def test_only_nodes_without_a_column_are_predicted(name: str) -> None:
+    with pytest.raises(DataError, match=rf"(?s)predict.*'{name}'.*F, W, Y"):
+        SEM(unseen, UNSEEN).counterfactual(pd.DataFrame({"A": [0], "M": [0.6]}), predict=[name])
+
+
+def test_noise_of_the_outcome_alone_does_not_matter_to_other_nodes() -> None:
+    program = units(F=normal(), U=normal(), M=lambda v: v.A + v.U, Y=lambda v: v.M + v.F)
+    source = SEM(program, graph("A -> M -> Y; F -> Y", latent=["F"]).unfair("A -> M -> Y"))
+    found = source.counterfactual(pd.DataFrame({"A": [0], "M": [0.5]}))
+    assert found.exact
+    assert found.switched.loc[0, "M"] == 1.5

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -15,8 +16,8 @@ import torch
 from matplotlib.figure import Figure
 from pyro import poutine
 from pyro.infer import NUTS, Predictive
-from scipy.special import expit
-from scipy.stats import norm
+from scipy.special import expit, logsumexp
+from scipy.stats import binom, norm
 
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
@@ -136,6 +137,86 @@ def test_svi_finds_the_conjugate_posterior(guide: Any) -> None:
     assert found.losses[-100:].mean() < found.losses[:100].mean()
     assert found.method == f"svi, {guide} guide"
     assert found.samples["b"].shape == (1, 1000)
+
+
+# -- discrete unknowns ------------------------------------------------------------------------------------------------
+
+
+def classes(v: Any) -> Any:
+    return dist.Categorical(torch.tensor([0.5, 0.2, 0.3]))
+
+
+CLASSES: dict[str, tuple[Callable[[int], None], Callable[[Any, Any], Any]]] = {
+    "drawn": (
+        units({"b": normal()}, K=classes, M=lambda v: dist.Normal(v.b * v.A + 2.0 * v.K, 1.0)),
+        lambda A, M: np.log(sum(p * norm.pdf(M, 0.7 * A + 2 * k) for k, p in enumerate((0.5, 0.2, 0.3)))),
+    ),
+    "computed": (
+        units(
+            {"b": normal()}, K=classes, U=lambda v: dist.Normal(1.0 * v.K, 1.0 + v.K), M=lambda v: v.b * v.A + 2 * v.U
+        ),
+        lambda A, M: np.log(sum(p * norm.pdf(M, 0.7 * A + 2 * k, 2 * (1 + k)) for k, p in enumerate((0.5, 0.2, 0.3)))),
+    ),
+    "two that depend on each other": (
+        units(
+            {"b": normal()},
+            J=coin(0.3),
+            K=lambda v: dist.Binomial(2, 0.2 + 0.5 * v.J),
+            M=lambda v: dist.Normal(v.b * v.A + v.J - v.K, 1.0),
+        ),
+        lambda A, M: np.log(
+            sum(
+                (0.3 if j else 0.7) * binom.pmf(k, 2, 0.2 + 0.5 * j) * norm.pdf(M, 0.7 * A + j - k)
+                for j, k in product(range(2), range(3))
+            )
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_density_of_a_row_is_summed_over_its_discrete_unknowns(name: str) -> None:
+    program, expected = CLASSES[name]
+    df = pd.DataFrame({"A": [0, 1, 1, 0], "M": [0.0, 1.5, -2.0, 6.0]})
+    found = log_density(program, df, through("M").graph, b=0.7)
+    rest = norm.logpdf(0.7) + 4 * math.log(0.5)
+    assert found == pytest.approx(expected(df["A"], df["M"]).sum() + rest, abs=1e-4)
+
+
+def test_evidence_and_scales_count_within_the_sum() -> None:
+    def program(n: int) -> None:
+        b = pyro.sample("b", dist.Normal(0.0, 1.0))
+        with pyro.plate("units", n):
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            K = pyro.sample("K", dist.Bernoulli(0.3))
+            pyro.factor("f", 0.5 * K)
+            pyro.sample("seen", dist.Normal(K, 1.0), obs=torch.ones(n))
+            with poutine.scale(scale=2.0):
+                pyro.sample("M", dist.Normal(b * A + K, 1.0))
+
+    df = pd.DataFrame({"A": [0, 1], "M": [0.2, 1.5]})
+    found = log_density(program, df, through("M").graph, b=0.7)
+    each = [
+        np.log(0.3 if k else 0.7) + 0.5 * k + norm.logpdf(1.0, k) + 2 * norm.logpdf(df["M"], 0.7 * df["A"] + k)
+        for k in range(2)
+    ]
+    assert found == pytest.approx(logsumexp(each, 0).sum() + norm.logpdf(0.7) + 2 * math.log(0.5), abs=1e-4)
+
+
+def test_a_latent_class_is_fitted() -> None:
+    rng = np.random.default_rng(0)
+    A, K = rng.integers(0, 2, 200), rng.random(200) < 0.3
+    df = pd.DataFrame({"A": A, "M": 1.0 * A + 4.0 * K + rng.normal(size=200)})
+    program = units(
+        {"p": lambda _: dist.Beta(2.0, 2.0), "b": normal(0.0, 3.0), "c": normal(3.0)},
+        K=lambda v: dist.Bernoulli(v.p),
+        M=lambda v: dist.Normal(v.b * v.A + v.c * v.K, 1.0),
+    )
+    settings: dict[str, Any] = {"method": "svi", "steps": 600, "progress": False, "random_state": 0}
+    found = fit_posterior(program, df, through("M").graph, **settings).flat
+    slopes = np.linalg.lstsq(np.column_stack([A, K]), df["M"], rcond=None)[0]  # as if the classes were known
+    assert found["p"].mean() == pytest.approx(K.mean(), abs=0.03)
+    assert [found["b"].mean(), found["c"].mean()] == pytest.approx(slopes, abs=0.15)
 
 
 # -- the density ------------------------------------------------------------------------------------------------------
@@ -379,6 +460,17 @@ M_ROWS = pd.DataFrame({"A": [0, 1] * 10, "M": [0.0, 1.0] * 10})
         (
             with_m(lambda v: v.b * v.A + pyro.param("scale", torch.tensor(1.0)) * v.U),
             r"'scale' by pyro\.param, which has no prior",
+        ),
+        (with_m(lambda v: dist.Normal(v.b * v.W, 1.0)), r"unknown 'W' is discrete \(Poisson\)"),
+        (
+            units(
+                {"b": normal()}, K=coin(), H=lambda v: dist.Normal(v.K, 1.0), M=lambda v: dist.Normal(v.b * v.H, 1.0)
+            ),
+            "'H' reads the discrete unknown 'K'",
+        ),
+        (
+            units({"b": normal()}, K=lambda v: dist.Binomial(99, 0.5), M=lambda v: dist.Normal(v.b * v.K, 1.0)),
+            "unknowns K have 100 joint values",
         ),
         (units(M=lambda v: dist.Normal(v.A, 1.0)), "no parameters to learn"),
         (units({"b": normal()}, D=lambda v: dist.Normal(v.b, 1.0)), "no per-unit site 'M'"),
