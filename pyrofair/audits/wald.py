@@ -190,9 +190,9 @@ class WaldEstimates:
             return ""
         model = of.influence.columns[0][0]
         effect = of.of(Key(AUDITED, model, "threshold", "mean_unfair_effect"))
-        place = of.influence.columns.get_locs([model, "threshold"])
-        at = {of.influence.columns[i][-1]: i for i in place}
-        moves = (of.weight / of.weight.sum()) @ (of.apart[:, :, at["ypi"]] - of.apart[:, :, at["y0"]]).T
+        labels: list[Any] = of.influence.columns.tolist()
+        y0, ypi = (labels.index((model, "threshold", name)) for name in ("y0", "ypi"))
+        moves = (of.weight / of.weight.sum()) @ (of.apart[:, :, ypi] - of.apart[:, :, y0]).T
         texts, s = [], self.splits if self.splits > 1 else 0
         if s:
             single = np.sqrt(moves[:s] @ moves[:s] * s / (s - 1.0))
@@ -290,17 +290,17 @@ def estimate_by_influence(
 
 
 def _stack_moves(
-    asked: Sequence[tuple[Any, Scores]], found: Sequence[InfluenceValues], labels: pd.MultiIndex, n: int
+    asked: Sequence[tuple[Any, Scores]], found: Sequence[InfluenceValues], labels: pd.Index[Any], n: int
 ) -> Array | None:
     """Return by how much other models would move the values of each row and functional, (k, n, F)."""
     moves = [{} if own.apart is None else own.apart for own in found]
     k = max((len(each) for own in moves for each in own.values()), default=0)
     if not k:
         return None
-    stacked = np.zeros((k, n, len(labels)))
+    stacked, place = np.zeros((k, n, len(labels))), {label: at for at, label in enumerate(labels)}
     for (_, scores), own in zip(asked, moves, strict=True):
         for (at, columns), (name, values) in product(enumerate(scores.columns), own.items()):
-            stacked[: len(values), :, labels.get_loc((*columns, name))] = values[:, :, at]
+            stacked[: len(values), :, place[(*columns, name)]] = values[:, :, at]
     return stacked
 
 

@@ -168,6 +168,7 @@ class Saturated(Learner):
         """Return the way from each row's cell to the mean of all, over one more than the rows of the cell."""
         assert self.share is not None
         assert self.means is not None
+        assert self.mean is not None
         at, _ = self._at(design)
         return (self.mean - self.means[at]) * (self.share / (1.0 + self.share))[at, None]
 

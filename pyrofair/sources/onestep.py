@@ -186,7 +186,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     def _choose_form(self) -> None:
         """Take the first form whose weights are usable on the fitted rows, or warn of those of the form asked for."""
         found: dict[str, str] = {}
-        rows, self._kept = self.nuisances_.rows, {}
+        rows = self.nuisances_.rows
+        self._kept: dict[Any, PrefixForm | GraphForm] = {}
         for name in self._considered():
             self._form = form = self._make_form(name)
             bad = form.stages(rows).query("problem != ''")
@@ -218,11 +219,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def _made_again(self, number: int, weight: NDArray[np.float64] | None = None) -> PrefixForm | GraphForm:
         """Return the form of another split, or of one fold with other weights (n,), as it was made before."""
-        kept = self.__dict__.setdefault("_kept", {})
+        kept: dict[Any, PrefixForm | GraphForm] = self.__dict__.setdefault("_kept", {})
         key = number, None if weight is None else weight.tobytes()
         if key not in kept:
             own = self.nuisances_
-            rows = replace(own.rows, probability={}, **({} if weight is None else {"weight": weight, "views": {}}))
+            rows = replace(own.rows, probability={}, weight=own.rows.weight if weight is None else weight)
             folds = own.folds if weight is None else 1
             other = replace(own, rows=rows, seed=self._seed(number), folds=folds, models={}, matches=[])
             kept[key] = self._make_form(self.form_, other)
