@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
@@ -26,7 +24,7 @@ from pyrofair.audits.plots import plot_members
 from pyrofair.audits.readings import Reading, judge, quantities_of, read_audit
 from pyrofair.audits.view import MOST_CARDS, Block, View
 from pyrofair.audits.wald import require_estimates
-from pyrofair.effects.potential_outcomes import SeveralContrasts
+from pyrofair.effects.potential_outcomes import SeveralContrasts, refuse_fitted
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
@@ -357,13 +355,4 @@ def require_unfitted(source: Any, each: str) -> None:
             "with an unfitted source, IPW(unfair)."
         )
     require_estimates("source", source)
-    try:
-        check_is_fitted(source)
-    except NotFittedError:
-        return
-    except TypeError:  # it is no estimator, which could be cloned
-        pass
-    raise DataError(
-        f"source={shown(source)} is fitted or needs no fit, so that it belongs to one {each}. Pass an unfitted one, "
-        f"which is cloned for each {each}, or the unfair paths."
-    )
+    refuse_fitted("source", source, each, "or the unfair paths")

@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import require_unmasked
+from pyrofair._validation import require_unmasked, shown
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Views",
     "Worlds",
     "kish_size",
+    "refuse_fitted",
 ]
 
 MEAN_WEIGHT = (0.9, 1.1)
@@ -492,3 +495,17 @@ def kish_size(weight: npt.NDArray[Any]) -> float:
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:
     if values.shape != (m,):
         raise DataError(f"{name} has shape {values.shape}, but there are {m} rows. Give one value per row of `rows`.")
+
+
+def refuse_fitted(name: str, source: object, of: str, instead: str) -> None:
+    """Refuse a source that is not to be cloned and fitted, as it belongs to one of several; ``of`` says what of."""
+    try:
+        check_is_fitted(source)
+    except NotFittedError:
+        return
+    except TypeError:  # it is no estimator, which could be cloned
+        pass
+    raise DataError(
+        f"{name}={shown(source)} is fitted or needs no fit, so that it belongs to one {of}. Pass an unfitted one, "
+        f"which is cloned for each {of}, {instead}."
+    )

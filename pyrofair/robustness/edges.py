@@ -389,7 +389,7 @@ def _ends(own: Any, members: Members, n: int, name: str, model: str, decisions: 
     ``own`` are the quantities of a model and decisions there, by name.
     """
     low, high = (own.loc[each] for each in ENDS)
-    notes = [low["note"], high["note"]]
+    notes, kinks = [low["note"], high["note"]], ""
     made: tuple[Estimate | None, Estimate | None] = (None, None)
     if name in members.failures:
         status = NOT_IDENTIFIED if isinstance(members.failures[name], NotIdentifiedError) else REFUSED
@@ -404,7 +404,7 @@ def _ends(own: Any, members: Members, n: int, name: str, model: str, decisions: 
     else:
         gone = dict.fromkeys(("low", "high", "lower", "upper", "effect"), np.nan)
         note = low["note"] or high["note"] or "it cannot be estimated"
-        return gone | {"status": REFUSED, "estimates": made, "note": note}
+        return gone | {"status": REFUSED, "estimates": made, "kinks": kinks, "note": note}
     return {
         "status": status,
         "low": low["estimate"],
@@ -413,6 +413,7 @@ def _ends(own: Any, members: Members, n: int, name: str, model: str, decisions: 
         "upper": high["upper"],
         "effect": own.loc["mean_unfair_effect", "estimate"],
         "estimates": made,
+        "kinks": kinks,
         "note": "; ".join(dict.fromkeys(filter(None, notes))),
     }
 
@@ -447,6 +448,8 @@ def _costs(
             row = {"absent": name, "model": model, "decisions": decisions, "gain": np.nan} | ends
             if rows:
                 row |= _gains(rows[0], row, level)
+                notes = [row["note"], rows[0]["kinks"] if np.isfinite(row["gain"]) else ""]
+                row["note"] = "; ".join(dict.fromkeys(filter(None, notes)))
             after = paths.get(name)
             gone = after is None and name in paths
             row["unfair_paths"] = show_paths(after.paths) if after is not None else "none" if gone else ""

@@ -24,6 +24,7 @@ from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.robustness.miles import MilesBounds
 from pyrofair.robustness.partial_identification import SharpBounds, sharp_bounds
+from pyrofair.robustness.several import require_agreement
 from pyrofair.tables.partitions import require_table
 from pyrofair.tables.reading import as_pandas
 
@@ -201,7 +202,8 @@ def audit_graphs(
     for name, unfair in candidates.items():
         if not isinstance(unfair, UnfairPaths):
             raise DataError(f"candidates[{name!r}]={shown(unfair)} must be unfair paths, made by graph.unfair(...).")
-    _refuse_other_questions(candidates)
+    why = "The candidates answer one question in several graphs, which must agree on it; audit other questions apart."
+    require_agreement(candidates, _asked, why)
     members = Members("graph", lambda names: f"The graph{'s' if len(names) > 1 else ''} {', '.join(names)}")
     found: dict[str, dict[tuple[str, str], Any]] = {}
     reasons: dict[str, str] = {}
@@ -226,27 +228,15 @@ def audit_graphs(
     return GraphsAudit(table, _union(table), members.audits, members.failures, context, dict(candidates), found)
 
 
-def _refuse_other_questions(candidates: Mapping[str, UnfairPaths]) -> None:
-    """Refuse graphs that compare other groups or decisions, for no range covers answers to different questions."""
-
-    def asked(unfair: UnfairPaths) -> dict[str, Any]:
-        graph, values = unfair.graph, (unfair.graph.baseline, unfair.graph.contrast)
-        return {
-            "sensitive attribute": graph.sensitive_column,
-            "baseline and contrast": values[::-1] if unfair.swapped else values,
-            "outcome": graph.outcome_column,
-            "positive outcome": graph.positive,
-        }
-
-    first = next(iter(candidates))
-    for name, unfair in candidates.items():
-        pairs = zip(asked(unfair).items(), asked(candidates[first]).values(), strict=True)
-        for (what, one), other in pairs:
-            if one != other:
-                raise DataError(
-                    f"The {what} of {name!r} and of {first!r} differ: {shown(one)} and {shown(other)}. The candidates "
-                    "answer one question in several graphs, which must agree on it; audit other questions apart."
-                )
+def _asked(unfair: UnfairPaths) -> dict[str, Any]:
+    """Return which groups and decisions are compared: no range covers answers to different questions."""
+    graph, values = unfair.graph, (unfair.graph.baseline, unfair.graph.contrast)
+    return {
+        "sensitive attribute": graph.sensitive_column,
+        "baseline and contrast": values[::-1] if unfair.swapped else values,
+        "outcome": graph.outcome_column,
+        "positive outcome": graph.positive,
+    }
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from pyrofair._validation import require_instance, require_integer, require_real
 from pyrofair.audits.display import table_fragment
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.graph.projection import LatentProjection
 from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.learners import LearnerName, make_learner, require_learner
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
@@ -203,6 +204,8 @@ def _implied(graph: CausalGraph, outcome: bool) -> tuple[tuple[Independence, ...
     """Return the independences, and the pairs without an edge or a latent cause that nothing observed separates."""
     require_instance("graph", graph, CausalGraph, "a CausalGraph")
     nodes = [node for node in graph.order if node not in graph.latent and (outcome or node != graph.outcome)]
+    projection = LatentProjection.of(graph, known=False, beside=graph.observed)
+    below, joined = projection.below, [projection.below[node] for node in projection.latent]
     found, without = [], []
     for one, other in combinations(nodes, 2):
         if not graph.latent:
@@ -212,22 +215,9 @@ def _implied(graph: CausalGraph, outcome: bool) -> tuple[tuple[Independence, ...
         given = nx.find_minimal_d_separator(graph.dag, one, other, restricted={*nodes} - {one, other})
         if given is not None:
             found.append(Independence(one, other, tuple(node for node in nodes if node in given)))
-        elif not _adjacent(graph, one, other):
+        elif other not in below[one] and one not in below[other] and not any({one, other} <= each for each in joined):
             without.append((one, other))
     return tuple(found), tuple(without)
-
-
-def _adjacent(graph: CausalGraph, one: str, other: str) -> bool:
-    """Whether an edge, a path through latent nodes, or a latent cause joins two observed nodes."""
-    hidden = {*graph.latent}
-
-    def reach(node: str) -> set[str]:
-        inner: nx.DiGraph[str] = graph.dag.edge_subgraph(
-            [edge for edge in graph.edges if edge[0] in hidden or edge[0] == node]
-        )
-        return nx.descendants(inner, node) if node in inner else set()
-
-    return other in reach(one) or one in reach(other) or any({one, other} <= reach(node) for node in hidden)
 
 
 def check_graph(

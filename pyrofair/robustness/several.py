@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import shown
-from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds
+from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds, refuse_fitted
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.sources.contrasts import Over, combine_penalties, require_over
+from pyrofair.sources.contrasts import Combined, Over
 from pyrofair.tables.labels import read_sensitive
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
 
-__all__ = ["Several"]
+__all__ = ["Several", "require_agreement"]
 
 
-class Several(BaseEstimator):  # type: ignore[misc]
+class Several(Combined):
     """Several sources as one to train with: one for each candidate graph, or for each set of unfair paths.
 
     Each is cloned and fitted on all rows. A :class:`PenalizedClassifier` penalises ``over`` them: the worst case is the
@@ -60,8 +57,6 @@ class Several(BaseEstimator):  # type: ignore[misc]
     ['M -> L', 'L -> M']
     """
 
-    sources_: dict[str, Any]
-
     def __init__(self, sources: Mapping[str, Any], *, over: Over = "worst") -> None:
         self.sources = sources
         self.over = over
@@ -78,44 +73,17 @@ class Several(BaseEstimator):  # type: ignore[misc]
         return first
 
     def _check_settings(self) -> None:
-        graph = self.unfair.graph
+        _ = self.unfair
         for name, source in self.sources.items():
             if not (isinstance(source, PotentialOutcomes | Bounding) and isinstance(source, BaseEstimator)):
                 raise DataError(
                     f"sources[{name!r}]={shown(source)} must be a source of potential outcomes that can be fitted, "
                     "such as IPW(unfair)."
                 )
-            try:
-                check_is_fitted(source)
-            except NotFittedError:
-                pass
-            else:
-                raise DataError(
-                    f"sources[{name!r}]={shown(source)} is fitted or needs no fit. Pass an unfitted one, such as "
-                    "IPW(unfair), which is cloned."
-                )
-            own = source.unfair.graph
-            for what, one, other in (
-                ("sensitive attribute", own.sensitive_column, graph.sensitive_column),
-                ("outcome", own.outcome_column, graph.outcome_column),
-                (
-                    "labels",
-                    (own.baseline, own.contrast, own.positive),
-                    (graph.baseline, graph.contrast, graph.positive),
-                ),
-                ("inputs of the classifier", {*own.input_columns}, {*graph.input_columns}),
-                ("columns", {*feature_columns(own)}, {*feature_columns(graph)}),
-            ):
-                if one != other:
-                    first = next(iter(self.sources))
-                    raise DataError(
-                        f"The {what} of {name!r} and of {first!r} differ: {shown(one)} and {shown(other)}. One "
-                        "classifier is trained on all graphs, which must agree on them."
-                    )
-        require_over(self.over, "source")
-        if isinstance(self.over, Mapping) and (strange := [each for each in self.over if each not in self.sources]):
-            names = ", ".join(map(repr, self.sources))
-            raise DataError(f"over names {shown(strange[0])}, which is no source; they are {names}.")
+            refuse_fitted(f"sources[{name!r}]", source, "graph", "such as IPW(unfair)")
+        paths = {name: source.unfair for name, source in self.sources.items()}
+        require_agreement(paths, _trained_on, "One classifier is trained on all graphs, which must agree on them.")
+        self._require_over(self.sources, "source")
 
     def levels(self, df: pd.DataFrame) -> list[Any]:
         """Return the names of the sources, if the settings and the table allow to fit them."""
@@ -166,11 +134,26 @@ class Several(BaseEstimator):  # type: ignore[misc]
             for name, source in self.sources_.items()
         }
 
-    def by_contrast(self) -> dict[str, Any]:
-        """Return the fitted source of each name."""
-        check_is_fitted(self, "sources_")
-        return copy.copy(self.sources_)
 
-    def combine(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the worst of a penalty's values (k,), or what else ``over`` makes of them; ties share the slope."""
-        return combine_penalties(self.over, self.sources_, values)
+def require_agreement(
+    paths: Mapping[str, UnfairPaths], asked: Callable[[UnfairPaths], dict[str, Any]], why: str
+) -> None:
+    """Refuse candidates that differ in something, by its name, from the first one."""
+    first = next(iter(paths))
+    for name, unfair in paths.items():
+        for (what, one), other in zip(asked(unfair).items(), asked(paths[first]).values(), strict=True):
+            if one != other:
+                raise DataError(
+                    f"The {what} of {name!r} and of {first!r} differ: {shown(one)} and {shown(other)}. {why}"
+                )
+
+
+def _trained_on(unfair: UnfairPaths) -> dict[str, Any]:
+    graph = unfair.graph
+    return {
+        "sensitive attribute": graph.sensitive_column,
+        "outcome": graph.outcome_column,
+        "labels": (graph.baseline, graph.contrast, graph.positive),
+        "inputs of the classifier": {*graph.input_columns},
+        "columns": {*feature_columns(graph)},
+    }

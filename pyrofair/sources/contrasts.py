@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -14,17 +14,16 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_choice, require_real, shown
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, Worlds
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, Worlds, refuse_fitted
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
 
-__all__ = ["Contrasts", "Over", "combine_penalties", "require_over"]
+__all__ = ["Combined", "Contrasts", "Over"]
 
 SMOOTH = 0.02
 """The temperature of the smooth maximum: a penalty that is so far below the largest counts 1/e as much."""
@@ -33,28 +32,41 @@ Over = Literal["worst", "smooth"] | Mapping[Any, float]
 """What is made of several penalties: the largest, a smooth maximum, or a weighted sum by name."""
 
 
-def require_over(over: object, what: str) -> None:
-    """Refuse what names no way to make one number of several penalties."""
-    if isinstance(over, Mapping):
-        for name, weight in over.items():
+class Combined(BaseEstimator):  # type: ignore[misc]
+    """Several sources by name, of whose values of a penalty ``over`` makes one number."""
+
+    sources_: dict[Any, Any]
+    over: Over
+
+    def _require_over(self, names: Collection[Hashable], what: str) -> None:
+        """Refuse what names no way to make one number of the penalties of some names."""
+        if not isinstance(self.over, Mapping):
+            require_choice("over", self.over, ("worst", "smooth"))
+            return
+        for name, weight in self.over.items():
             require_real(f"over[{name!r}]", weight, least=0.0)
-        if not any(over.values()):
-            raise DataError(f"over={shown(over)} gives no {what} a weight above 0.")
-    else:
-        require_choice("over", over, ("worst", "smooth"))
+            if name not in names:
+                raise DataError(
+                    f"over names {shown(name)}, which is no {what}; they are {', '.join(map(repr, names))}."
+                )
+        if not any(self.over.values()):
+            raise DataError(f"over={shown(self.over)} gives no {what} a weight above 0.")
+
+    def by_contrast(self) -> dict[Any, Any]:
+        """Return the fitted source of each name."""
+        check_is_fitted(self, "sources_")
+        return copy.copy(self.sources_)
+
+    def combine(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the worst of a penalty's values (k,), or what else ``over`` makes of them; ties share the slope."""
+        if isinstance(self.over, Mapping):
+            return (values.new_tensor([float(self.over.get(name, 0.0)) for name in self.sources_]) * values).sum()
+        if self.over == "smooth":
+            return SMOOTH * (torch.logsumexp(values / SMOOTH, 0) - float(np.log(len(values))))
+        return values.amax()
 
 
-def combine_penalties(over: Over, names: Iterable[Hashable], values: torch.Tensor) -> torch.Tensor:
-    """Return the worst of penalties (k,), a smooth maximum, or their weighted sum by name; ties share the slope."""
-    if isinstance(over, Mapping):
-        weight = values.new_tensor([float(over.get(name, 0.0)) for name in names])
-        return (weight * values).sum()
-    if over == "smooth":
-        return SMOOTH * (torch.logsumexp(values / SMOOTH, 0) - float(np.log(len(values))))
-    return values.amax()
-
-
-class Contrasts(BaseEstimator):  # type: ignore[misc]
+class Contrasts(Combined):
     """Several levels of the sensitive attribute, each against the baseline, as one source to train with.
 
     Each contrast has a clone of the source, fitted on the rows of its two levels, which are the population that it
@@ -98,7 +110,6 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
     ['asian', 'black']
     """
 
-    sources_: dict[Any, Any]
     left_out_: dict[Any, str]
 
     def __init__(
@@ -129,16 +140,7 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
                 f"IPW(unfair).{judge}"
             )
         _ = self.unfair
-        try:
-            check_is_fitted(source)
-        except NotFittedError:
-            pass
-        else:
-            raise DataError(
-                f"source={shown(source)} is fitted or needs no fit, so that it belongs to one contrast. Pass an "
-                "unfitted one, such as IPW(unfair), which is cloned for each contrast."
-            )
-        require_over(self.over, "contrast")
+        refuse_fitted("source", source, "contrast", "such as IPW(unfair)")
 
     def levels(self, df: pd.DataFrame) -> list[Any]:
         """Return the levels that are compared with the baseline, in order, if the table allows that."""
@@ -146,12 +148,7 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
         graph = self.unfair.graph
         column = read_table(df, [graph.sensitive_column])[graph.sensitive_column]
         found = read_contrasts(column, graph, self.contrasts)
-        if isinstance(self.over, Mapping):
-            strange = [level for level in self.over if level not in found]
-            if strange:
-                raise DataError(
-                    f"over names {shown(strange[0])}, which is no contrast; they are {', '.join(map(repr, found))}."
-                )
+        self._require_over(found, "contrast")
         return found
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
@@ -242,12 +239,3 @@ class Contrasts(BaseEstimator):  # type: ignore[misc]
             )
             found[level] = one, other
         return found
-
-    def by_contrast(self) -> dict[Any, Any]:
-        """Return the fitted source of each contrast."""
-        check_is_fitted(self, "sources_")
-        return copy.copy(self.sources_)
-
-    def combine(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the worst of a penalty's values (k,), or what else ``over`` makes of them; ties share the slope."""
-        return combine_penalties(self.over, self.sources_, values)

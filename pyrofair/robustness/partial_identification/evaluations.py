@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import networkx as nx
 
@@ -28,10 +27,6 @@ class Evaluation:
     node: str
     reads: tuple[tuple[str, Part], ...]
 
-    def __repr__(self) -> str:
-        inner = ", ".join(f"{name}={part}" if isinstance(part, int) else repr(part) for name, part in self.reads)
-        return f"{self.node}({inner})"
-
 
 Part = Evaluation | int
 
@@ -45,6 +40,8 @@ class ObservedGraph:
         The unfair paths.
     known
         Whether the target is a known function of the outcome's observed parents; otherwise the observed outcome.
+    beside
+        Other observed nodes, kept for what they say of latent causes.
 
     Attributes
     ----------
@@ -61,12 +58,12 @@ class ObservedGraph:
         If an edge stands for an unfair and for a fair way through a latent node.
     """
 
-    def __init__(self, unfair: UnfairPaths, *, known: bool) -> None:
+    def __init__(self, unfair: UnfairPaths, *, known: bool, beside: Sequence[str] = ()) -> None:
         graph = unfair.graph
         self.unfair, self.graph, self.known = unfair, graph, known
         self.sensitive = graph.sensitive
-        observed = LatentProjection.of(graph, known=known)
-        self.nodes, self.latent, below = observed.nodes, observed.latent, observed.below
+        self._projection = LatentProjection.of(graph, known=known, beside=beside)
+        self.nodes, self.latent, below = self._projection.nodes, self._projection.latent, self._projection.below
         self.parents = {node: tuple(each for each in self.nodes if node in below[each]) for node in self.nodes}
         self.joint = {node: below[node] for node in self.latent}
         self._interned: dict[tuple[str, tuple[object, ...]], Evaluation] = {}
@@ -84,16 +81,7 @@ class ObservedGraph:
     @cached_property
     def districts(self) -> tuple[tuple[str, ...], ...]:
         """The sets of nodes joined by latent nodes, each in topological order."""
-        return self._districts(self.nodes)
-
-    def _districts(self, nodes: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        joined: nx.Graph[str] = nx.Graph()
-        joined.add_nodes_from(nodes)
-        for effects in self.joint.values():
-            own = [node for node in nodes if node in effects]
-            joined.add_edges_from(pairwise(own))
-        found = [tuple(node for node in nodes if node in part) for part in nx.connected_components(joined)]
-        return tuple(sorted(found, key=lambda part: nodes.index(part[0])))
+        return self._projection.districts(self.nodes)
 
     def district(self, node: str) -> tuple[str, ...]:
         """Return the district of a node."""
@@ -112,7 +100,7 @@ class ObservedGraph:
         found = {}
         for i, node in enumerate(self.nodes):
             before = self.nodes[: i + 1]
-            own = next(part for part in self._districts(before) if node in part)
+            own = next(part for part in self._projection.districts(before) if node in part)
             pillow = {*own}.union(*(self.parents[each] for each in own)) - {node}
             found[node] = tuple(each for each in before if each in pillow)
         return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
-from math import comb, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,6 @@ CERTIFIED = 1e-7
 """An outer and an inner bound that differ by less are one number."""
 STARTS = 8
 ROUNDS = 50
-MOST_BASES = 5_000
-"""The most bases that are tried to list the vertices of one group."""
-MOST_LISTED = 40
-"""The most types of a group whose vertices are listed."""
-MOST_VERTICES = 2_000
-"""The most combinations of vertices for each of which a linear program is solved."""
 
 
 class InfeasibleError(ArithmeticError):
@@ -86,41 +79,6 @@ class Polytope:
         """Some distribution."""
         return _solve(np.zeros(self.matrix.shape[1]), self.matrix, self.right)[1]
 
-    def vertices(self) -> list[Vector] | None:
-        """Return all vertices; None where they are too many to list."""
-        if self.matrix.shape[1] > MOST_LISTED:
-            return None
-        dense = self.matrix.toarray()
-        basis = _independent_rows(dense)
-        dense, right = dense[basis], self.right[basis]
-        rows, size = dense.shape
-        if comb(size, rows) > MOST_BASES:
-            return None
-        found: list[Vector] = []
-        for columns in combinations(range(size), rows):
-            square = dense[:, columns]
-            if abs(np.linalg.det(square)) < ROUNDING:
-                continue
-            values = np.linalg.solve(square, right)
-            if values.min() < -ROUNDING:
-                continue
-            vertex = np.zeros(size)
-            vertex[list(columns)] = np.maximum(values, 0.0)
-            if not any(np.abs(vertex - each).max() < ROUNDING for each in found):
-                found.append(vertex)
-        return found
-
-
-def _independent_rows(matrix: Vector) -> list[int]:
-    """Return the indices of rows that span the others."""
-    chosen: list[int] = []
-    rank = 0
-    for i in range(len(matrix)):
-        new = int(np.linalg.matrix_rank(matrix[[*chosen, i]]))
-        if new > rank:
-            chosen, rank = [*chosen, i], new
-    return chosen
-
 
 @dataclass(frozen=True)
 class Optimum:
@@ -145,8 +103,7 @@ def optimise(cost: Vector, polytopes: Sequence[Polytope], *, certify: bool) -> O
     Notes
     -----
     One polytope is a linear program. With several, the joint distribution of all types is relaxed: given all types of
-    the others, those of one group satisfy its equations. The bound is exact if independent distributions attain it;
-    if none is found and one can list the vertices of all polytopes but one, the optimum is at one of these.
+    the others, those of one group satisfy its equations. The bound is exact if independent distributions attain it.
     """
     if not polytopes:
         return Optimum(float(cost.sum()), 0.0)
@@ -160,10 +117,7 @@ def optimise(cost: Vector, polytopes: Sequence[Polytope], *, certify: bool) -> O
     if not certify:
         return Optimum(outer, float("nan"))
     inner = _inner(table, polytopes, point.reshape(shape), outer)
-    if inner - outer <= CERTIFIED:
-        return Optimum(outer, 0.0)
-    exact = _by_vertices(table, polytopes)
-    return Optimum(outer, inner - outer) if exact is None else Optimum(exact, 0.0)
+    return Optimum(outer, inner - outer if inner - outer > CERTIFIED else 0.0)
 
 
 def _relaxed(polytopes: Sequence[Polytope]) -> tuple[csr_array, Vector]:
@@ -215,24 +169,3 @@ def _contract(table: Vector, laws: Sequence[Vector], kept: int) -> Vector:
         if i != kept:
             table = np.tensordot(table, laws[i], axes=(i, 0))
     return table
-
-
-def _by_vertices(table: Vector, polytopes: Sequence[Polytope]) -> float | None:
-    """Return the least mean cost over the vertices of all polytopes but the largest; None if they are too many."""
-    largest = int(np.argmax(table.shape))
-    listed: list[list[Vector]] = []
-    for i, each in enumerate(polytopes):
-        if i != largest:
-            found = each.vertices()
-            if found is None:
-                return None
-            listed.append(found)
-    if prod(map(len, listed)) > MOST_VERTICES:
-        return None
-    return min(polytopes[largest].least(each)[0] for each in _contracted(table, listed, largest))
-
-
-def _contracted(table: Vector, listed: Sequence[Sequence[Vector]], kept: int) -> Iterator[Vector]:
-    """Yield the mean cost for each type of one group, for all combinations of vertices of the others."""
-    for laws in product(*listed):
-        yield _contract(table, [*laws[:kept], np.empty(0), *laws[kept:]], kept)

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from pyrofair.effects.scoring import Adapter, Decisions, decide, positive_scores, read_given
 from pyrofair.exceptions import DataError
+from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
 from pyrofair.robustness.partial_identification.response_types import flat_index
 from pyrofair.tables.labels import read_outcome, read_sensitive, show_labels
 from pyrofair.tables.reading import read_table, read_weight
 
-__all__ = ["CodedTable", "is_model", "read_cells", "read_score"]
+__all__ = ["CodedTable", "few_levels", "is_model", "read_cells", "read_score"]
 
 Codes = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -72,6 +73,15 @@ def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph) -> CodedTab
         codes[:, i] = own
         first[node] = np.unique(own, return_index=True)[1].astype(np.int64)
     return CodedTable(table, codes, first, weight)
+
+
+def few_levels(df: Any, graph: CausalGraph, node: str) -> bool:
+    """Whether a table has the columns of a node, without gaps and of few levels together."""
+    try:
+        table = read_table(df, graph.columns_of([node]))
+    except DataError:
+        return False
+    return len(table.drop_duplicates()) <= MOST_LEVELS
 
 
 def _refuse_numbers(values: pd.Series[Any]) -> None:

@@ -26,6 +26,7 @@ from pyrofair.effects.estimates import percentiles
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths, show_paths
+from pyrofair.graph.projection import sharing_causes
 from pyrofair.robustness.partial_identification.costs import (
     QUANTITIES,
     Contexts,
@@ -37,7 +38,7 @@ from pyrofair.robustness.partial_identification.costs import (
 )
 from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
 from pyrofair.robustness.partial_identification.program import InfeasibleError, Polytope, optimise
-from pyrofair.robustness.partial_identification.reading import CodedTable, read_cells, read_score
+from pyrofair.robustness.partial_identification.reading import CodedTable, few_levels, read_cells, read_score
 from pyrofair.robustness.partial_identification.response_types import Cells, Factors, Plan, plan_program
 from pyrofair.tables.reading import warn_unused
 
@@ -57,6 +58,7 @@ TOLD = 1e-6
 SIGNS = (1.0, -1.0)
 """Of the lower and the upper end: both are minima."""
 GROUPS: tuple[tuple[Quantity, ...], ...] = (("y0",), ("ypi",), ("effect", "piu"))
+LEAST: Mapping[Quantity, float] = {"y0": 0.0, "ypi": 0.0, "effect": -1.0, "piu": 0.0}
 LABELS: Mapping[Quantity, str] = {
     "y0": "P(Y0 = 1)",
     "ypi": "P(Ypi = 1)",
@@ -86,7 +88,7 @@ class SharpBounds:
     table
         A row for each quantity: low, high and, with ``n_boot``, the ranges of both ends by their replicates,
         ``low_from``, ``low_to``, ``high_from`` and ``high_to``, at the level. They are moved outward by an estimate of
-        the bias of the ends, which err inward in samples, and may leave [0, 1].
+        the bias of the ends, which err inward in samples, and stay within [0, 1], or [-1, 1] of the effect.
     types
         The number of combinations of response types in the largest program.
     undetermined
@@ -124,9 +126,8 @@ class SharpBounds:
         require_choice("quantity", quantity, [*LABELS])
         if not self.n_boot:
             raise DataError("There are no replicates, so there is no interval: sharp_bounds(..., n_boot=200).")
-        low: Any = self.table.loc[quantity, "low_from"]
-        high: Any = self.table.loc[quantity, "high_to"]
-        return max(float(low), -1.0 if quantity == "effect" else 0.0), min(float(high), 1.0)
+        row: Any = self.table.loc[quantity]
+        return float(row["low_from"]), float(row["high_to"])
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -181,7 +182,8 @@ def sharp_bounds(
     unfair
         The unfair paths.
     df
-        n rows with the columns of the observed nodes that the target depends on, each of few levels.
+        n rows with the columns of the observed nodes that the target depends on, each of few levels. Columns of other
+        nodes that share a latent cause with these narrow the bounds, and are used if they have few levels.
     score
         None: the outcome column as observed, such as decisions of humans. Or a known classifier: a fitted model as in
         an audit, or its scores or decisions for the rows (n,). A latent cause of the observed outcome then plays no
@@ -248,15 +250,17 @@ def sharp_bounds(
     n_boot = require_integer("n_boot", n_boot, least=0)
     level = require_real("level", level, above=0.0, below=1.0)
     require_seed(random_state)
-    observed = ObservedGraph(unfair, known=score is not None)
-    coded = read_cells(df, sample_weight, observed)
+    graphs, unused = _observed_graphs(unfair, df, known=score is not None)
+    observed, widest = graphs[0], graphs[-1]
+    coded = read_cells(df, sample_weight, widest)
     warn_unused(df, unfair.graph)
     heads = None
     if score is not None:
-        probability = read_score(score, coded, observed, decisions, threshold)
+        probability = read_score(score, coded, widest, decisions, threshold)
         heads = Head(unfair.graph.inputs, probability, drawn=decisions == "score", couples=False)
     codes, first, index = np.unique(coded.codes, axis=0, return_index=True, return_inverse=True)
-    program = _Program(observed, Cells(observed, coded.sizes, codes), heads, max_types, independent)
+    cells = [Cells(each, coded.sizes, codes[:, [widest.nodes.index(node) for node in each.nodes]]) for each in graphs]
+    program = _Program.choose(cells, heads, max_types, independent, unused)
     weight = np.asarray(np.bincount(index.ravel(), coded.weight, len(first)), dtype=np.float64)
     found = program.evaluate(weight, certify=True)
     table = pd.DataFrame(found.ends, index=["low", "high"]).T.rename_axis("quantity")
@@ -267,10 +271,10 @@ def sharp_bounds(
             for each in _replicates(coded, index.ravel(), weight, n_boot, random_state)
         ]
         draws = np.array([[each.ends[name] for name in table.index] for each in replicates])
+        least = np.array([LEAST[name] for name in table.index])
         for i, end in enumerate(("low", "high")):
-            table[f"{end}_from"], table[f"{end}_to"] = _range(
-                draws[:, :, i], table[end].to_numpy(), level, lower=end == "low"
-            )
+            ranges = _range(draws[:, :, i], table[end].to_numpy(), level, lower=end == "low")
+            table[f"{end}_from"], table[f"{end}_to"] = (each.clip(least, 1.0) for each in ranges)
         moved = sum(each.slack > TOLD for each in replicates)
         if moved:
             notes.append(
@@ -296,7 +300,7 @@ def sharp_bounds(
         piu=found.ends["piu"],
         sharp=not found.reasons,
         why_not_sharp=tuple(found.reasons),
-        assumptions=_assumptions(observed, decisions, threshold, independent),
+        assumptions=_assumptions(program.observed, decisions, threshold, independent),
         notes=tuple(notes),
         table=table,
         types=max(plan.types for plan in program.plans.values()),
@@ -306,6 +310,29 @@ def sharp_bounds(
         n_boot=n_boot,
         level=level,
     )
+
+
+def _observed_graphs(unfair: UnfairPaths, df: Any, *, known: bool) -> tuple[list[ObservedGraph], str]:
+    """Return the graph of what the target depends on, and one with the other nodes that tell of its latent causes.
+
+    The second is missing without such nodes, or if the table lacks them, or if they join districts: then types that
+    are independent would be joined by any distribution. The text is why some are left out.
+    """
+    own = ObservedGraph(unfair, known=known)
+    graph = unfair.graph
+    sharing = sharing_causes(graph, known=known)
+
+    def is_held(node: str) -> bool:
+        above = {each for each in graph.with_ancestors([node]) if each not in graph.latent}
+        return all(few_levels(df, graph, each) for each in above - {*own.nodes})
+
+    held = [node for node in sharing if is_held(node)]
+    wide = ObservedGraph(unfair, known=known, beside=held)
+    joins = any(sum(bool({*one} & {*part}) for one in own.districts) > 1 for part in wide.districts)
+    left = sharing if joins else [node for node in sharing if node not in held]
+    why = "independent errors would be joined" if joins else "a column is missing, has gaps or many levels"
+    text = f"{', '.join(left)} cannot be used, though a latent cause is shared: {why}" if left else ""
+    return ([own, wide] if held and not joins else [own]), text
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,20 +346,38 @@ class _Found:
 
 
 class _Program:
-    """The programs of all quantities of a target, for any weights of the same different rows."""
+    """The programs of all quantities of a target, for any weights of the same different rows.
 
-    def __init__(
-        self, observed: ObservedGraph, cells: Cells, head: Head | None, max_types: int, independent: bool
-    ) -> None:
-        self.observed, self.cells, self.head = observed, cells, head
+    ``unused`` is why nodes that share latent causes with the target's are no part of it, or an empty text.
+    """
+
+    def __init__(self, cells: Cells, head: Head | None, max_types: int, independent: bool, unused: str) -> None:
+        self.observed, self.cells, self.head = cells.graph, cells, head
         self.max_types, self.independent = max_types, independent
-        self.plans: dict[tuple[Quantity, ...], Plan] = {}
-        for names in GROUPS:
-            plan = self._plan(names)
-            if plan is None:
-                raise self._refusal(names)
-            self.plans[names] = plan
+        plans = {names: self._plan(names) for names in GROUPS}
+        self.plans = {names: plan for names, plan in plans.items() if plan is not None}
+        self.unused = "" if self.is_identified else unused
         self.warned = 0
+
+    @classmethod
+    def choose(
+        cls, cells: Sequence[Cells], head: Head | None, max_types: int, independent: bool, unused: str
+    ) -> _Program:
+        """Return the first of nested graphs in which all is identified, or the last one whose programs are small."""
+        made = [cls(each, head, max_types, independent, unused) for each in cells]
+        small = [each for each in made if len(each.plans) == len(GROUPS)]
+        if not small:
+            raise made[0].refusal()
+        found = next((each for each in small if each.is_identified), small[-1])
+        if not found.is_identified and found is not made[-1]:
+            more = ", ".join(node for node in cells[-1].graph.nodes if node not in found.observed.nodes)
+            found.unused = f"{more} would say more, with more than max_types={max_types:,} combinations of types"
+        return found
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether no types are free in any plan; those of an observed outcome are."""
+        return self.observed.known and not any(plan.groups for plan in self.plans.values())
 
     def _plan(self, names: Sequence[Quantity], *, typed: bool = False) -> Plan | None:
         """Return the plan with the fewest reservations among those that are small enough, the first of equal ones."""
@@ -351,8 +396,9 @@ class _Program:
     def _fits(self, plan: Plan) -> bool:
         return plan.types <= self.max_types and all(group.entries <= MOST_ENTRIES for group in plan.groups)
 
-    def _refusal(self, names: Sequence[Quantity]) -> DataError:
-        """Return why no plan is small enough, with the counts of the smallest one."""
+    def refusal(self) -> DataError:
+        """Return why a quantity has no plan that is small enough, with the counts of the smallest one."""
+        names = next(each for each in GROUPS if each not in self.plans)
         least = min(self._ways(names, typed=False), key=lambda plan: plan.types)
         each = ", ".join(f"{{{', '.join(group.nodes)}}}: {_count(group.size)}" for group in least.groups)
         entries = max((group.entries for group in least.groups), default=0)
@@ -376,7 +422,7 @@ class _Program:
             if certify and not costs.pairs_fit and (typed := self._plan(names, typed=True)) is not None:
                 self.plans[names] = plan = typed  # of the replicates as well
                 contexts, costs = self._tabulate(plan, weight, factors, names)
-            reasons = [*plan.inexact]
+            reasons = [*plan.inexact, *filter(None, [self.unused])]
             free = contexts.lost + costs.lost
             if free > TOLD:
                 reasons.append("what the table does not determine is left free, each end on its own")
@@ -389,8 +435,10 @@ class _Program:
                 reasons.append("the distribution of the data was moved to one that the graph allows")
             for name in names:
                 low, high = totals[name]
-                least = -1.0 if name == "effect" else 0.0
-                low, high = _clip(low + least * contexts.lost, least), _clip(high + contexts.lost, least)
+                low, high = (
+                    min(max(each, LEAST[name]), 1.0)  # beyond by rounding alone
+                    for each in (low + LEAST[name] * contexts.lost, high + contexts.lost)
+                )
                 low, high = (low, high) if high - low > TOLD else (min(low, high), max(low, high))  # rounding
                 found.ends[name] = low, high
                 gap = max(gaps[name])
@@ -492,11 +540,6 @@ def _range(draws: Vector, estimate: Vector, level: float, *, lower: bool) -> tup
     bias = np.maximum(mean - estimate if lower else estimate - mean, 0.0) / (np.sqrt(2.0) - 1.0)
     outward = bias + spread + np.sqrt(2.0) * np.minimum(bias, spread)
     return (estimate - outward, estimate + spread) if lower else (estimate - spread, estimate + outward)
-
-
-def _clip(value: float, least: float) -> float:
-    """Return a value within its range, from which rounding alone removes it."""
-    return min(max(value, least), 1.0)
 
 
 def _count(number: int) -> str:

@@ -26,13 +26,17 @@ def read_shared_columns(form: PrefixForm, columns: object) -> tuple[list[str], l
     """Return the columns that the sensitive attribute does not cause, and those asked for, all unless any are named."""
     part = form.worlds[1].part
     known = list(form.nuisances.graph.columns_of(part.order[: part.roots]))
+    if not known:
+        raise DataError("A benchmark takes columns that the sensitive attribute does not cause, and there are none.")
+    return known, _asked(columns, known, "columns that the sensitive attribute does not cause")
+
+
+def _asked(columns: object, known: list[str], what: str) -> list[str]:
+    """Return the columns that were asked for, all unless any are named."""
     asked = known if columns is None else list(dict.fromkeys(require_names("columns", columns, "columns", one=True)))
-    if not known or not {*asked} <= {*known}:
-        raise DataError(
-            f"columns={shown(columns)}: a benchmark takes columns that the sensitive attribute does not cause, which "
-            f"are {', '.join(known) or 'none'}."
-        )
-    return known, asked
+    if not {*asked} <= {*known}:
+        raise DataError(f"columns={shown(columns)}: a benchmark takes {what}, which are {', '.join(known) or 'none'}.")
+    return asked
 
 
 def strengths_of_columns(
@@ -48,12 +52,7 @@ def strengths_of_columns(
                     given = roots if block.kind == "group" else block.stage.given
                     named.setdefault(given, {})[cause.name] = None
     known = list(dict.fromkeys(column for given in named for column in graph.columns_of(given)))
-    asked = known if columns is None else list(require_names("columns", columns, "columns", one=True))
-    if unknown := [name for name in asked if name not in known]:
-        raise DataError(
-            f"columns={unknown!r} enter none of the propensities that hidden causes move; these are given "
-            f"{', '.join(known) or 'nothing, since the sensitive attribute causes all features'}."
-        )
+    asked = _asked(columns, known, "columns that a propensity is given which a hidden cause moves")
     lines = []
     for given, names in named.items():
         own = graph.columns_of(given)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyrofair._validation import require_choice, require_instance
+from pyrofair._validation import require_instance, require_real
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
@@ -19,7 +19,6 @@ from pyrofair.robustness.sensitivity.benchmarks import strengths_of_columns
 from pyrofair.robustness.sensitivity.descent import move_means
 from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause, choose_causes
 from pyrofair.robustness.sensitivity.hidden_causes import hidden_causes as causes_of
-from pyrofair.robustness.sensitivity.plots import plot_sweep
 from pyrofair.robustness.sensitivity.problem import Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import QUANTITIES, Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
@@ -48,9 +47,10 @@ class Confounding(Sweep):
     Attributes
     ----------
     table : DataFrame
-        For each hidden cause, gamma and quantity (p_y0, p_ypi, mean_unfair_effect, piu): low and high, the bounds with
-        a cause of that strength; lower and upper, between which both bounds lie with the level; sharp, whether a cause
-        of that strength attains the bounds (not of more than 16 different values, whose tails are cut at quantiles).
+        For each hidden cause, gamma and quantity (p_y0, p_ypi, mean_unfair_effect, piu): later_ratio, the second limit
+        of ``"A <-> all"``, NaN for others; low and high, the bounds with a cause of that strength; lower and upper,
+        between which both bounds lie with the level; sharp, whether a cause of that strength attains the bounds (not of
+        more than 16 different values, whose tails are cut at quantiles).
         No interval is narrower than one of a smaller gamma. ``piu`` is from the bounds of the two marginals: it holds
         whatever the joint distribution of both decisions.
     flips_at : DataFrame
@@ -60,12 +60,14 @@ class Confounding(Sweep):
     assumptions : dict
         For each hidden cause, what it is and how tight its bounds are. All else that the source assumes stays assumed.
     context : dict
-        model, decisions, rows, level, the unfair paths, gammas, the settings ``above`` and ``at_most``, and ``doubt``:
-        why the numbers are in doubt at gamma = 1 already, or an empty text.
+        model, decisions, rows, level, the unfair paths, gammas, the settings ``above`` and ``at_most``, ``doubt``: why
+        the numbers are in doubt at gamma = 1 already, or an empty text; and ``unused``: observed nodes outside the
+        numbers that share a declared latent cause with nodes inside.
     """
 
     title = "Unmeasured confounding"
     parameter = GAMMA
+    beside = ("later_ratio",)
 
     _source: OneStep = field(repr=False)
     _causes: tuple[HiddenCause, ...] = field(repr=False)
@@ -105,23 +107,23 @@ class Confounding(Sweep):
         benchmark
             What :meth:`benchmark` returned, to mark the strength (``q90``) of observed columns.
         """
-        require_choice("quantity", quantity, QUANTITIES)
         if benchmark is not None:
             require_instance("benchmark", benchmark, pd.DataFrame, "what .benchmark() returns")
             if missing := {"hidden_causes", "of", "column", "q90"} - {*benchmark.columns}:
                 raise DataError(
                     f"benchmark has no column {', '.join(sorted(missing))}: it must be what .benchmark() returns."
                 )
-        own = self.table[self.table["quantity"] == quantity]
-        return plot_sweep(own, self.flips_at, GAMMA, quantity, self.context["level"], benchmark)
+        return self._plot(quantity, benchmark)
 
     def _about(self) -> str:
-        return "gamma bounds the odds ratio by which a hidden cause moves the sensitive attribute."
+        sensitive = self._source.unfair.graph.sensitive
+        return f"gamma limits by what factor a hidden cause U moves the odds of {sensitive}, given what is named below."
 
     def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
         effects = self.table[self.table["quantity"] == "mean_unfair_effect"]
-        for name, own in effects.groupby("hidden_cause", sort=False):
-            yield f"{name}: mean unfair effect", own
+        for cause in self._causes:
+            own = effects[effects["hidden_cause"] == cause.name]
+            yield f"{cause.name}: mean unfair effect ({cause.limits})", own
 
     def _stated(self) -> list[str]:
         return [f"{name}: {text}" for name, text in self.assumptions.items()]
@@ -133,6 +135,7 @@ def confounding(
     df: pd.DataFrame,
     *,
     gammas: npt.ArrayLike = GAMMAS,
+    later_ratio: float | None = None,
     hidden_causes: Sequence[str] | str | None = None,
     decisions: Decisions = "threshold",
     threshold: float = 0.5,
@@ -148,8 +151,8 @@ def confounding(
     *Assumes* all that the source does, but for one hidden common cause U at a time, whose strength is limited: the odds
     of the sensitive attribute A given U are within a factor gamma of those without U. ``"A <-> M"`` is a cause of A and
     of its child M alone, and moves the paths through A -> M; ``"D <-> M"`` one of M and of mediators before it that
-    read the other value; ``"A <-> all"`` one of A and of all that it causes. At gamma = 1 the numbers are those of the
-    source.
+    read the other value, and its odds of A are those given the features before M; ``"A <-> all"`` one of A and of all
+    that it causes, which has a second limit, ``later_ratio``. With limits of 1 the numbers are those of the source.
 
     Parameters
     ----------
@@ -161,6 +164,10 @@ def confounding(
         n rows with the columns of the graph.
     gammas
         Limits of the odds ratio, of at least 1; 1 is added.
+    later_ratio
+        Of ``"A <-> all"``, where the switched world joins features that read different values of A: by what factor the
+        distribution of the later ones, given those before, may differ from the observed one. At least 1; None takes
+        gamma. A cause of mediators that A is independent of has the odds ratio 1, and may exceed this limit alone.
     hidden_causes
         The names of hidden causes, such as ``"A <-> M"``, either end first; by default all.
     decisions, threshold
@@ -209,11 +216,14 @@ def confounding(
     ['A', '<->', 'M', '1.0']
     """
     limits = GAMMA.read(gammas)
+    if later_ratio is not None:
+        later_ratio = require_real("later_ratio", later_ratio, least=1.0, most=GAMMA.most)
     problem = read_problem(
         model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, random_state
     )
     causes = choose_causes(causes_of(problem.form), hidden_causes, problem.source.estimand_)
-    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits) for cause in causes])
+    ratios = limits if later_ratio is None else (later_ratio,) * len(limits)
+    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits, ratios) for cause in causes])
     return Confounding(
         table,
         flips,
@@ -224,9 +234,15 @@ def confounding(
     )
 
 
-def _depart(problem: Problem, cause: HiddenCause, limits: Sequence[float]) -> Departure:
+def _depart(problem: Problem, cause: HiddenCause, limits: Sequence[float], ratios: Sequence[float]) -> Departure:
     """Return how far a hidden cause moves both marginals, their difference and their sum."""
-    moves, exact = move_means(problem.form, problem.rows, problem.scores, cause, limits)
+    moves, exact = move_means(problem.form, problem.rows, problem.scores, cause, limits, ratios)
     bounds = {name: (problem.means[name] + down, problem.means[name] + up) for name, (down, up) in moves.items()}
     sharp = dict(zip(QUANTITIES, (*cause.sharp, cause.sharp[2]), strict=True))
-    return Departure({"hidden_cause": cause.name}, bounds, lambda quantity, _: exact and sharp[quantity])
+    later = any(block.kind == "later" for block in cause.blocks[1])
+    return Departure(
+        {"hidden_cause": cause.name},
+        bounds,
+        lambda quantity, _: exact and sharp[quantity],
+        {"later_ratio": ratios if later else [np.nan] * len(limits)},
+    )

@@ -14,7 +14,7 @@ from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import Stage
 from pyrofair.nuisances.rows import Rows
 from pyrofair.robustness.sensitivity.hidden_causes import whole_runs
-from pyrofair.robustness.sensitivity.tilting import make_grid
+from pyrofair.robustness.sensitivity.tilting import all_tried, make_grid
 from pyrofair.sources.prefix_form import PrefixForm, Walk
 
 __all__ = ["Couplings", "Runs", "couple_worlds", "read_runs"]
@@ -44,6 +44,7 @@ class Runs:
 class Couplings:
     """Influence values (n,) of the greatest moves up and down, and the functions that they are made of.
 
+    ``exact`` is whether all values of the score were tried as cuts: otherwise the moves are valid, and may be too wide.
     ``widest_up`` and ``widest_down`` (n,) are the moves given what A does not cause; ``chance`` and ``mean`` (n, L) the
     probability of each value of the first run, and the mean score that follows it.
     """
@@ -54,6 +55,7 @@ class Couplings:
     widest_down: Array
     chance: Array
     mean: Array
+    exact: bool
 
 
 def read_runs(form: PrefixForm) -> Runs:
@@ -100,6 +102,7 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
     world = form.worlds[1]
     first_weight = form.weights(rows, world, runs.first)
     second_weight = form.weights(rows, world, runs.second)
+    exact = True
     own, known = (_which(table, runs) for table in (rows.table, walk.fitted.table))
     # A cut chosen by the rows that it is judged on would err inward.
     for train, judged, share in walk.folds(crossed=True):
@@ -112,6 +115,7 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
         at, regression, _, learned = walk.learn(runs.second, train)
         values = score_known[at]
         grid = make_grid(values, walk.fitted.weight[train[at]])
+        exact &= all_tried(values)
         columns = np.column_stack([values, np.maximum(values[:, None] - grid, 0.0)])
         predict = regression.fit(take(learned, train[at]), columns, walk.fitted.weight[train[at]])
         names = form.nuisances.graph.columns_of(runs.second.given)
@@ -143,7 +147,7 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
                 with np.errstate(invalid="ignore"):
                     follows = np.where(mass > 0.0, mass * (seen - least), 0.0)
                 found[name][judged] += weight * (sign * (least + follows) + residual)
-    return Couplings(found["up"], found["down"], found["widest_up"], found["widest_down"], chances, means)
+    return Couplings(found["up"], found["down"], found["widest_up"], found["widest_down"], chances, means, exact)
 
 
 def _which(table: pd.DataFrame, runs: Runs) -> NDArray[np.int64]:

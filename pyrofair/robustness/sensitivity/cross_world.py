@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyrofair._validation import require_choice
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import UnfairPaths
 from pyrofair.nuisances.learners import make_learner
 from pyrofair.robustness.sensitivity.benchmarks import read_shared_columns
 from pyrofair.robustness.sensitivity.couplings import Couplings, couple_worlds, read_runs
-from pyrofair.robustness.sensitivity.plots import plot_sweep
 from pyrofair.robustness.sensitivity.problem import Problem, read_problem
-from pyrofair.robustness.sensitivity.sweep import QUANTITIES, Departure, Parameter, Sweep, sweep
+from pyrofair.robustness.sensitivity.sweep import Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
 
 if TYPE_CHECKING:
@@ -103,9 +101,7 @@ class CrossWorld(Sweep):
 
     def plot(self, quantity: str = "mean_unfair_effect") -> Figure:
         """Draw the ends of a quantity against delta: ``"mean_unfair_effect"``, ``"piu"`` or ``"p_ypi"``."""
-        require_choice("quantity", quantity, QUANTITIES)
-        own = self.table[self.table["quantity"] == quantity]
-        return plot_sweep(own, self.flips_at, DELTA, quantity, self.context["level"])
+        return self._plot(quantity)
 
     def _about(self) -> str:
         return "delta is the share of units whose worlds may be coupled in any way."
@@ -185,12 +181,14 @@ def cross_world(
         f"Given what {sensitive} does not cause, a share delta of the units may have any coupling of {first} with "
         f"{sensitive}={runs.first.arm} and {second} with {sensitive}={runs.second.arm}; all others independent errors. "
     )
+    why = [f"not all of {second} read all of {first}"] * (not runs.sharp)
+    why += ["scores of many values are cut at quantiles"] * (not found.exact)
     assumption += (
-        "A coupling attains each bound."
-        if runs.sharp
-        else f"The interval is valid; since not all of {second} read all of {first}, it may be too wide."
+        f"The interval is valid; since {' and '.join(why)}, it may be too wide."
+        if why
+        else "A coupling attains each bound."
     )
-    departure = Departure({}, bounds, lambda *_: runs.sharp)
+    departure = Departure({}, bounds, lambda *_: not why)
     return CrossWorld(
         *sweep(problem, DELTA, shares, [departure]),
         (assumption, "No hidden cause: the distributions in single worlds are identified."),

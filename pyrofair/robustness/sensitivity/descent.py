@@ -12,7 +12,7 @@ from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import Stage
 from pyrofair.nuisances.rows import Rows
 from pyrofair.robustness.sensitivity.hidden_causes import Block, HiddenCause
-from pyrofair.robustness.sensitivity.tilting import MOST_VALUES, Target, excess_ratios, find_cuts
+from pyrofair.robustness.sensitivity.tilting import Target, all_tried, excess_ratios, find_cuts
 from pyrofair.sources.prefix_form import PrefixForm, Walk
 
 __all__ = ["move_means"]
@@ -53,9 +53,14 @@ class Level:
 
 
 def move_means(
-    form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], cause: HiddenCause, gammas: Sequence[float]
+    form: PrefixForm,
+    rows: Rows,
+    scores: Sequence[tuple[Array, Array]],
+    cause: HiddenCause,
+    gammas: Sequence[float],
+    ratios: Sequence[float],
 ) -> tuple[dict[str, tuple[Array, Array]], bool]:
-    """Return what is added to influence values of n rows, downwards and upwards, (n, G) each: 0 at gamma = 1.
+    """Return what is added to influence values of n rows, downwards and upwards, (n, G) each: 0 if all limits are 1.
 
     Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum. And whether all values were tried as cuts:
     if only quantiles of many were, the moves are valid and may be too wide.
@@ -66,10 +71,10 @@ def move_means(
         A fitted prefix form, and the n rows that are judged.
     scores
         For each world the scores (n, 1) of the rows, and those of the fitted rows, NaN where no stage starts from them.
-    cause, gammas
-        The hidden cause, and G limits of the odds ratio.
+    cause, gammas, ratios
+        The hidden cause, G limits of the odds ratio, and those of the ratio of distributions of later runs.
     """
-    targets = tuple(Target(gamma, sign) for gamma in gammas for sign in (1, -1))
+    targets, later = (tuple(Target(limit, sign) for limit in limits for sign in (1, -1)) for limits in (gammas, ratios))
     found = {name: np.zeros((len(rows.a), len(targets))) for name in ("p_y0", "p_ypi", "mean_unfair_effect", "sum")}
     walk = Walk(form, rows, scores)
     weights = _Weights(form, rows)
@@ -77,7 +82,7 @@ def move_means(
     # Cuts and ratios chosen by the rows that they are judged on would err inward, those of saturated models too.
     for train, judged, share in walk.folds(crossed=True):
         fold = _Fold(walk, weights, train, judged)
-        one, other = (fold.world(which, cause.blocks[which], targets) for which in (0, 1))
+        one, other = (fold.world(which, cause.blocks[which], targets, later) for which in (0, 1))
         swapped = np.arange(len(targets)).reshape(-1, 2)[:, ::-1].ravel()
         effect, total = fold.contrasts(cause.blocks, targets) if cause.joint else (other - one[:, swapped], one + other)
         for own, values in zip(found.values(), (one, other, effect, total), strict=True):
@@ -121,7 +126,9 @@ class _Fold:
         self.walk, self.weights, self.train, self.judged = walk, weights, train, judged
         self.exact = True
 
-    def world(self, which: int, blocks: Sequence[Block], targets: tuple[Target, ...]) -> Array:
+    def world(
+        self, which: int, blocks: Sequence[Block], targets: tuple[Target, ...], later: tuple[Target, ...]
+    ) -> Array:
         """Return the moves of the mean of one world, (J, T)."""
         marked = [i for i, block in enumerate(blocks) if block.kind]
         if not marked:
@@ -134,11 +141,11 @@ class _Fold:
             mean, moved, group = self._average(which, block.stage, mean if i > marked[0] else None, moved, group)
             if block.kind:
                 assert value is not None
-                tilted = self._tilt(which, block.stage, value, targets)
-                if block.kind == "world":
-                    moved = tilted if moved is None else moved + tilted
-                else:
+                tilted = self._tilt(which, block.stage, value, later if block.kind == "later" else targets)
+                if block.kind == "group":
                     group = tilted
+                else:
+                    moved = tilted if moved is None else moved + tilted
         found = np.zeros((len(self.judged), len(targets)))
         if moved is not None:
             found += moved.own + moved.total
@@ -250,7 +257,7 @@ class _Fold:
         """Return where the worst ratios of a stage are cut, and what they add on average, for both sets of rows."""
         at = np.flatnonzero(self.walk.fitted.member(stage.arm)[self.train])
         weight = self.walk.fitted.weight[self.train[at]]
-        self.exact &= all(len(np.unique(column)) <= MOST_VALUES for column in value.known[at].T)
+        self.exact &= all(map(all_tried, value.known[at].T))
 
         def learn(columns: Array) -> list[Array]:
             known = np.full((len(self.train), columns.shape[1]), np.nan)

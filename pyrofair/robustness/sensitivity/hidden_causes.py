@@ -15,8 +15,9 @@ from pyrofair.sources.prefix_form import PrefixForm, World
 
 __all__ = ["Block", "HiddenCause", "choose_causes", "hidden_causes", "whole_runs"]
 
-Kind = Literal["", "group", "world"]
-"""What a hidden cause does to a stage: nothing; it differs between the groups; or between the world and the group."""
+Kind = Literal["", "group", "world", "later"]
+"""What a hidden cause does to a stage: nothing; it differs between the groups; or between the world and the group, by
+the odds of the sensitive attribute, or by a limit of its own."""
 ALL = "all"
 
 
@@ -33,11 +34,12 @@ class HiddenCause:
     """A hidden common cause, written as a two-headed edge, with the blocks of both worlds that it moves.
 
     ``joint`` is whether one block has the same arm in both worlds, so that one ratio of densities enters both;
-    ``sharp`` is whether the ends of each world, and of contrasts of both, are attained by a model with such a cause.
+    ``sharp`` is whether the ends of each world, and of contrasts of both, are attained by a model with such a cause;
+    ``limits`` names what gamma, and the limit of later runs if there is one, are limits of.
     """
 
     name: str
-    node: str | None
+    limits: str
     blocks: tuple[tuple[Block, ...], tuple[Block, ...]]
     joint: bool
     sharp: tuple[bool, bool, bool]
@@ -122,7 +124,7 @@ def _of_group(form: PrefixForm, node: str) -> HiddenCause:
     unread = _unread(form, node)
     return HiddenCause(
         f"{sensitive} <-> {node}",
-        node,
+        _odds(sensitive),
         (one, other),
         joint,
         (not unread,) * 3,
@@ -158,7 +160,7 @@ def _of_mediators(form: PrefixForm, node: str) -> HiddenCause | None:
     named = before[0] if len(before) == 1 else "{" + " ".join(before) + "}"
     return HiddenCause(
         f"{named} <-> {node}",
-        node,
+        f"gamma: odds of {sensitive} given the features before {node}",
         (_plain(form.worlds[0]), _split(world, node, "world")),
         False,
         (True, False, False),
@@ -174,19 +176,26 @@ def _of_all(form: PrefixForm) -> HiddenCause:
     one, other = (whole_runs(world, form.estimand) for world in form.worlds)
     single = (len(one) == 1, len(other) == 1)
     joint = all(single) and one[0].stage.arm == other[0].stage.arm
+    later = ", ".join(node for run in other if run.kind == "later" for node in run.stage.nodes)
     text = (
         f"{sensitive} and all features that it causes have a hidden common cause U, in whatever way. The odds of "
         f"{sensitive} given U and what {sensitive} does not cause are within a factor gamma of those without U"
     )
     text += (
-        " (Tan's marginal sensitivity model). Every end is attained by such a U."
-        if all(single)
-        else f". Where features in the switched world read different values of {sensitive}, the distribution of each "
-        "later stage given the features before it, in that world and among the units of either group, is within a "
-        "factor gamma of that in the group that reads the value. The interval is valid; that of the baseline world is "
-        "attained, others may be too wide."
+        f". In the switched world {later} follow features that read the other value of {sensitive}. Their distribution "
+        "given the features before them, in that world and among the units of either group, is within a factor "
+        f"later_ratio of that in the group that reads their value: a limit of its own, which a cause that {sensitive} "
+        "is independent of may exceed. The interval is valid; that of the baseline world is attained, others may be "
+        "too wide."
+        if later
+        else " (Tan's marginal sensitivity model). Every end is attained by such a U."
     )
-    return HiddenCause(f"{sensitive} <-> {ALL}", None, (one, other), joint, (*single, all(single)), text)
+    limits = _odds(sensitive) + f"; later_ratio: distribution of {later} given the features before" * bool(later)
+    return HiddenCause(f"{sensitive} <-> {ALL}", limits, (one, other), joint, (*single, all(single)), text)
+
+
+def _odds(sensitive: str) -> str:
+    return f"gamma: odds of {sensitive} given what it does not cause"
 
 
 def _nodes(world: World, estimand: Estimand) -> list[tuple[str, int | None]]:
@@ -237,7 +246,7 @@ def whole_runs(world: World, estimand: Estimand) -> tuple[Block, ...]:
     start = world.part.roots
     for arm, run in groupby(zip(nodes, arms, strict=True), key=lambda each: each[1]):
         names = tuple(node for (node, _), _ in run)
-        kind: Kind = "" if arm is None else "world" if found else "group"
+        kind: Kind = "" if arm is None else "later" if found else "group"
         found.append(Block(Stage(world.part.regime.name, names, arm, world.part.order[:start], start), kind))
         start += len(names)
     return tuple(found)

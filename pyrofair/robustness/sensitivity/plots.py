@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +13,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from pyrofair._figures import ShownFigure
-from pyrofair.robustness.sensitivity.sweep import Parameter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from pyrofair.robustness.sensitivity.sweep import Parameter
 
 __all__ = ["plot_sweep"]
 
@@ -44,12 +46,14 @@ def plot_sweep(
     level: float,
     benchmark: pd.DataFrame | None = None,
     *,
+    beside: Sequence[str] = (),
     axis: str = "",
     title: str = "",
 ) -> Figure:
     """Draw the bounds of a quantity against the parameter of a sweep, a panel for each hidden cause if there are any.
 
-    ``axis`` and ``title`` replace the names of the parameter and of the quantity.
+    ``beside`` names columns of what else is limited. ``axis`` and ``title`` replace the names of the parameter and of
+    the quantity.
     """
     causes = list(dict.fromkeys(rows.get("hidden_cause", [""])))
     across = min(ACROSS, len(causes))
@@ -58,7 +62,7 @@ def plot_sweep(
     panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     for axes, cause in zip(panels.ravel(), causes, strict=False):
         own, lost = (each[each["hidden_cause"] == cause] if cause else each for each in (rows, flips))
-        _draw(axes, own, parameter, cause)
+        _draw(axes, own, parameter, cause, beside)
         if quantity == "mean_unfair_effect":
             axes.axhline(0.0, color="black", linewidth=0.8)
         if quantity in ("mean_unfair_effect", "piu"):
@@ -83,14 +87,19 @@ def plot_sweep(
     return figure
 
 
-def _draw(axes: Axes, own: pd.DataFrame, parameter: Parameter, cause: str) -> None:
+def _draw(axes: Axes, own: pd.DataFrame, parameter: Parameter, cause: str, beside: Sequence[str]) -> None:
     at = own[parameter.name].to_numpy(np.float64)
     sharp = bool(own["sharp"].all())
     axes.fill_between(at, own["lower"], own["upper"], color=BLUE, alpha=0.12, linewidth=0)
     axes.fill_between(at, own["low"], own["high"], color=BLUE, alpha=0.35, linewidth=0)
     for end in ("low", "high"):
         axes.plot(at, own[end], color=BLUE, linewidth=1.2, linestyle="-" if sharp else (0, (4, 2)))
-    axes.set_title(cause + " (valid, not sharp)" * (not sharp), fontsize=10)
+    title = cause + " (valid, not sharp)" * (not sharp)
+    for name in beside:
+        limits = own[name].dropna().to_numpy()
+        if len(limits):
+            title += f"\n{name} = {parameter.name if (limits == at).all() else f'{limits[0]:g}'}"
+    axes.set_title(title, fontsize=10)
     if parameter.logarithmic:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator(_apart(at)))

@@ -20,6 +20,7 @@ from pyrofair.effects.influence import Scorer
 from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
+from pyrofair.graph.projection import sharing_causes
 from pyrofair.nuisances.rows import Rows
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.prefix_form import PrefixForm, make_scores
@@ -114,6 +115,7 @@ def read_problem(
         "above": above,
         "at_most": at_most,
         "doubt": doubt,
+        "unused": sharing_causes(graph, known=not is_outcome),
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}

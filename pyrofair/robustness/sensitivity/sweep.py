@@ -8,24 +8,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from pyrofair._validation import listed, require_real, shown
+from pyrofair._validation import listed, require_choice, require_real, shown
 from pyrofair.audits.display.page import table_fragment
 from pyrofair.exceptions import DataError
+from pyrofair.robustness.sensitivity.plots import plot_sweep
 from pyrofair.robustness.sensitivity.problem import Problem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["QUANTITIES", "Departure", "Parameter", "Sweep", "crossing", "nested", "sweep"]
 
 Array = NDArray[np.float64]
 QUANTITIES = ("p_y0", "p_ypi", "mean_unfair_effect", "piu")
 VALUES = ("low", "high", "lower", "upper")
+LOW, HIGH = slice(0, None, 2), slice(1, None, 2)
+"""Of these, a bound with its limit."""
+WITHIN = {"mean_unfair_effect": (-1.0, 1.0), "sum": (0.0, 2.0)}
+"""Where bounds lie that are not of a probability."""
 ROUNDING = 1e-12
 
 
@@ -63,12 +71,14 @@ class Departure:
 
     ``bounds`` has the influence values (n, G) of the lower and of the upper bound: of ``p_y0``, ``p_ypi``,
     ``mean_unfair_effect`` and ``sum`` of both probabilities, from which PIU follows, or of ``piu`` alone. ``sharp`` is
-    whether a model without the assumption attains the bounds of a quantity at a value of the parameter.
+    whether a model without the assumption attains the bounds of a quantity at a value of the parameter. ``beside`` has
+    for each value what else is limited, a column each.
     """
 
     labels: Mapping[str, str]
     bounds: Mapping[str, tuple[Array, Array]]
     sharp: Callable[[str, float], bool]
+    beside: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def sweep(
@@ -77,14 +87,20 @@ def sweep(
     """Return the table of bounds by departure, value and quantity, and that of the values at which conclusions flip."""
     rows, flips = [], []
     for each in departures:
-        found = {name: nested(problem.ends(*both)) for name, both in each.bounds.items()}
+        found = {
+            name: nested(problem.ends(*both)).clip(*WITHIN.get(name, (0.0, 1.0))) for name, both in each.bounds.items()
+        }
         piu = _Piu.of(found)
+        found["piu"] = piu.ends
+        point = {name: ends[:, 1] - ends[:, 0] <= ROUNDING for name, ends in found.items()}
+        if "sum" in found:  # two marginals that are known attain the bounds on PIU
+            point["piu"] |= point["mean_unfair_effect"] & point["sum"]
         for i, value in enumerate(values):
+            own = {parameter.name: value, **{name: limits[i] for name, limits in each.beside.items()}}
             for quantity in QUANTITIES if "sum" in found else ("piu",):
-                ends = tuple(map(float, piu.at(i) if quantity == "piu" else found[quantity][i]))
-                sharp = value == parameter.neutral or ends[1] - ends[0] <= ROUNDING or each.sharp(quantity, value)
-                own = {parameter.name: value, "quantity": quantity, **dict(zip(VALUES, ends, strict=True))}
-                rows.append({**each.labels, **own, "sharp": sharp})
+                sharp = bool(point[quantity][i]) or (each.sharp(quantity, value) and not problem.context["unused"])
+                ends = dict(zip(VALUES, found[quantity][i].tolist(), strict=True))
+                rows.append({**each.labels, **own, "quantity": quantity, **ends, "sharp": sharp})
         flips += [{**each.labels, **flip} for flip in piu.flips(parameter, np.array(values), problem.context)]
     return pd.DataFrame(rows), pd.DataFrame(flips)
 
@@ -112,35 +128,33 @@ def nested(ends: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Piu:
-    """Bounds on PIU: at least 0 and each of ``lows``, at most 1 and each of ``highs``, (G, 2) with their limits."""
+    """Bounds on PIU, ``ends`` (G, 4): at least each of ``lows``, at most each of ``highs``, (G, 2) with limits."""
 
     lows: Sequence[Array]
     highs: Sequence[Array]
+    ends: Array
     above_nothing: str
 
     @classmethod
     def of(cls, found: Mapping[str, Array]) -> _Piu:
         """Return the bounds that those of both marginals imply, or those of PIU itself."""
-        low, high = slice(0, None, 2), slice(1, None, 2)
-        if "sum" not in found:
-            return cls([found["piu"][:, low]], [found["piu"][:, high]], "PIU is above 0")
-        effect, total = found["mean_unfair_effect"], found["sum"]
-        lows, highs = [effect[:, low], -effect[:, high]], [total[:, high], 2.0 - total[:, low]]
-        return cls(lows, highs, "the mean unfair effect is not 0")
-
-    def at(self, i: int) -> tuple[float, float, float, float]:
-        """Return both bounds and their limits at a value of the parameter, within [0, 1]."""
-        low, lower = np.max([each[i] for each in self.lows], axis=0).clip(0.0, 1.0)
-        high, upper = np.min([each[i] for each in self.highs], axis=0).clip(0.0, 1.0)
-        return low, high, lower, upper
+        if "sum" in found:
+            effect, total = found["mean_unfair_effect"], found["sum"]
+            lows, highs = [effect[:, LOW], -effect[:, HIGH]], [total[:, HIGH], 2.0 - total[:, LOW]]
+            above_nothing = "the mean unfair effect is not 0"
+        else:
+            lows, highs, above_nothing = [found["piu"][:, LOW]], [found["piu"][:, HIGH]], "PIU is above 0"
+        both = np.stack([np.max(lows, axis=0), np.min(highs, axis=0)], axis=2)
+        return cls(lows, highs, nested(both.reshape(-1, 4)).clip(0.0, 1.0) + 0.0, above_nothing)
 
     def flips(self, parameter: Parameter, values: Array, context: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield for each conclusion the least value at which it is lost: of the estimate, and with its interval."""
         above, at_most = context["above"], context["at_most"]
         said = f"PIU is above {above:g}" if above else self.above_nothing
-        conclusions = [(said, [each - above for each in self.lows])]
+        conclusions = [(said, [np.minimum(each, self.ends[:, LOW]) - above for each in self.lows])]
         if at_most is not None:
-            conclusions.append((f"PIU is at most {at_most:g}", [at_most - each for each in self.highs]))
+            margins = [at_most - np.maximum(each, self.ends[:, HIGH]) for each in self.highs]
+            conclusions.append((f"PIU is at most {at_most:g}", margins))
         at = np.log(values) if parameter.logarithmic else values
         for text, margins in conclusions:
             found = [crossing(at, [each[:, i] for each in margins]) for i in (0, 1)]
@@ -175,6 +189,8 @@ class Sweep(ABC):
 
     title: ClassVar[str]
     parameter: ClassVar[Parameter]
+    beside: ClassVar[tuple[str, ...]] = ()
+    """Columns of what else is limited."""
 
     table: pd.DataFrame
     flips_at: pd.DataFrame
@@ -203,18 +219,31 @@ class Sweep(ABC):
             lines.append(f"In doubt at {name} = {self.parameter.neutral:g} already: {first['doubt']}.")
         for heading, rows in self._parts():
             lines.append(f"{heading}:")
+            names = [name for name in (self.parameter.name, *self.beside) if not rows[name].isna().any()]
             lines += [
-                f"  {name} {getattr(each, name):g}: [{each.low:.3f}, {each.high:.3f}], {first['level']:.0%} interval "
-                f"[{each.lower:.3f}, {each.upper:.3f}]{'' if each.sharp else ' (valid, not sharp)'}"
-                for each in rows.itertuples()
+                f"  {', '.join(f'{name} {each[name]:g}' for name in names)}: [{each['low']:.3f}, {each['high']:.3f}], "
+                f"{first['level']:.0%} interval [{each['lower']:.3f}, {each['upper']:.3f}]"
+                f"{'' if each['sharp'] else ' (valid, not sharp)'}"
+                for each in rows.to_dict("records")
             ]
-        return "\n".join([*lines, *self._flips(), "Assumptions:", *(f"  {text}" for text in self._stated())])
+        stated = self._stated()
+        if unused := ", ".join(first["unused"]):
+            stated.append(f"{unused} shares a declared latent cause and is not used: no interval is called sharp.")
+        return "\n".join([*lines, *self._flips(), "Assumptions:", *(f"  {text}" for text in stated)])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.context['model']}; print it for a reading>"
 
     def _repr_html_(self) -> str:
         return table_fragment(self.title, self.table, " ".join(self._flips()))
+
+    def _plot(self, quantity: str, benchmark: pd.DataFrame | None = None, *, axis: str = "", title: str = "") -> Figure:
+        """Draw the bounds of a quantity against the parameter; ``axis`` and ``title`` replace the names of both."""
+        require_choice("quantity", quantity, QUANTITIES)
+        own, level = self.table[self.table["quantity"] == quantity], self.context["level"]
+        return plot_sweep(
+            own, self.flips_at, self.parameter, quantity, level, benchmark, beside=self.beside, axis=axis, title=title
+        )
 
     def _flips(self) -> list[str]:
         """Return for each conclusion up to which value of the parameter it holds, its interval considered."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_VALUES", "Target", "excess_ratios", "find_cuts", "make_grid"]
+__all__ = ["Target", "all_tried", "excess_ratios", "find_cuts", "make_grid"]
 
 Array = NDArray[np.float64]
 MOST_VALUES = 16
@@ -41,11 +41,15 @@ def excess_ratios(values: Array, cuts: Array, targets: tuple[Target, ...]) -> Ar
     return np.where(np.isnan(values), 0.0, found)
 
 
+def all_tried(values: Array) -> bool:
+    """Whether all of some values are cuts to try, so that the best one is among them."""
+    return len(np.unique(values)) <= MOST_VALUES
+
+
 def make_grid(values: Array, weight: Array) -> Array:
     """Return the cuts to try for values (m,) of weights (m,): all values, or quantiles of many."""
-    known = np.unique(values)
-    if len(known) <= MOST_VALUES:
-        return known
+    if all_tried(values):
+        return np.unique(values)
     order = np.argsort(values)
     share = np.cumsum(weight[order]) / weight.sum()
     at = np.searchsorted(share, LEVELS).clip(max=len(order) - 1)

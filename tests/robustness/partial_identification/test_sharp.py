@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -180,7 +182,7 @@ class Brute:
     def search(self, table: Vector, laws: Sequence[Vector], random: np.random.Generator) -> float:
         """Return the least value found by optimising one district after another, from some starts."""
         best = np.inf
-        for start in range(3):
+        for start in range(8):
             now = [*laws] if not start else [self.least(k, random.normal(size=len(t)))[1] for k, t in enumerate(laws)]
             value = np.inf
             for _ in range(10):
@@ -202,58 +204,122 @@ CASES: dict[str, tuple[str, str, list[str], list[str]]] = {
     "two mediators": ("AMRY", "AM AR MR MY RY", [], ["AMRY"]),
     "outcome of pairs that do not fit": ("AMRY", "AM AR MR RY", [], ["AMRY"]),
     "mediators joined that read different covariates": ("QAMRY", "AM AR QM MY RY", ["MR"], ["ARY"]),
+    "outcome joined to a column that it does not read": ("AMRY", "AR RY", ["MY"], ["ARY"]),
+    "mediator joined to a column that the outcome does not read": ("AWRMY", "AR RM RY MY", ["WR"], ["ARY"]),
 }
+
+
+def is_sharp(order: str, arrows: str, latents: Sequence[str], unfair: Sequence[str], random: Any) -> bool:
+    """Return whether bounds are called sharp, after a look that they hold the truth, and are attained if they are.
+
+    Latent nodes are given by what each is a cause of.
+    """
+    joined = nx.Graph([pair for each in latents for pair in itertools.pairwise(each)])
+    parts = ["".join(sorted(part, key=order.index)) for part in nx.connected_components(joined)]
+    brute = Brute(order, arrows, parts, unfair)
+    hidden = {f"H{i}": each for i, each in enumerate(latents)}
+    edges = [tuple(each) for each in arrows.split()] + [(name, v) for name, each in hidden.items() for v in each]
+    graph = pf.CausalGraph(edges, sensitive="A", outcome="Y", latent=[*hidden])
+    df, weight = brute.observe(laws := joined_by(brute, latents, random))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "Columns outside the graph")
+        found = pf.sharp_bounds(graph.unfair(*map(" -> ".join, unfair)), df, sample_weight=weight)
+    for quantity, table in brute.targets().items():
+        low, high = getattr(found, quantity)
+        assert low - 1e-7 <= brute.mean(table, laws) <= high + 1e-7, quantity
+        if found.sharp and all(any({*part} <= {*each} for each in latents) for part in parts):
+            assert brute.search(table, laws, random) == pytest.approx(low, abs=1e-6), quantity
+            assert -brute.search(-table, laws, random) == pytest.approx(high, abs=1e-6), quantity
+    return found.sharp
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.some(4)
 def test_brute_force_finds_the_same_ends(name: str) -> None:
-    brute = Brute(*CASES[name])
-    random = np.random.default_rng(3)
-    laws = [0.9 * random.dirichlet(np.full(len(t), 0.3)) + 0.1 / len(t) for t in brute.types]
-    df, weight = brute.observe(laws)
-    unfair = brute.graph.unfair(*(" -> ".join(path) for path in CASES[name][3]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = pf.sharp_bounds(unfair, df, sample_weight=weight)
-    assert found.sharp, found.why_not_sharp
-    for quantity, table in brute.targets().items():
-        low, high = getattr(found, quantity)
-        assert low - 1e-7 <= brute.mean(table, laws) <= high + 1e-7
-        assert brute.search(table, laws, random) == pytest.approx(low, abs=1e-6)
-        assert -brute.search(-table, laws, random) == pytest.approx(high, abs=1e-6)
-    marginal = pf.piu_bounds(*(np.clip([found.y0[0], found.ypi[0]], 0.0, 1.0)))
-    if found.y0[1] - found.y0[0] + found.ypi[1] - found.ypi[0] < 1e-6:
-        assert marginal.lower - 1e-6 <= found.piu[0] <= found.piu[1] <= marginal.upper + 1e-6
+    assert is_sharp(*CASES[name], np.random.default_rng(3))
 
 
 def test_the_truth_lies_inside_where_no_one_latent_node_joins_a_district() -> None:
     """Two latent nodes join R, Y and M; the bounds use the district and are valid, not sharp."""
-    graph = pf.CausalGraph(
-        "A -> R; A -> M; {A R M} -> Y; H -> {R Y}; K -> {M Y}", sensitive="A", outcome="Y", latent=["H", "K"]
+    assert not is_sharp("ARMY", "AR AM AY RY MY", ["RY", "MY"], ["AY"], np.random.default_rng(0))
+
+
+def joined_by(brute: Brute, latents: Sequence[str], random: np.random.Generator) -> list[Vector]:
+    """Return distributions of the types of each district, in which only fair coins, the latent nodes, join nodes."""
+    laws = []
+    for part, types in zip(brute.districts, brute.types, strict=True):
+        known: dict[Any, dict[Any, float]] = {}
+        law = np.zeros(len(types))
+        for coins in itertools.product((0, 1), repeat=len(latents)):
+            of_coins = np.ones(len(types))
+            for i, node in enumerate(part):
+                key = node, tuple(coin for coin, each in zip(coins, latents, strict=True) if node in each)
+                own = sorted({each[i] for each in types})
+                drawn = 0.9 * random.dirichlet(np.full(len(own), 0.4)) + 0.1 / len(own)
+                chance = known.setdefault(key, dict(zip(own, drawn, strict=True)))
+                of_coins *= [chance[each[i]] for each in types]
+            law += of_coins / 2 ** len(latents)
+        laws.append(law)
+    return laws
+
+
+def random_case(random: np.random.Generator) -> tuple[str, str, list[str], list[str]] | None:
+    """Return an order of nodes, arrows, latent nodes by what they cause, and unfair paths; None if there is none."""
+    order = "".join([*random.permutation([*"ARMW"]), "Y"])
+    arrows = [u + v for i, v in enumerate(order) for u in random.permutation([*order[:i]])[:2] if random.random() < 0.6]
+    latents = ["".join(random.choice([*order], random.integers(2, 4), False)) for _ in range(random.integers(1, 3))]
+    paths = ["A"]
+    for _ in range(4):
+        paths += {path + v for path in paths for v in order if path[-1] + v in arrows} - {*paths}
+    unfair = [path for path in sorted(paths) if path[-1] == "Y" and random.random() < 0.6]
+    return (order, " ".join(arrows), latents, unfair) if unfair else None
+
+
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 200), marks=pytest.mark.slow)])
+def test_random_graphs_with_latent_nodes_hold_the_truth_and_are_sharp_where_they_say_so(seeds: range) -> None:
+    """Nodes that no path to the outcome runs through are among them, and joined to others."""
+    found = set()
+    for seed in seeds:
+        random = np.random.default_rng(seed)
+        case = random_case(random)
+        # at most 4,096 combinations of types
+        if case and sum(2 ** sum(u + v in case[1].split() for u in case[0]) for v in case[0]) <= 12:
+            found.add(is_sharp(*case, random))
+    assert True in found
+
+
+def test_columns_that_tell_of_latent_causes_are_used_or_named() -> None:
+    """Y = M in all rows, so that R has no effect, and H joins both; R = W xor A, so that W tells R in both worlds."""
+    cells = [*itertools.product((0, 1), repeat=3)]
+    df = pd.DataFrame([(a, r, m, m) for a, r, m in cells], columns=list("ARMY"))
+    weight = np.where(df["R"] == df["A"], 0.8, 0.2)
+    unfair = pf.CausalGraph("A -> R -> Y; H -> {M Y}", sensitive="A", outcome="Y", latent=["H"]).unfair("A -> R -> Y")
+    found = pf.sharp_bounds(unfair, df, sample_weight=weight)
+    assert (found.sharp, found.piu) == (True, pytest.approx((0.0, 0.0), abs=1e-9))
+    for table in (df.drop(columns="M"), df.assign(M=[*range(8)]).loc[np.repeat(range(8), 5)].assign(M=range(40))):
+        less = pf.sharp_bounds(unfair, table, sample_weight=np.repeat(weight, len(table) // 8))
+        assert (less.sharp, less.piu) == (False, pytest.approx((0.0, 1.0), abs=1e-9))
+        assert "M cannot be used" in " ".join(less.why_not_sharp)
+
+    df = pd.DataFrame([*itertools.product((0, 1), repeat=4)], columns=list("AWMY")).assign(
+        R=lambda df: df["W"] ^ df["A"]
     )
-    random = np.random.default_rng(0)
-    values = np.array([*itertools.product((0, 1), repeat=2)])  # of H and K, fair coins
-    r, m = random.uniform(0.1, 0.9, (2, 2)), random.uniform(0.1, 0.9, (2, 2))  # P(R=1 | a, h), P(M=1 | a, k)
-    y = random.uniform(0.0, 1.0, (2, 2, 2, 2, 2))  # P(Y=1 | a, r, m, h, k)
-    rows, weight = [], []
-    for a, i, j, k in itertools.product((0, 1), repeat=4):
-        mass = 0.0
-        one = 0.0
-        for h, g in values:
-            p = 0.25 * (r[a, h] if i else 1 - r[a, h]) * (m[a, g] if j else 1 - m[a, g])
-            mass, one = mass + p, one + p * y[a, i, j, h, g]
-        rows.append((a, i, j, k))
-        weight.append(one if k else mass - one)
-    truth = 0.0  # Y(1, R(0), M(0)): all errors but H and K independent
-    for h, g in values:
-        for i, j in itertools.product((0, 1), repeat=2):
-            p = 0.25 * (r[0, h] if i else 1 - r[0, h]) * (m[0, g] if j else 1 - m[0, g])
-            truth += p * y[1, i, j, h, g]
-    found = pf.sharp_bounds(graph.unfair("A -> Y"), pd.DataFrame(rows, columns=list("ARMY")), sample_weight=weight)
-    assert found.ypi[0] - 1e-9 <= truth <= found.ypi[1] + 1e-9
-    assert not found.sharp
-    assert any("no one latent node" in each for each in found.why_not_sharp)
+    weight = np.where(df["M"] == df["R"], 0.9, 0.1) * np.where((df["M"] == df["R"]) == df["Y"], 0.9, 0.1)
+    graph = pf.CausalGraph("A -> R; R -> M; {R M} -> Y; H -> {W R}", sensitive="A", outcome="Y", latent=["H"])
+    found = pf.sharp_bounds(graph.unfair("A -> R -> Y"), df, sample_weight=weight)
+    assert (found.sharp, found.ypi) == (True, pytest.approx((0.18, 0.18), abs=1e-9))
+    assert found.piu == pytest.approx((0.8, 1.0), abs=1e-9)
+    for edges, most, why in (
+        ("A -> {W R}; H -> {W R}", 8, "W would say more, with more than max_types=8"),
+        ("A -> R; H -> {W R}; K -> {W Y}", 2_000, "W cannot be used, .* independent errors would be joined"),
+    ):
+        latent = [name for name in "HK" if name in edges]
+        graph = pf.CausalGraph(edges + "; R -> M; {R M} -> Y", sensitive="A", outcome="Y", latent=latent)
+        less = pf.sharp_bounds(graph.unfair("A -> R -> Y"), df, sample_weight=weight, max_types=most)
+        assert not less.sharp
+        assert re.search(why, " ".join(less.why_not_sharp))
+        assert less.ypi[0] <= 0.18 + 1e-9 <= less.ypi[1]
 
 
 # -- identified graphs -------------------------------------------------------------------------------------------------

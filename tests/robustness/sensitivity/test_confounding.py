@@ -264,18 +264,6 @@ def test_without_a_hidden_cause_the_numbers_are_those_of_the_audit(decisions: st
                     assert (row.lower, row.upper) == pytest.approx(tuple(table.loc[row.quantity, ["lower", "upper"]]))
 
 
-@pytest.mark.parametrize(("which", "n", "seed"), [("through D", 1500, 0), ("through M", 600, 3), ("direct", 600, 3)])
-@pytest.mark.parametrize("decisions", ["score", "threshold"])
-def test_a_stronger_cause_holds_a_weaker_one_intervals_included(which: str, n: int, seed: int, decisions: str) -> None:
-    """In the smaller samples estimates for each gamma alone narrow, or cross."""
-    found = run(sample(n, seed), which, decisions=decisions)
-    for _, own in found.table.groupby(["hidden_cause", "quantity"]):
-        for low, high in (("low", "high"), ("lower", "upper")):
-            assert (np.diff(own[low]) <= 0.0).all()
-            assert (np.diff(own[high]) >= 0.0).all()
-        assert ((own["lower"] <= own["low"]) & (own["low"] <= own["high"]) & (own["high"] <= own["upper"])).all()
-
-
 def test_flips_lie_where_the_interval_meets_the_limit() -> None:
     df = sample(6000, 0)  # cuts learned from other rows make the ends jump a little in smaller samples
     settings: dict[str, Any] = {"decisions": "score", "above": 0.2, "at_most": 0.95}
@@ -372,8 +360,41 @@ def test_the_benchmark_is_the_odds_ratio_of_a_dropped_column() -> None:
     assert table.loc[("Q", "Q"), "max"] == pytest.approx(ratios.max())
     assert table.loc[("Q", "(none)"), "max"] == pytest.approx(1.0)
     assert set(table.index.get_level_values("of")) == {"Q", "Q, D"}
-    with pytest.raises(DataError, match=r"columns=.'Z'. enter none"):
+    with pytest.raises(DataError, match=r"columns=.'Z'.: a benchmark takes .* Q, D"):
         found.benchmark(["Z"])
+
+
+def test_a_cause_that_the_attribute_is_independent_of_has_a_limit_of_its_own() -> None:
+    """A and U are independent fair coins, D and M are U xor A with an error of .1: P(Ypi = 1) is .244, not .756."""
+    cells = [*product((0, 1), repeat=4)]  # of A, U and both errors
+    chance = [0.25 * (0.1 if one else 0.9) * (0.1 if other else 0.9) for _, _, one, other in cells]
+    df = pd.DataFrame([(a, u ^ a ^ one, u ^ a ^ other) for a, u, one, other in cells * 40], columns=["A", "D", "M"])
+    graph = pf.CausalGraph("A -> {D M}; D -> M; {D M} -> Y", sensitive="A", outcome="Y")
+    source = pf.OneStep(graph.unfair("A -> D -> Y", "A -> D -> M -> Y"), **SATURATED, folds=1)
+    model = Known(lambda X: 0.1 + 0.8 * (X["D"] == X["M"]))
+    ratio = 0.82 / 0.18  # of P(M | D) in the world to that which is observed
+
+    def at(**limits: Any) -> pd.Series:
+        found = confounding(
+            model, source, df, hidden_causes="A <-> all", decisions="score", sample_weight=np.tile(chance, 40) * 1e3,
+            **limits,
+        )  # fmt: skip
+        text = str(found)
+        assert "gamma: odds of A" in text
+        assert "later_ratio: distribution of M" in text
+        assert all(part in text for part in ("gamma 1, later_ratio", "later_ratio of that"))
+        assert "later_ratio = " in found.plot().axes[0].get_title()
+        return found.table[found.table["quantity"] == "p_ypi"].iloc[-1]
+
+    both = at(gammas=[2.0])
+    assert (both["gamma"], both["later_ratio"]) == (2.0, 2.0)
+    assert both["low"] > 0.6
+    own = at(gammas=[1.0], later_ratio=ratio)
+    assert (own["gamma"], own["later_ratio"]) == (1.0, ratio)
+    assert own["low"] == pytest.approx(0.244, abs=1e-3)
+    assert not own["sharp"]
+    with pytest.raises(DataError, match=r"later_ratio=0\.5"):
+        at(later_ratio=0.5)
 
 
 def test_results_are_shown() -> None:

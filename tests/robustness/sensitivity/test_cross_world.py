@@ -156,6 +156,30 @@ def test_ends_are_not_called_sharp_where_an_edge_is_missing() -> None:
     assert found.loc[("p_y0", 1.0), "sharp"]
 
 
+def test_bounds_are_not_called_sharp_where_only_some_cuts_were_tried_or_a_column_tells_more() -> None:
+    rng = np.random.default_rng(0)
+    df = sample(600, 0)[["A", "D"]].assign(M=rng.normal(size=600), W=0)
+    smooth = Known(lambda X: 1.0 / (1.0 + np.exp(-0.5 * X["A"] - X["D"] - X["M"])))
+    for hidden, decisions, sharp in (
+        ("", "score", False),
+        ("", "threshold", True),
+        ("; H -> {W M}", "threshold", False),
+    ):
+        graph = pf.CausalGraph(
+            "A -> D; {A D} -> M; {A D M} -> Y" + hidden, sensitive="A", outcome="Y", latent=["H"] * bool(hidden)
+        )
+        source = pf.OneStep(
+            graph.unfair("A -> D -> Y", "A -> D -> M -> Y"), form="prefix", propensity="logistic",
+            regression="logistic", random_state=0,
+        )  # fmt: skip
+        table = df if hidden else df.drop(columns="W")
+        found = cross_world(smooth, source, table, deltas=[1.0], decisions=decisions)  # type: ignore[arg-type]
+        own = found.table.set_index(["quantity", "delta"])["sharp"]
+        assert own[("p_ypi", 1.0)] == sharp
+        assert own[("p_y0", 1.0)]
+        assert ("W shares a declared latent cause" in str(found)) == bool(hidden)
+
+
 def test_what_rests_on_no_assumption_across_worlds_is_refused() -> None:
     df = sample(1500, 0)
     with pytest.raises(DataError, match="no assumption across worlds"):

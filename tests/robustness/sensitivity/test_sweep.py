@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import pyrofair as pf
 from pyrofair.exceptions import DataError
+from pyrofair.robustness.sensitivity import confounding, cross_world, switching
 from pyrofair.robustness.sensitivity.sweep import Parameter, crossing, nested
+from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, sample
 
 SHARE = Parameter("share", neutral=0.0, most=1.0, what="shares", axis="share", hint="Of all units.")
 
@@ -34,6 +39,35 @@ def test_sets_never_narrow_hold_their_bounds_and_are_the_smallest_that_do(seed: 
 def test_sets_that_are_nested_stay_as_they_are() -> None:
     ends = np.array([[0.2, 0.2, 0.1, 0.3], [0.1, 0.4, 0.0, 0.5], [0.1, 0.5, -0.1, 0.6]])
     np.testing.assert_array_equal(nested(ends), ends)
+
+
+SMALL = np.fromfunction(lambda a, q, d, m: 0.02 + 0.01 * a + 0.01 * d + 0.02 * m, (2, 2, 3, 2))
+LARGE = np.fromfunction(lambda a, q, d, m: 0.1 + 0.15 * a + 0.05 * q + 0.15 * d + 0.3 * m, (2, 2, 3, 2))
+PATHS = {"D": ["A -> Y", "A -> D -> Y", "A -> D -> M -> Y"], "M": ["A -> Y", "A -> M -> Y"], "direct": ["A -> Y"]}
+
+
+@pytest.mark.parametrize("analysis", [confounding, cross_world, switching])
+@pytest.mark.parametrize("scores", [SMALL, LARGE])
+@pytest.mark.parametrize(("paths", "n", "seed"), [("D", 900, 0), ("M", 300, 3), ("direct", 300, 3)])
+@pytest.mark.some(6)
+def test_an_assumption_that_is_given_up_further_leaves_no_less(
+    analysis: Any, scores: np.ndarray, paths: str, n: int, seed: int
+) -> None:
+    """In small samples estimates for each amount alone narrow, cross, or leave the range of a probability."""
+    if paths == "direct" and analysis is not confounding:
+        pytest.skip("nothing joins the worlds, nothing switches")
+    source = pf.OneStep(GRAPH.unfair(*PATHS[paths]), **SATURATED)
+    for decisions in ("score", "threshold") if scores is LARGE else ("score",):
+        found = analysis(Table(scores), source, sample(n, seed), decisions=decisions).table
+        for (_, quantity), own in found.assign(hidden_cause=found.get("hidden_cause", "")).groupby(
+            ["hidden_cause", "quantity"]
+        ):
+            for low, high in (("low", "high"), ("lower", "upper")):
+                assert (np.diff(own[low]) <= 0.0).all()
+                assert (np.diff(own[high]) >= 0.0).all()
+            assert (np.diff(own[["lower", "low", "high", "upper"]]) >= 0.0).all()
+            assert own["lower"].min() >= (-1.0 if quantity == "mean_unfair_effect" else 0.0)
+            assert own["upper"].max() <= 1.0
 
 
 def test_a_conclusion_that_is_never_lost_and_one_that_never_held() -> None:

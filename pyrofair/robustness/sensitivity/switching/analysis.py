@@ -17,7 +17,6 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.nuisances.rows import Rows
-from pyrofair.robustness.sensitivity.plots import plot_sweep
 from pyrofair.robustness.sensitivity.problem import Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import Departure, Parameter, Sweep, sweep
 from pyrofair.robustness.sensitivity.switching.bounds import bound_switching
@@ -70,8 +69,7 @@ class Switching(Sweep):
 
     def plot(self) -> Figure:
         """Draw the bounds on PIU against gamma."""
-        axis = GAMMA.axis.format(", ".join(self.context["mediators"]))
-        return plot_sweep(self.table, self.flips_at, GAMMA, "piu", self.context["level"], axis=axis, title="PIU")
+        return self._plot("piu", axis=GAMMA.axis.format(", ".join(self.context["mediators"])), title="PIU")
 
     def _about(self) -> str:
         least, lower, upper = self.least
@@ -167,7 +165,7 @@ def switching(
         )
     low, rest, kept = bound_switching(form, problem.rows, _both_scores(problem), limits)
     hard = decisions == "threshold"
-    departure = Departure({}, {"piu": (low, 1.0 - rest)}, lambda _, gamma: hard or gamma == 1.0)
+    departure = Departure({}, {"piu": (low, 1.0 - rest)}, lambda _, gamma: hard or gamma in (0.0, 1.0))
     least, _, lower, upper = problem.ends(1.0 - kept, 1.0 - kept)[0].clip(0.0, 1.0)
     return Switching(
         *sweep(problem, GAMMA, limits, [departure]),

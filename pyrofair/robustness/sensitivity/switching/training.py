@@ -27,6 +27,8 @@ __all__ = ["SwitchingBounds", "worst_disagreement"]
 
 LEAST = 1e-12
 """A row that a world lacks has so small a share of its unit's weight there: rows without weight would be left out."""
+DIGITS = 10
+"""Beyond these, rounding tells which of two equal bounds is less."""
 STEPS = 30
 """Halvings of the interval that holds a unit's multiplier."""
 ASKED = (
@@ -183,7 +185,10 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
         )
         y0, ypi = float(one.mean), float(other.mean)
         lower, upper = (
-            float(torch.dot(*worst_disagreement(one, other, self.gamma, upper=upper))) for upper in (False, True)
+            min(
+                max(round(float(torch.dot(*worst_disagreement(one, other, self.gamma, upper=upper))), DIGITS), 0.0), 1.0
+            )
+            for upper in (False, True)
         )
         return table_of_bounds((y0, y0), (ypi, ypi), (lower, upper))
 

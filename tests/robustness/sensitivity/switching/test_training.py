@@ -123,6 +123,7 @@ def test_bounds_of_a_known_classifier_and_training_lower_them(tmp_path: Path) ->
     lows, highs = zip(*ends, strict=True)
     assert lows[0] >= lows[1] >= lows[2]
     assert highs[0] < highs[1] <= highs[2]
+    assert 0.0 <= lows[0] <= highs[0] <= highs[2] <= 1.0
     given = source.source_.worlds()
     means = [each.scored(rule(each.rows).to_numpy()) for each in given]
     assert lows[2] == pytest.approx(float(pf.effect_gap(*means)), abs=0.02)
