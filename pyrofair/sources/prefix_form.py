@@ -359,13 +359,13 @@ class Walk:
             mean, pull = predict(asked), predict.pull(asked)
             start = mean + pull
             weight = of[0].weight[judged, None]
-            rest = (own - mean) / (1.0 - self._leverage(predict, asked, judged, train[at]))[:, None] - pull
+            rest = (own - mean) / (1.0 - self._leverage(predict, asked, judged, train[at]))[:, None]
             correction = np.where(weight > 0.0, weight * rest, 0.0)
             for j, values in enumerate(of):
                 part = slice(j * self.columns, (j + 1) * self.columns)
                 values.correction[judged] += share * correction[:, part]
-                values.start[judged] += share * start[:, part]
-            total += correction
+                values.start[judged] += share * mean[:, part]
+            total += correction - np.where(weight > 0.0, weight * pull, 0.0)
             arm = stages[i - 1].arm if i else before
             needed = np.flatnonzero(self.fitted.member(arm)[train] & (not self.recalls))
             known, smooth_known = np.full_like(known, np.nan), np.full_like(known, np.nan)
