@@ -399,7 +399,7 @@ def test_a_wrong_setting_is_refused_by_name(name: str) -> None:
 
 def test_constraints_refuse_what_is_out_of_range() -> None:
     for name, setting, *values in [
-        ("PenalizedClassifier", "strength", -1, None, True),
+        ("PenalizedClassifier", "strength", -1, math.inf, True),
         ("PenalizedClassifier", "starts", 0, None, 2.5),
         ("PenalizedClassifier", "epochs", 0, True),
         ("PenalizedClassifier", "learning_rate", 0, -1, math.inf),

@@ -439,12 +439,7 @@ def audit(
         )
     observed = {model.name: model.observed(table) for model in audited}
     types = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
-    warned += _warn(
-        f"{name!r} is given as scores, and {each.why}. They are taken for a function of the features. Human decisions, "
-        "or a model of other inputs, are none: pass scores='outcome' then, and scores='prediction' otherwise."
-        for name, each in types.items()
-        if each.is_open
-    )
+    warned += _warn(filter(None, (each.warning for each in types.values())))
     warned += _warn(
         filter(None, (disagreement_with_predict(model, table, observed[model.name], threshold) for model in audited))
     )

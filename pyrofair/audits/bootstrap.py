@@ -29,6 +29,7 @@ from pyrofair.effects.bounds import (
 from pyrofair.effects.estimates import AUDITED, OUTSIDE, VACUOUS, Key
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
+from pyrofair.effects.row_functions import Scores
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 
@@ -141,7 +142,7 @@ class Estimator:
     """
 
     models: tuple[AuditedModel, ...]
-    observed: Mapping[str, NDArray[np.float64]]
+    observed: Mapping[str, Scores]
     table: pd.DataFrame
     outcome: NDArray[np.int8] | None
     weight: NDArray[np.float64]
@@ -153,7 +154,7 @@ class Estimator:
     index: NDArray[np.int64] | None = None
 
     @cached_property
-    def scored(self) -> dict[tuple[str, str], tuple[WorldScores, ...]]:
+    def scored(self) -> dict[tuple[str, str], tuple[tuple[Scores, Scores], ...]]:
         """For each source and each model that it serves the scores of both worlds' rows, view by view."""
         return {
             (label, model.name): tuple(self._score(model, worlds) for worlds in views)
@@ -298,7 +299,7 @@ class Estimator:
                 found[model.name, rule] = tuple((of(one), of(other)) for one, other in scores)
         return found
 
-    def _score(self, model: AuditedModel, worlds: Worlds) -> WorldScores:
+    def _score(self, model: AuditedModel, worlds: Worlds) -> tuple[Scores, Scores]:
         one, other = (model.world(world, self.observed[model.name]) for world in worlds)
         return one, other
 

@@ -14,7 +14,18 @@ from sklearn.metrics import roc_auc_score
 
 from pyrofair.effects import CounterfactualSample
 from pyrofair.effects.adapters import DecisionsOf
-from pyrofair.effects.scoring import DECISIONS, Adapter, Decisions, Rule, positive_scores, read_given
+from pyrofair.effects.row_functions import AT_RANDOM, SAME, Difference, Scores, find_difference, spread
+from pyrofair.effects.scoring import (
+    DECISIONS,
+    Adapter,
+    Decisions,
+    Rule,
+    as_adapter,
+    decide,
+    is_model,
+    positive_scores,
+    read_given,
+)
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.tables.row_identity import hash_rows
@@ -30,17 +41,9 @@ __all__ = [
 
 ScoresAre = Literal["auto", "prediction", "outcome"]
 
-TOLERANCE = 1e-5
-"""Scores that differ by less are equal: single precision differs with the number of rows scored at once."""
-RESCORED = 200
-"""The number of rows that a model scores a second time."""
 COMPARED = 2_000
 """The largest number of rows on which a model's own decisions are compared with those by the threshold."""
-DECIDED_AGAIN = 20_000
-"""The largest number of rows that a model without probabilities decides a second time."""
 HALF = 0.5
-MOST_CHANGED = 0.01
-"""A model is no function of the features where the second score differs in more than this share of the rows."""
 REVERSED, FAR = 0.4, 5.0
 """Scores run against the outcome from this area under the ROC curve down, this many deviations below one half."""
 ENOUGH = 300
@@ -67,7 +70,7 @@ class AuditedModel:
     @property
     def is_scores(self) -> bool:
         """Whether it is given as scores."""
-        return not (hasattr(self.model, "predict_proba") or isinstance(self.model, Adapter))
+        return not is_model(self.model)
 
     @property
     def decisions(self) -> tuple[Decisions, ...]:
@@ -86,17 +89,20 @@ class AuditedModel:
     @property
     def reads(self) -> tuple[str, ...] | None:
         """The columns that it reads, as far as is known; None for scores."""
-        if self.is_scores:
-            return None
-        if isinstance(self.model, Adapter):
-            return self.model.reads(self.order)
-        return tuple(map(str, getattr(self.model, "feature_names_in_", self.order)))
+        return None if self.is_scores else as_adapter(self.model).reads(self.order)
 
-    def observed(self, table: pd.DataFrame) -> NDArray[np.float64]:
+    def observed(self, table: pd.DataFrame) -> Scores:
         """Return the probability of the positive outcome for the n observed rows, shape (n,)."""
-        return read_given(self.name, self.model, table) if self.is_scores else self._predict(table)
+        if self.is_scores:
+            return read_given(self.name, self.model, table, self.graph.positive, self.labels)
+        return self._predict(table)
 
-    def world(self, sample: CounterfactualSample, observed: NDArray[np.float64]) -> NDArray[np.float64]:
+    def difference(self, table: pd.DataFrame, observed: Scores) -> Difference | None:
+        """Return the evidence that it is not a function of one row, given its scores of the n observed rows (n,)."""
+        ties = as_adapter(self.model).ties(self.name, self.graph, self.order)
+        return find_difference(self._predict, table, observed, self.graph, ties)
+
+    def world(self, sample: CounterfactualSample, observed: Scores) -> Scores:
         """Return the scores of a world's m rows, shape (m,), reusing those of unchanged rows."""
         origin = np.full(len(sample.rows), -1) if sample.origin is None else sample.origin
         changed = origin < 0
@@ -112,7 +118,7 @@ class AuditedModel:
             scores[changed] = self._predict(sample.rows[changed])
         return scores
 
-    def _predict(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+    def _predict(self, rows: pd.DataFrame) -> Scores:
         try:
             return positive_scores(self.name, self.model, rows, self.graph, self.order, self.labels)
         except Exception as error:  # whatever a model raises, its name is what an audit of several lacks
@@ -124,7 +130,7 @@ class AuditedModel:
                 f"{error} Pass a fitted model that takes {', '.join(self.reads or self.order)}."
             ) from error
 
-    def own_decisions(self, rows: pd.DataFrame) -> NDArray[np.float64] | None:
+    def own_decisions(self, rows: pd.DataFrame) -> Scores | None:
         """Return what its own ``predict`` decides, 1 for the positive label, shape (m,); None if it has none."""
         if self.is_scores or isinstance(self.model, Adapter) or not hasattr(self.model, "predict"):
             return None
@@ -139,44 +145,45 @@ class AuditedModel:
 class ScoreType:
     """Whether scores are an outcome (decisions of humans, of a model of other inputs, or at random), and why.
 
-    ``is_open``: nothing could be checked, and the user stated nothing.
+    ``warning`` is for the user: of a model that is taken for an outcome, and of given scores that could be either.
     """
 
     is_outcome: bool
     why: str
-    is_open: bool = False
+    warning: str = ""
 
 
-def judge_scores(
-    model: AuditedModel, table: pd.DataFrame, scores: NDArray[np.float64], scores_are: ScoresAre
-) -> ScoreType:
+def judge_scores(model: AuditedModel, table: pd.DataFrame, scores: Scores, scores_are: ScoresAre) -> ScoreType:
     """Return whether the scores (n,) of n rows are a function of the features that a classifier may read.
 
     Given scores are an outcome if two rows agree in all these features, the sensitive attribute among them, and differ
     in the score. Equal scores of a few equal rows show no function: decisions follow the features for the most part,
-    and what else they follow shows in few rows. Given scores therefore stay open below 300 such rows. A model is scored
-    again, on some rows alone: other scores make it an outcome, and equal ones a function.
+    and what else they follow shows in few rows. Given scores therefore stay open below 300 such rows. A model scores
+    some rows again: if it draws at random its scores are an outcome, and a DataError if it reads other rows.
     """
     columns = model.graph.input_columns
     read = ", ".join(columns)
     compared, found = _compare_repeats(table[columns], scores)
-    if not model.is_scores and not found:
-        found = _score_again(model, table, scores)
-    if found and isinstance(model.model, DecisionsOf):
-        found += "; pf.ScoresOf audits the probabilities by which a model draws, where they are known"
+    if not model.is_scores and found:
+        found += f": {AT_RANDOM}"
+    elif not model.is_scores and (difference := model.difference(table, scores)):
+        if not difference.at_random:
+            raise difference.refusal(repr(model.name), model.graph.sensitive_column)
+        found = f"it {difference}"
     if found and scores_are == "prediction":
         raise DataError(
             f"scores='prediction' takes the scores of {model.name!r} for a function of {read}, but {found}. They are "
             "an outcome: pass scores='outcome', or complete the graph and the table with what else was read."
         )
     if found:
-        return ScoreType(True, found)
+        told = f"{model.name!r} is taken for an outcome, not for a function of {read}, because {found}."
+        return ScoreType(True, found, "" if model.is_scores else told)
     if not model.is_scores:
         stated = "it gives the same scores again, and scores='outcome' describes given scores alone"
         return ScoreType(False, stated if scores_are == "outcome" else "")
     if scores_are == "outcome":
         return ScoreType(True, "stated by the user (scores='outcome')")
-    if np.ptp(scores) <= TOLERANCE:
+    if np.ptp(scores) <= SAME:
         return ScoreType(False, "all rows have one score")
     repeats = f"no row has the {read} of another row"
     if compared:
@@ -189,22 +196,27 @@ def judge_scores(
     known = f"{repeats}; {ENOUGH} would settle it"
     if scores_are == "prediction":
         return ScoreType(False, f"stated by the user (scores='prediction'): {known}")
-    return ScoreType(False, f"the user stated nothing: {known}", is_open=True)
+    told = (
+        f"{model.name!r} is given as scores, and the user stated nothing: {known}. They are taken for a function of "
+        "the features. Human decisions, or a model of other inputs, are none: pass scores='outcome' then, and "
+        "scores='prediction' otherwise."
+    )
+    return ScoreType(False, f"the user stated nothing: {known}", told)
 
 
-def _compare_repeats(features: pd.DataFrame, scores: NDArray[np.float64]) -> tuple[int, str]:
+def _compare_repeats(features: pd.DataFrame, scores: Scores) -> tuple[int, str]:
     """Return how many rows repeat the features of another one, and the evidence that equal rows differ in score."""
     cell = np.unique(hash_rows(features), return_inverse=True)[1].ravel()
     count = np.bincount(cell)
     order = np.lexsort((scores, cell))
     last = np.cumsum(count) - 1
     lowest, highest = order[last - count + 1], order[last]
-    spread = scores[highest] - scores[lowest]
-    apart = spread > TOLERANCE
+    gap = scores[highest] - scores[lowest]
+    apart = gap > SAME
     compared = len(scores) - len(count)
     if not apart.any():
         return compared, ""
-    worst = int(np.argmax(spread))
+    worst = int(np.argmax(gap))
     one, other = lowest[worst], highest[worst]
     labels = features.index[[one, other]].tolist()
     return compared, (
@@ -213,7 +225,7 @@ def _compare_repeats(features: pd.DataFrame, scores: NDArray[np.float64]) -> tup
     )
 
 
-def describe_reversal(model: AuditedModel, scores: NDArray[np.float64], outcome: NDArray[np.int8] | None) -> str:
+def describe_reversal(model: AuditedModel, scores: Scores, outcome: NDArray[np.int8] | None) -> str:
     """Return a warning where scores (n,) are clearly lower in rows of the favourable outcome (n,) than in others.
 
     Such scores may be probabilities of the other label, and effects on them have the other sign.
@@ -232,21 +244,19 @@ def describe_reversal(model: AuditedModel, scores: NDArray[np.float64], outcome:
     )
 
 
-def disagreement_with_predict(
-    model: AuditedModel, table: pd.DataFrame, scores: NDArray[np.float64], threshold: float
-) -> str:
+def disagreement_with_predict(model: AuditedModel, table: pd.DataFrame, scores: Scores, threshold: float) -> str:
     """Return a warning where a model's own ``predict`` decides other than its scores (n,) and the threshold do.
 
     A threshold other than 1/2 is a choice, of which there is none where ``predict`` cuts at 1/2.
     """
-    chosen = _spread(len(table), COMPARED)
+    chosen = spread(len(table), COMPARED)
     own, score = model.own_decisions(table.iloc[chosen]), scores[chosen]
     if own is None:
         return ""
 
     def differ(cut: float) -> int:
-        near = np.abs(score - cut) <= TOLERANCE  # ties, and rounding
-        return int((((score > cut) != (own > 0.0)) & ~near).sum())
+        near = np.abs(score - cut) <= SAME  # ties, and rounding
+        return int(((decide(score, cut, cut) != own) & ~near).sum())
 
     found = differ(threshold)
     if not found or (threshold != HALF and not differ(HALF)):
@@ -262,38 +272,4 @@ def disagreement_with_predict(
     return (
         f"{model.name!r}: its own predict decides {found} of {len(chosen)} audited rows other than predict_proba > "
         f"{threshold:g} does, which is what is audited here. To audit the decisions that it makes, pass {cure}."
-    )
-
-
-def _spread(n: int, most: int) -> NDArray[np.int64]:
-    """Return at most so many of n positions, evenly."""
-    return np.unique(np.linspace(0, n - 1, min(most, n)).astype(np.int64))
-
-
-def _score_again(model: AuditedModel, table: pd.DataFrame, scores: NDArray[np.float64]) -> str:
-    """Return the evidence that some rows get other scores (n,) when they are scored again, alone."""
-    if isinstance(model.model, DecisionsOf):
-        return _decide_again(model, table, scores)
-    chosen = _spread(len(table), RESCORED)
-    differs = np.abs(model.observed(table.iloc[chosen]) - scores[chosen]) > TOLERANCE
-    if differs.sum() <= MOST_CHANGED * len(chosen):
-        return ""
-    return (
-        f"predict_proba gives {int(differs.sum())} of {len(chosen)} rows another score when it is called again: it "
-        "draws at random, or reads other rows"
-    )
-
-
-def _decide_again(model: AuditedModel, table: pd.DataFrame, decided: NDArray[np.float64]) -> str:
-    """Return the evidence that rows get other decisions (n,) in another order, as random numbers of rows make them.
-
-    Decisions have no rounding, and those at random may be few, so that more rows are asked and each one counts.
-    """
-    chosen = _spread(len(table), DECIDED_AGAIN)[::-1]
-    differs = int((model.observed(table.iloc[chosen]) != decided[chosen]).sum())
-    if not differs:
-        return ""
-    return (
-        f"predict gives {differs} of {len(chosen):,} rows another decision when it is asked again in another order: it "
-        "draws at random, or reads other rows"
     )

@@ -108,7 +108,7 @@ class Scores:
     """
 
     models: Sequence[AuditedModel]
-    observed: Mapping[str, Array]
+    observed: Mapping[str, NDArray[np.floating[Any]]]
     threshold: float
     fresh: bool = False
     probe: bool = False
@@ -136,7 +136,7 @@ class Scores:
     def _score(self, sample: CounterfactualSample) -> Any:
         foreign = not self.fresh and (sample.origin is None or not (sample.origin >= 0).any())
 
-        def score(model: AuditedModel) -> Array:
+        def score(model: AuditedModel) -> NDArray[np.floating[Any]]:
             if foreign and model.is_scores and len(sample.rows):
                 raise DataError(
                     f"{model.name!r} is given as scores of the rows of df, but the source asks for scores of rows that "

@@ -24,7 +24,6 @@ from pyrofair._validation import (
     Constraint,
     check_settings,
     optional,
-    require_callable,
     require_choice,
     require_flag,
     require_instance,
@@ -60,9 +59,12 @@ from pyrofair.effects import (
     SeveralContrasts,
     compare_groups,
     disagreement,
+    effect_gap,
     interval_disagreement,
+    piu_upper,
 )
 from pyrofair.effects.group_agreement import disagreeing
+from pyrofair.effects.row_functions import require_row_function
 from pyrofair.exceptions import DataError, GraphError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables import TableEncoder
@@ -102,11 +104,18 @@ def _require_device(name: str, value: Any) -> None:
         raise DataError(f"{name}={value!r} is not available: {error}") from error
 
 
+PENALTIES: dict[str, Penalty] = {
+    "disagreement": disagreement,
+    "effect_gap": effect_gap,
+    "piu_upper": piu_upper,
+    "interval_disagreement": interval_disagreement,
+}
+
 CONSTRAINTS: dict[str, Constraint] = {
     "model": partial(require_choice, choices=("network", "logistic"), callables="a torch module"),
     "source": optional(_require_source),
-    "penalty": partial(require_callable, what="a function of two scored worlds, such as disagreement"),
-    "strength": partial(require_real, least=0.0),
+    "penalty": partial(require_choice, choices=tuple(PENALTIES), callables="a function of two scored worlds"),
+    "strength": optional(partial(require_real, least=0.0)),
     "columns": optional(_require_columns),
     "encoder": optional(_require_encoder),
     "starts": require_integer,
@@ -141,10 +150,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         for a sensitive attribute of several levels, of which the worst contrast with the baseline is penalised; or
         :class:`MilesBounds`, where the marginals are only bounded.
     penalty
-        A function of two scored worlds: ``disagreement``, ``effect_gap``, ``piu_upper``, or one of your own; of bounds
-        on both marginals ``interval_disagreement``.
+        A function of two scored worlds: ``disagreement``, ``effect_gap``, ``piu_upper``, or your own; of bounds on both
+        marginals ``interval_disagreement``. The functions of the package may be given by their names.
     strength
-        The paper's lambda, not negative. At 0 the result equals that of ``source=None``.
+        The paper's lambda, not negative: by default 1 with a source. At 0 the result equals that of ``source=None``.
     columns
         The columns to read; by default the graph's observed parents of the outcome, or all without a source.
     encoder
@@ -197,8 +206,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         model: Literal["network", "logistic"] | nn.Module | Callable[[int], nn.Module] = "network",
         *,
         source: PotentialOutcomes | SeveralContrasts | None = None,
-        penalty: Penalty = disagreement,
-        strength: float = 1.0,
+        penalty: Penalty | Literal["disagreement", "effect_gap", "piu_upper", "interval_disagreement"] = disagreement,
+        strength: float | None = None,
         columns: Sequence[str] | None = None,
         encoder: TransformerMixin | None = None,
         starts: int = 4,
@@ -308,8 +317,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         training, held_out = hold_out(target, self.validation_fraction, random)
         self._fit_encoder(table.iloc[training], weight[training], random)
         self.source_ = None
-        if self.source is not None and self.strength > 0:
+        if self._strength > 0:
             self.source_ = _seeded_clone(self.source, random)
+            self._check_encoder(table.iloc[training], self.source_.unfair.graph)
             self.source_.fit(table.iloc[training], sample_weight=weight[training])
         validation = self._problem(table, target, weight, held_out, None) if len(held_out) else None
         return self._problem(table, target, weight, training, validation)
@@ -375,12 +385,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def first_modules(self, problem: Problem) -> list[nn.Module]:
         """Return the modules among which to choose the one to start from."""
-        several = not isinstance(self.model, nn.Module) and problem.worlds is not None and self.strength > 0
+        several = not isinstance(self.model, nn.Module) and problem.worlds is not None and self._strength > 0
         return [self.new_module(problem, start) for start in range(self.starts if several else 1)]
 
     def fit_of(self, module: nn.Module, problem: Problem) -> Fit:
         """Return the training of a module on a problem, by the settings of this classifier."""
-        return Fit(module, problem, self.penalty, self.strength, self.schedule())
+        return Fit(module, problem, self._penalty, self._strength, self.schedule())
 
     def new_module(self, problem: Problem, start: int = 0) -> nn.Module:
         """Return an untrained module, another one for each start; the global random state stays as it was."""
@@ -393,6 +403,18 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         weighted = has_fit_parameter(encoder, "sample_weight") and not (weight == 1).all()
         self.encoder_ = encoder.fit(table[self.reads_], **({"sample_weight": weight} if weighted else {}))
 
+    def _check_encoder(self, table: pd.DataFrame, graph: CausalGraph) -> None:
+        """Refuse an encoder of the user's that reads the batch: rows of worlds are encoded apart from observed ones."""
+        if self.encoder is None:
+            return
+        sizes = self._encode(table).abs().amax(0).clamp(min=1.0)
+
+        def ask(rows: pd.DataFrame) -> NDArray[np.float64]:
+            columns = (self._encode(rows) / sizes).double().cpu().numpy()
+            return np.asarray(columns @ np.linspace(1.0, 2.0, columns.shape[1]))
+
+        require_row_function(f"encoder={shown(self.encoder)}", ask, table, ask(table), graph)
+
     def _encode(self, table: pd.DataFrame) -> Tensor:
         matrix = self.encoder_.transform(table[self.reads_])
         return to_tensor(matrix.toarray() if hasattr(matrix, "toarray") else matrix, self.dtype, self.device)
@@ -403,8 +425,24 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def _graph(self) -> CausalGraph | None:
         return None if self.source is None else self.source.unfair.graph
 
+    @property
+    def _penalty(self) -> Penalty:
+        return PENALTIES[self.penalty] if isinstance(self.penalty, str) else self.penalty
+
+    @property
+    def _strength(self) -> float:
+        if self.source is None:
+            return 0.0
+        return 1.0 if self.strength is None else self.strength
+
     def _check_settings(self) -> None:
         check_settings(self, CONSTRAINTS)
+        if self.source is None and (self.strength or (self.strength is None and self.penalty is not disagreement)):
+            named = "penalty" if self.strength is None else f"strength={self.strength!r}"
+            raise DataError(
+                f"{named} is set and source is None, so nothing would be penalised. Pass source=IPW(unfair), or "
+                "another source of the unfair paths; or leave strength and penalty out for a plain classifier."
+            )
         if self.learning_rate is not None and callable(self.optimizer):
             raise DataError(
                 f"learning_rate={self.learning_rate!r} is not used with an optimizer of your own; set it in there."
@@ -419,9 +457,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def _check_penalty(self, source: Bounding) -> None:
         """Refuse a penalty that is no bound by what a source makes of scores."""
         bound = getattr(source, "penalty", interval_disagreement)
-        if self.penalty is bound:
+        if self._penalty is bound:
             return
-        named, made = getattr(self.penalty, "__name__", shown(self.penalty)), f"source={type(source).__name__}(...)"
+        named, made = getattr(self._penalty, "__name__", shown(self.penalty)), f"source={type(source).__name__}(...)"
         if bound is not interval_disagreement:
             raise DataError(
                 f"penalty={named} is not the end that {made} is the worst case of: use penalty={bound.__name__}."
@@ -504,7 +542,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         X = as_pandas(X)
         if self._graph is None and self.columns is None:
             return self._read_plain(X, reset=False)
-        return read_table(X, self.reads_, what="X")
+        return read_table(X, self.reads_, what="X", fitted=True)
 
     def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the log-odds of the last class, shape (m,)."""

@@ -179,7 +179,7 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
             f"the scores {name!r} are text: {list_values(column)}. Scores are probabilities of yes; of decisions, name "
             "the value that counts as yes, --score-positive VALUE."
         )
-    numbers = column.astype(float)
+    numbers = column if column.dtype.kind == "f" else column.astype(float)
     outside = numbers[(numbers < 0.0) | (numbers > 1.0)]
     if len(outside):
         raise UsageError(

@@ -15,11 +15,32 @@ from torch import nn
 
 from pyrofair._random import neutral_torch
 from pyrofair._validation import listed, require_choice, require_unmasked, shown
-from pyrofair.effects.scoring import Adapter, Passed, read_classes, read_probabilities, require_scores
+from pyrofair.effects.row_functions import SAME, Scores, Ties
+from pyrofair.effects.scoring import (
+    Adapter,
+    Passed,
+    as_floats,
+    checked_scores,
+    is_model,
+    order_columns,
+    positive_scores,
+    read_classes,
+    read_probabilities,
+    refuse_negative,
+    require_scores,
+)
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 
-__all__ = ["DecisionsOf", "ScoresOf"]
+__all__ = ["DecisionsOf", "Score", "ScoresOf", "ask_scores"]
+
+Score = Any
+"""A fitted classifier, an adapter of one, or a function of a table that returns its scores."""
+
+
+Returns = Literal["probability", "logit"]
+NUMBERS: dict[str, Returns] = {"decision_function": "logit", "predict_proba": "probability"}
+"""The methods whose numbers decide a label, and what they return."""
 
 
 class DecisionsOf(Adapter):
@@ -89,11 +110,23 @@ class DecisionsOf(Adapter):
     def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
         return (self.model.predict if hasattr(self.model, "predict") else self.model)(X, **passed)
 
-    def read(
-        self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None
-    ) -> NDArray[np.float64]:
+    def read(self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None) -> Scores:
         """Return whether each of n returned labels is the positive one, as 1 or 0."""
         return _match_labels(name, returned, n, graph, self._labels(name, labels))
+
+    def ties(self, name: str, graph: CausalGraph, order: Sequence[str] | None) -> Ties:
+        """Return what finds the rows in which rounding decides, as far as the model has numbers beside its labels."""
+
+        def tied(rows: pd.DataFrame) -> NDArray[np.bool_]:
+            for method, returns in NUMBERS.items():
+                try:
+                    own = ScoresOf(getattr(self.model, method), returns=returns, columns=self.columns)
+                    return np.asarray(np.abs(positive_scores(name, own, rows, graph, order) - 0.5) <= SAME)
+                except Exception:  # whatever is raised by numbers that the model does not have, or that are not its own
+                    continue
+            return np.zeros(len(rows), dtype=bool)
+
+        return tied
 
     def _labels(self, name: str, labels: Sequence[Any] | None) -> list[Any] | None:
         if self.labels is not None:
@@ -146,7 +179,8 @@ class ScoresOf(Adapter):
         A function that is given m rows, a DataFrame, such as ``model.predict_proba`` or fairlearn's
         ``mitigator._pmf_predict``; or a :class:`torch.nn.Module`, which is given a tensor (m, k) in the type and on the
         device of its parameters, in evaluation mode and without gradients. It returns m numbers, or (m, 2): those of
-        the negative and of the positive label.
+        the negative and of the positive label, unless the columns have the names of labels. A method of a fitted
+        model has the order of its ``classes_``.
     returns
         ``"probability"`` or ``"logit"``: log-odds of the positive label, or a logit of each. A torch module has no
         default, because nothing in a module shows which it is; a function returns probabilities unless told otherwise.
@@ -179,7 +213,7 @@ class ScoresOf(Adapter):
         self,
         model: Callable[..., Any] | nn.Module,
         *,
-        returns: Literal["probability", "logit"] | None = None,
+        returns: Returns | None = None,
         columns: Sequence[str] | None = None,
         passes: Passed | None = None,
         encoder: Any = None,
@@ -215,13 +249,12 @@ class ScoresOf(Adapter):
             return _forward(name, self.model, encoded, passed)
         return self.model(encoded, **passed)
 
-    def read(
-        self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None
-    ) -> NDArray[np.float64]:
+    def read(self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None) -> Scores:
         """Return the probabilities in the n numbers, or pairs of them, that were returned."""
         if isinstance(returned, torch.Tensor):
             returned = returned.detach().cpu().numpy()
         require_unmasked(f"the output of {name!r}", returned)
+        refuse_negative(name, returned, graph.positive, labels)
         found = np.asarray(returned)
         if found.dtype.kind not in "fiub":
             raise DataError(f"{name!r} returned the type {found.dtype}, expected real numbers.")
@@ -234,14 +267,36 @@ class ScoresOf(Adapter):
             )
         if not np.isfinite(found).all():
             raise DataError(f"{name!r} returned {int((~np.isfinite(found)).sum())} number(s) that are not finite.")
-        if self.returns == "logit":
-            odds = (found if found.ndim == 1 else found[:, 1].astype(np.float64) - found[:, 0]).astype(np.float64)
-            return np.exp(-np.logaddexp(0.0, -odds))
+        classes = self._classes(name, getattr(self.model, "__self__", None), graph.positive)
+        place = classes.index(graph.positive)
+        if found.ndim == 2 and self.returns == "probability":
+            return read_probabilities(repr(name), returned, n, classes)[:, place]
         if found.ndim == 2:
-            return read_probabilities(repr(name), found, n)[:, 1]
-        return require_scores(
-            f"{name!r} returned", found.astype(np.float64), "If these are log-odds, pass returns='logit'."
+            order = order_columns(repr(name), returned, classes)
+            found = found[:, order[place]].astype(np.float64) - found[:, order[1 - place]]
+        elif place == 0 and getattr(self.model, "__name__", "") == "decision_function":  # log-odds of the last class
+            found = -found
+        if self.returns == "logit":
+            return np.asarray(np.exp(-np.logaddexp(0.0, -found.astype(np.float64))))
+        return require_scores(f"{name!r} returned", as_floats(found), "If these are log-odds, pass returns='logit'.")
+
+
+def ask_scores(
+    score: Score, tables: Sequence[pd.DataFrame], graph: CausalGraph, order: Sequence[str], lacking: str
+) -> list[Scores]:
+    """Return the scores of the rows of each table, checked.
+
+    ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack.
+    """
+    if not is_model(score) and (not callable(score) or isinstance(score, type)):
+        arrays = f" Scores of observed rows give none for {lacking}." * hasattr(score, "__len__")
+        raise DataError(
+            f"score={shown(score)} must be a fitted classifier, or a function of a table that returns its scores."
+            f"{arrays}"
         )
+    if is_model(score):
+        return checked_scores("score", score, tables, graph, order)
+    return checked_scores("score", ScoresOf(score), tables, graph)
 
 
 _EVALUATED = threading.RLock()

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from pyrofair._validation import listed, require_flag, require_instance, require_names, shown
 from pyrofair.effects.adapters import DecisionsOf, ScoresOf
-from pyrofair.effects.scoring import Adapter, no_probabilities, positive_scores
+from pyrofair.effects.row_functions import Scores
+from pyrofair.effects.scoring import is_model, no_probabilities, positive_scores
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.changes import join_nodes
@@ -100,19 +100,17 @@ class Crossed:
             return model
         if isinstance(model, DecisionsOf):
             labels = model._labels("model", None)
-            return DecisionsOf(self._ask(model), labels=None if labels is None else (labels[0], labels[1]))
-        if isinstance(model, ScoresOf):
-            return ScoresOf(self._ask(model), returns=model.returns)
-        if not hasattr(model, "predict_proba"):
+            return DecisionsOf(
+                lambda rows: model.ask("model", self._read(rows), self._before, self._order),
+                labels=None if labels is None else (labels[0], labels[1]),
+            )
+        if not is_model(model):
             raise DataError(no_probabilities("model", model))
 
-        def scores(rows: pd.DataFrame) -> NDArray[np.float64]:
+        def scores(rows: pd.DataFrame) -> Scores:
             return positive_scores("model", model, self._read(rows), self._before, self._order)
 
         return ScoresOf(scores)
-
-    def _ask(self, model: Adapter) -> Any:
-        return lambda rows: model.ask("model", self._read(rows), self._before, self._order)
 
     def _read(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return rows as the model reads them, its columns in the order of the first table."""

@@ -170,6 +170,12 @@ class Estimate:
         """What is reported of the value."""
         return float(self.image.of(self.value))
 
+    def __float__(self) -> float:
+        return self.estimate
+
+    def __round__(self, digits: int = 0) -> float:
+        return round(self.estimate, digits)
+
     @cached_property
     def spread(self) -> float:
         """The standard error of the value, NaN where it has none."""

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from pyrofair._validation import require_real
+from pyrofair.effects.adapters import ScoresOf
 from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, SMALLEST_SHARE, CounterfactualSample, Stratified, Worlds
+from pyrofair.effects.row_functions import Scores
+from pyrofair.effects.scoring import checked_scores
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -74,15 +77,17 @@ def compare_groups(
     Raises
     ------
     DataError
-        If the level is no probability, or as for the ``worlds`` of the source.
+        If the level is no probability, the score is not a function of a row, or as for the ``worlds`` of the source.
     """
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     single = source.by_group() if isinstance(source, Stratified) else {}
     if len(single) < 2:
         return pd.DataFrame(columns=list(GROUP_COLUMNS))
     worlds: list[Worlds] = [each.worlds(df=df, sample_weight=sample_weight) for each in single.values()]
-    zero = _estimates(worlds[0], score)
-    one = _estimates(worlds[1], score, after=len(worlds[0][0].rows))
+    tables = [world.rows for pair in worlds for world in pair]
+    scores = checked_scores("score", ScoresOf(score), tables, source.unfair.graph)
+    zero = _estimates(worlds[0], scores[:2])
+    one = _estimates(worlds[1], scores[2:], after=len(worlds[0][0].rows))
     gaps = [second - first for first, second in zip(zero, one, strict=True)]
     rows = []
     for quantity, first, second, gap in zip(GROUP_QUANTITIES, zero, one, gaps, strict=True):
@@ -168,11 +173,8 @@ def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) ->
     return groups[apart]
 
 
-def _estimates(
-    pair: Worlds, score: Callable[[pd.DataFrame], npt.ArrayLike], after: int = 0
-) -> tuple[Estimate, Estimate, Estimate]:
+def _estimates(pair: Worlds, scores: Sequence[Scores], after: int = 0) -> tuple[Estimate, Estimate, Estimate]:
     """Return the estimates of both marginals and of the effect from a group, whose rows come after so many others."""
-    scores = [np.asarray(score(world.rows), dtype=np.float64) for world in pair]
     parts = [_parts(world, own) for world, own in zip(pair, scores, strict=True)]
     if len(parts[0]) != len(parts[1]):
         raise DataError("The two worlds of a group have different rows, so their difference has no interval.")
@@ -183,7 +185,7 @@ def _estimates(
     return first, second, second - first
 
 
-def _parts(world: CounterfactualSample, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def _parts(world: CounterfactualSample, scores: Scores) -> NDArray[np.float64]:
     """Return the contribution of each row to the error of a weighted mean, shape (m,)."""
     total = world.weight.sum()
     center = world.weight @ scores / total if abs(total - 1.0) < ROUNDING else 0.0  # the latter: Horvitz-Thompson

@@ -278,6 +278,12 @@ class Estimate:
         between = float(np.sqrt(max(variance - np.mean(errors**2), 0.0)))
         return cls(float(values.mean()), float(np.sqrt(variance / len(parts))), between)
 
+    def __float__(self) -> float:
+        return self.value
+
+    def __round__(self, digits: int = 0) -> float:
+        return round(self.value, digits)
+
     def __str__(self) -> str:
         between = f" (sd between draws {self.posterior_sd:.4f})" if self.posterior_sd else ""
         return f"{self.value:.4f} ± {self.error:.4f}{between}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from pyrofair._validation import (
     require_unmasked,
     shown,
 )
+from pyrofair.effects.row_functions import Scores, Ties, require_row_function
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.tables.reading import require_aligned
@@ -31,14 +32,18 @@ __all__ = [
     "Decisions",
     "Passed",
     "Rule",
-    "Score",
-    "ask_scores",
+    "as_adapter",
+    "as_floats",
+    "checked_scores",
     "decide",
+    "is_model",
     "no_probabilities",
+    "order_columns",
     "positive_scores",
     "read_classes",
     "read_given",
     "read_probabilities",
+    "refuse_negative",
     "refuse_outside",
     "require_decisions",
     "require_scores",
@@ -48,22 +53,22 @@ Decisions = Literal["threshold", "score"]
 DECISIONS: tuple[Decisions, ...] = ("threshold", "score")
 Rule = Decisions | float
 """How a score is turned into a decision; a number is a threshold of its own."""
-Score = Any
-"""A fitted classifier, an adapter of one, or a function of a table that returns its scores."""
 Passed = Mapping[str, str | Sequence[str]]
 """Columns by the keyword under which a model is given them."""
 
-MOST_ASKED_AGAIN, SAME = 1_000, 1e-5
-"""The most rows that are scored once more, and up to what their scores are the same, for single precision rounds."""
 NEAR_ONE = 1e-6
 """The two probabilities of a row sum to 1 up to this, for they are often made in single precision."""
 
 
-def decide(scores: NDArray[np.float64], decisions: Rule, threshold: float) -> NDArray[np.float64]:
-    """Return the scores themselves, or 1 where they exceed the threshold (or the rule, if a number) and 0 elsewhere."""
+def decide(scores: Scores, decisions: Rule, threshold: float) -> NDArray[np.float64]:
+    """Return the scores themselves, or 1 where they exceed the threshold (or the rule, if a number) and 0 elsewhere.
+
+    They are compared in their own precision, as a model compares them: .3 in single precision does not exceed .3.
+    """
     if decisions == "score":
-        return scores
-    return (scores > (threshold if decisions == "threshold" else decisions)).astype(np.float64)
+        return scores.astype(np.float64, copy=False)
+    limit = threshold if decisions == "threshold" else decisions
+    return (scores > scores.dtype.type(limit)).astype(np.float64)
 
 
 class Adapter(ABC):
@@ -110,19 +115,29 @@ class Adapter(ABC):
         own = self._own(order)
         X: Any = rows[own]
         if not hasattr(self.model, "feature_names_in_") and hasattr(self.model, "n_features_in_"):
-            if self.columns is None and self.model.n_features_in_ != len(own):
+            if self.columns is None and (fitted := self.model.n_features_in_) != len(own):
+                coded = [str(column) for column, dtype in X.dtypes.items() if dtype.kind not in "fiub"]
+                advice = (
+                    "Fit it on a DataFrame, so that its columns have names, or name them: columns=[...] of an adapter."
+                )
+                if coded and fitted > len(own):
+                    advice = (
+                        f"If {', '.join(map(repr, coded))} were encoded before the fit: {_pipeline(coded, self.model)}"
+                    )
                 raise DataError(
-                    f"{name!r} was fitted on {self.model.n_features_in_} unnamed columns, but the graph lets it read "
-                    f"{len(own)}: {', '.join(own)}. Name those that it was fitted on, in their order: columns=[...]."
+                    f"{name!r} was fitted on {fitted} unnamed columns, but the graph lets it read {len(own)}: "
+                    f"{', '.join(own)}. {advice}"
                 )
             X = X.to_numpy()
         return self._call(name, X, {keyword: rows[each] for keyword, each in self.passes.items()})
 
     @abstractmethod
-    def read(
-        self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None
-    ) -> NDArray[np.float64]:
+    def read(self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None) -> Scores:
         """Return the scores in what the model returned for n rows, shape (n,)."""
+
+    def ties(self, name: str, graph: CausalGraph, order: Sequence[str] | None) -> Ties | None:
+        """Return what finds the rows, of m, in which rounding makes the decision; None for a model of scores."""
+        return None
 
     def positive(
         self,
@@ -131,7 +146,7 @@ class Adapter(ABC):
         graph: CausalGraph,
         order: Sequence[str],
         labels: Sequence[Any] | None = None,
-    ) -> NDArray[np.float64]:
+    ) -> Scores:
         """Return the score of each of m rows, shape (m,): a probability, or 1 for a positive decision and 0 for others.
 
         ``labels`` are those of the outcome, if known, which serve a model of decisions that names none.
@@ -140,8 +155,52 @@ class Adapter(ABC):
         _require_order(name, returned, rows)
         return self.read(name, returned, len(rows), graph, labels)
 
+    @staticmethod
+    def _classes(name: str, model: Any, positive: Hashable) -> list[Any]:
+        """Return the classes of a fitted model in the order of its columns, the positive one last if it names none."""
+        classes = read_classes(repr(name), model, default=(None, positive))
+        if positive not in classes:
+            raise DataError(
+                f"{name!r} has the classes {classes}, not the graph's positive value {positive!r}. Fit it on the "
+                "labels that the data hold, or make the graph with positive=... of these."
+            )
+        return classes
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {shown(self.model)}>"
+
+
+class Classifier(Adapter):
+    """A fitted model with ``predict_proba``, which users pass without an adapter."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model, None, None)
+
+    def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
+        try:
+            return self.model.predict_proba(X)
+        except KeyError as error:
+            if not isinstance(X, pd.DataFrame):
+                raise
+            raise DataError(
+                f"{name!r} requires {error}, which is missing: it is given the columns that the graph lets it read, "
+                f"{', '.join(map(str, X))}. Correct the graph, or fit the model without other columns."
+            ) from error
+
+    def read(self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None) -> Scores:
+        """Return the probability of the positive class among those that were returned for two classes, (n, 2)."""
+        classes = self._classes(name, self.model, graph.positive)
+        return read_probabilities(repr(name), returned, n, classes)[:, classes.index(graph.positive)]
+
+
+def is_model(given: object) -> bool:
+    """Whether a fitted classifier or an adapter of one is given, rather than scores of rows or a function of these."""
+    return isinstance(given, Adapter) or hasattr(given, "predict_proba")
+
+
+def as_adapter(model: Any) -> Adapter:
+    """Return an adapter, or the adapter of a fitted classifier."""
+    return model if isinstance(model, Adapter) else Classifier(model)
 
 
 def _require_order(name: str, returned: object, rows: pd.DataFrame) -> None:
@@ -162,7 +221,7 @@ def positive_scores(
     graph: CausalGraph,
     order: Sequence[str] | None = None,
     labels: Sequence[Any] | None = None,
-) -> NDArray[np.float64]:
+) -> Scores:
     """Return the probability of the positive outcome that a model gives to each of m rows, shape (m,).
 
     A model that was fitted with column names gets these columns; any other all observed parents of the outcome, in the
@@ -170,66 +229,37 @@ def positive_scores(
     the outcome, for adapted decisions. A DataError if it has no ``predict_proba`` and is no adapter, reads other
     columns, lacks the positive label among two classes, or returns anything but two probabilities a row that sum to 1.
     """
-    if isinstance(model, Adapter):
-        allowed = _allowed(rows, graph, order)
-        return model.positive(name, _in_double(rows), graph, allowed, labels)
-    if not hasattr(model, "predict_proba"):
+    if not is_model(model):
         raise DataError(f"{no_probabilities(name, model)} Scores of observed rows give none for rows in another world.")
-    positive = graph.positive
-    classes = read_classes(repr(name), model, default=(None, positive))
-    if positive not in classes:
-        raise DataError(
-            f"{name!r} has the classes {classes}, not the graph's positive value {positive!r}. Fit it on the labels "
-            "that the data hold, or make the graph with positive=... of these."
-        )
-    returned = _proba(name, model, _in_double(rows), graph, order)
-    _require_order(name, returned, rows)
-    proba = read_probabilities(repr(name), returned, len(rows))
-    return proba[:, classes.index(positive)]
+    may_read = graph.input_columns
+    allowed = [str(column) for column in (rows.columns if order is None else order) if column in may_read]
+    return as_adapter(model).positive(name, _in_double(rows), graph, allowed, labels)
 
 
-def ask_scores(
-    score: Score, rows: pd.DataFrame, graph: CausalGraph, order: Iterable[str], lacking: str
-) -> NDArray[np.float64]:
-    """Return the scores of m rows, shape (m,), checked.
+def checked_scores(
+    name: str, model: Any, tables: Sequence[pd.DataFrame], graph: CausalGraph, order: Sequence[str] | None = None
+) -> list[Scores]:
+    """Return the scores of the rows of each table, as :func:`positive_scores`, of a model that is a function of a row.
 
-    ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack. Up
-    to 1,000 rows are scored once more, in another order: worlds are compared row by row, as random scores cannot be.
+    The tables are those of the worlds that are compared, or one table.
     """
-    order = [*order]  # it is read twice
-    scores = _ask_once(score, rows, graph, order, lacking)
-    chosen = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_ASKED_AGAIN)).astype(np.int64))[::-1]
-    differs = np.abs(_ask_once(score, rows.iloc[chosen], graph, order, lacking) - scores[chosen]) > SAME
-    if differs.any():
-        raise DataError(
-            f"score gives {int(differs.sum())} of {len(chosen)} rows another value when it is asked again: it draws at "
-            "random, or reads other rows. Pass the probabilities by which it decides, as a function of a row."
-        )
+
+    def ask(rows: pd.DataFrame) -> Scores:
+        return positive_scores(name, model, rows, graph, order)
+
+    scores = [ask(rows) for rows in tables]
+    ties = as_adapter(model).ties(name, graph, order)
+    require_row_function(repr(name), ask, pd.concat(tables, ignore_index=True), np.concatenate(scores), graph, ties)
     return scores
 
 
-def _ask_once(
-    score: Score, rows: pd.DataFrame, graph: CausalGraph, order: Iterable[str], lacking: str
-) -> NDArray[np.float64]:
-    if isinstance(score, Adapter) or hasattr(score, "predict_proba"):
-        columns = [name for name in order if name in graph.input_columns]
-        return positive_scores("score", score, rows[columns], graph)
-    if not callable(score) or isinstance(score, type):
-        arrays = f" Scores of observed rows give none for {lacking}." * hasattr(score, "__len__")
-        raise DataError(
-            f"score={shown(score)} must be a fitted classifier, or a function of a table that returns its scores."
-            f"{arrays}"
-        )
-    found = np.asarray(score(rows))
-    if found.shape != (len(rows),) or found.dtype.kind not in "fiub":
-        raise DataError(
-            f"score returned the shape {found.shape} of the type {found.dtype} for {len(rows)} rows; it must "
-            "return one number for each row."
-        )
-    return require_scores("score returned", found.astype(np.float64), "Scores are probabilities, or decisions 0 and 1.")
+def as_floats(values: NDArray[Any]) -> Scores:
+    """Return floats of less than double precision as they are, and all other numbers in double precision."""
+    single = values.dtype.kind == "f" and values.dtype.itemsize < 8
+    return np.asarray(values, dtype=values.dtype if single else np.float64)
 
 
-def require_scores(said: str, scores: NDArray[np.float64], hint: str) -> NDArray[np.float64]:
+def require_scores(said: str, scores: Scores, hint: str) -> Scores:
     """Return scores, or refuse them if some lie outside [0, 1]: what was said begins the message, the hint ends it."""
     wrong = ~((scores >= 0.0) & (scores <= 1.0))
     if wrong.any():
@@ -237,17 +267,34 @@ def require_scores(said: str, scores: NDArray[np.float64], hint: str) -> NDArray
     return scores
 
 
-def read_given(name: str, given: Any, table: pd.DataFrame) -> NDArray[np.float64]:
-    """Return scores that are given for the n rows of a table, shape (n,), checked."""
+def refuse_negative(name: str, returned: object, positive: object, labels: Sequence[Any] | None) -> None:
+    """Refuse numbers for each row that have the name of the negative label."""
+    names = [returned.name] if isinstance(returned, pd.Series) else [*getattr(returned, "columns", ())]
+    if len(names) == 1 and isinstance(names[0], str) and names[0] != positive and names[0] in (labels or ()):
+        raise DataError(
+            f"{name!r} has numbers named {names[0]!r}, which is not the positive label {positive!r}. Take those of the "
+            "positive label, or 1 minus these, or rename them if they are probabilities of the positive label."
+        )
+
+
+def read_given(
+    name: str, given: Any, table: pd.DataFrame, positive: object = None, labels: Sequence[Any] | None = None
+) -> Scores:
+    """Return scores that are given for the n rows of a table, shape (n,), checked.
+
+    ``labels`` are those of the outcome, if known, of which one is ``positive``.
+    """
     if not isinstance(given, np.ndarray | pd.Series | list | tuple):
         raise DataError(f"{no_probabilities(name, given)} Or pass scores, one for each row, as an array or a Series.")
     if isinstance(given, pd.Series):
         require_aligned(table, given, f"the scores {name!r}", table="df")
+    refuse_negative(name, given, positive, labels)
     require_unmasked(repr(name), given)
     try:
         if getattr(getattr(given, "dtype", None), "kind", "") == "c":
             raise TypeError("complex numbers")
-        scores = np.array(given, dtype=np.float64)
+        values = np.asarray(given)
+        scores = as_floats(values if values.dtype.kind == "f" else np.array(given, dtype=np.float64))
     except (TypeError, ValueError) as error:
         raise DataError(
             f"{name!r} is given as scores, but they are no numbers: {error}. Scores are probabilities of yes, one for "
@@ -291,8 +338,11 @@ def no_probabilities(name: str, model: object) -> str:
     return f"{lacks} Pass a fitted classifier that has it."
 
 
-def read_probabilities(name: str, returned: object, n: int) -> NDArray[np.float64]:
-    """Return what ``predict_proba`` of a model returned, checked: n pairs of probabilities that sum to 1, (n, 2)."""
+def read_probabilities(name: str, returned: object, n: int, classes: Sequence[Any]) -> Scores:
+    """Return what ``predict_proba`` of a model returned, checked: n pairs of probabilities that sum to 1, (n, 2).
+
+    The columns are in the order of the two classes; None among these is a class whose label is not known.
+    """
     require_unmasked(f"the output of predict_proba of {name}", returned)
     raw = np.asarray(returned)
     if raw.dtype.kind not in "fiub":
@@ -302,18 +352,45 @@ def read_probabilities(name: str, returned: object, n: int) -> NDArray[np.float6
             f"{name}: predict_proba returned the shape {raw.shape}, expected {(n, 2)}, a column for each of two "
             "classes."
         )
-    proba = raw.astype(np.float64)
+    proba = as_floats(raw)[:, order_columns(name, returned, classes)]
     near = max(NEAR_ONE, 4.0 * float(np.finfo(raw.dtype).eps)) if raw.dtype.kind == "f" else NEAR_ONE
     widest = np.where(proba.max(axis=1) > 1.0, proba.max(axis=1), proba.min(axis=1))
     hint = "Scores are probabilities of the two classes; log-odds must be put through the logistic function."
     require_scores(f"{name} gives", widest, hint)
-    wrong = np.abs(proba.sum(axis=1) - 1.0) > near
+    wrong = np.abs(proba.sum(axis=1, dtype=np.float64) - 1.0) > near
     if wrong.any():
         raise DataError(
             f"{name}: predict_proba returned rows that do not sum to 1, in {int(wrong.sum())} of {n} row(s), such as "
             f"{proba[wrong][0]}. Its two columns are the probabilities of the two classes."
         )
     return proba
+
+
+def order_columns(name: str, returned: object, classes: Sequence[Any]) -> list[int]:
+    """Return the place of each of two classes among the two columns of what a model returned, by their names if any.
+
+    Names must be the classes, themselves or as text; None among the classes is a class whose label is not known. The
+    numbers that pandas gives to columns without names are none, unless they could be the classes in another order.
+    """
+    names = [*getattr(returned, "columns", ())]
+    numbered = isinstance(getattr(returned, "columns", None), pd.RangeIndex) and names == [0, 1]
+    if not names or (numbered and not {0, 1}.issuperset(each for each in classes if each is not None)):
+        return [0, 1]
+    known = [each for each in classes if each is not None]
+    for same in (names, [*map(str, names)]):
+        wanted = known if same is names else [*map(str, known)]
+        places = [same.index(each) for each in wanted if each in same]
+        if len(set(places)) == len(known):
+            found = dict(zip(known, places, strict=True))
+            order = [found.get(each, 1 - places[0]) for each in classes]
+            if numbered and order != [0, 1]:
+                break
+            return order
+    raise DataError(
+        f"{name} returned the columns {names}, and the classes are {', '.join(map(repr, known))}. Which column is of "
+        "which class must be certain: name the columns by the classes, or return an array whose columns are in the "
+        "order of classes_, or else have the positive class last."
+    )
 
 
 def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
@@ -336,41 +413,8 @@ def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
 
 def _in_double(rows: pd.DataFrame) -> pd.DataFrame:
     """Return a table with its fractions in float64: worlds may hold float32, in which .1 + .1 + .3 exceeds 1/2."""
-    return rows.astype({name: np.float64 for name, dtype in rows.dtypes.items() if dtype.kind == "f"})
-
-
-def _proba(name: str, model: Any, rows: pd.DataFrame, graph: CausalGraph, given: Sequence[str] | None) -> Any:
-    """Call the model with the columns that it reads."""
-    order = _allowed(rows, graph, given)
-    if hasattr(model, "feature_names_in_"):
-        reads = np.asarray(model.feature_names_in_).tolist()
-        refuse_outside(name, reads, graph, order, model=model)
-        return model.predict_proba(rows[reads])
-    X = rows[order]
-    if hasattr(model, "n_features_in_"):
-        if model.n_features_in_ != X.shape[1]:
-            coded = [str(column) for column, dtype in X.dtypes.items() if dtype.kind not in "fiub"]
-            advice = "Fit it on a DataFrame, so that its columns have names."
-            if coded and model.n_features_in_ > X.shape[1]:
-                advice = f"If {', '.join(map(repr, coded))} were encoded before the fit: {_pipeline(coded, model)}"
-            raise DataError(
-                f"{name!r} was fitted on {model.n_features_in_} unnamed columns, but the graph lets it read "
-                f"{X.shape[1]}: {', '.join(order)}. {advice}"
-            )
-        return model.predict_proba(X.to_numpy())
-    try:
-        return model.predict_proba(X)
-    except KeyError as error:
-        raise DataError(
-            f"{name!r} requires {error}, which is missing: it is given the columns that the graph lets it read, "
-            f"{', '.join(order)}. Correct the graph, or fit the model without other columns."
-        ) from error
-
-
-def _allowed(rows: pd.DataFrame, graph: CausalGraph, given: Sequence[str] | None) -> list[str]:
-    """Return the columns that a model may read, in the order given or else in that of the rows."""
-    may_read = graph.input_columns
-    return [str(column) for column in (rows.columns if given is None else given) if column in may_read]
+    single = {name: np.float64 for name, dtype in rows.dtypes.items() if dtype.kind == "f" and dtype != np.float64}
+    return rows.astype(single) if single else rows
 
 
 def refuse_outside(

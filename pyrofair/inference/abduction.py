@@ -38,8 +38,8 @@ from pyrofair.inference.counterfactuals import (
     pool,
 )
 from pyrofair.inference.evidence import Evidence, GivenRows, read_rows, read_units, repeat_each, require_possible
-from pyrofair.inference.importance import BATCH, CHAINS, Block, blocks_of, draw_block, draw_by_gradients, in_batches
-from pyrofair.inference.inversion import Findings, Inverse, solve
+from pyrofair.inference.importance import CHAINS, Block, blocks_of, draw_block, draw_by_gradients, in_batches
+from pyrofair.inference.inversion import BATCH, Findings, Inverse, solve
 from pyrofair.inference.noise import noise_of_units, precision, takes_float64
 from pyrofair.inference.samplers import NormalGuide
 from pyrofair.programs.couplings import (
@@ -543,12 +543,13 @@ def abduct(
     nodes
         For a bare program the sites that are observed; by default those that have a column.
     method
-        ``"exact"``: each equation is solved for its noise, by a declared inverse or because it is affine in it
-        (additive and multiplicative noise), which is tried at draws; for a noise vector, as many equations as it has
+        ``"exact"``: each equation is solved for its noise: by a declared inverse, or because it is affine in it
+        (additive and multiplicative noise) or monotone; for a noise vector, as many affine equations as it has
         components jointly. ``"importance"``: draws of the noise are kept where they give the observed value (counts,
         floors), or weighted by a kernel (continuous nodes; needs ``tolerance``), and resampled. ``"auto"``: exact
-        where equations can be solved, importance elsewhere; a continuous node that shares noise with others is solved
-        for its own noise at each draw of the shared one. ``"nuts"`` and ``"svi"``: Pyro's inference over all explicit
+        where equations can be solved, importance elsewhere. A value that many numbers of noise give (a floor, a cap, a
+        rounded number) leaves the noise between two ends; a node of several noise sites is solved for those of its
+        own, in turn, at each draw of the others. ``"nuts"`` and ``"svi"``: Pyro's inference over all explicit
         noise, continuous noise only, each node observed with a normal error of standard deviation ``tolerance``: an
         approximation.
     inverses
@@ -738,6 +739,7 @@ def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]
             if bool(left.any()):
                 raise DataError(
                     f"{evidence.describe(int(left.int().argmax()), site)}: method='exact' cannot solve the equation of "
-                    f"{site!r} for its noise ({', '.join(evidence.keys[site])}): it is not affine in one unknown. "
-                    f"Declare an inverse, inverses={{{site!r}: lambda values: ...}}, or use method='auto'."
+                    f"{site!r} for its noise ({', '.join(evidence.keys[site])}): it is neither affine nor monotone in "
+                    "one unknown, or takes this value at many. Declare an inverse, "
+                    f"inverses={{{site!r}: lambda values: ...}}, or use method='auto'."
                 )

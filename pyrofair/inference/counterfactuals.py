@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair._arviz import to_arviz
 from pyrofair._validation import require_real
-from pyrofair.effects.scoring import positive_scores
+from pyrofair.effects.scoring import checked_scores, decide
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.parameters import NO_PARAMETERS, ParameterUse
@@ -298,24 +298,29 @@ class Counterfactuals:
         found = np.empty((len(vary), 5))
         for rows, count in [(np.flatnonzero(~vary), 1), (np.flatnonzero(vary), max(w.count for w in self.worlds))]:
             if len(rows):
-                first, second = (self._scores(model, world, reads, rows, count) for world in self.worlds)
-                effect, differ = second - first, (first > threshold) != (second > threshold)
+                tables = [self._rows(world, reads, rows, count) for world in self.worlds]
+                scores = checked_scores(type(model).__name__, model, tables, self.graph)
+                (first, yes), (second, then) = (
+                    [decide(each, rule, threshold).reshape(len(rows), count) for rule in ("score", "threshold")]
+                    for each in scores
+                )
+                effect, differ = second - first, yes != then
                 each = [first.mean(1), second.mean(1), effect.mean(1), effect.std(1), differ.mean(1)]
                 found[rows] = np.stack(each, 1)
         names = ["baseline", "switched", "effect", "effect_sd", "decisions_differ"]
         return pd.DataFrame(found, index=self.baseline.index, columns=names)
 
-    def _scores(
-        self, model: Any, world: CounterfactualWorld, reads: Sequence[str], rows: NDArray[np.int64], count: int
-    ) -> NDArray[np.float64]:
-        """Return the scores of every draw of some units, shape (r, count)."""
+    def _rows(
+        self, world: CounterfactualWorld, reads: Sequence[str], rows: NDArray[np.int64], count: int
+    ) -> pd.DataFrame:
+        """Return the rows of every draw of some units in a world, draw after draw of each unit."""
         data: dict[str, Any] = {}
         for name in reads:
             if name in world.nodes:
                 data[name] = world.column(name, world.nodes[name].take(rows, count).ravel())
             else:
                 data[name] = world.rows[name].iloc[rows].repeat(count).reset_index(drop=True)
-        return positive_scores(type(model).__name__, model, pd.DataFrame(data), self.graph).reshape(len(rows), count)
+        return pd.DataFrame(data)
 
     def to_inference_data(self) -> Any:
         """Return noise and both worlds as ArviZ data: a posterior over units.

@@ -300,8 +300,11 @@ class Evidence:
 
     def is_root(self, key: str) -> bool:
         """Return whether a noise site is one number whose value leaves no other noise to be weighed by it."""
-        alone = key not in self.implicit and len(self.info.shapes[key]) == 1
-        return alone and not any(above in self.readers for above in self.above[key])
+        return self.is_number(key) and not any(above in self.readers for above in self.above[key])
+
+    def is_number(self, key: str) -> bool:
+        """Return whether a noise site is explicit, and one number."""
+        return key not in self.implicit and len(self.info.shapes[key]) == 1
 
     # -- running it ----------------------------------------------------------------------------------------------------
 

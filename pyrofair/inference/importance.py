@@ -16,17 +16,17 @@ from torch import Tensor
 from pyrofair._arviz import diagnose
 from pyrofair.exceptions import DataError
 from pyrofair.inference.evidence import Evidence, Reading, repeat_each
-from pyrofair.inference.inversion import Findings, find_line
+from pyrofair.inference.inversion import BATCH, CHECKS, STEP, Equation, Findings
 from pyrofair.inference.samplers import NormalGuide, Schedule, fit_guide, fitting, outside, run_nuts
 from pyrofair.programs.provenance import is_deterministic
 from pyrofair.programs.sites import UNITS
 
-__all__ = ["BATCH", "CHAINS", "Block", "blocks_of", "draw_block", "draw_by_gradients", "in_batches"]
+__all__ = ["CHAINS", "Block", "blocks_of", "draw_block", "draw_by_gradients", "in_batches"]
 
-BATCH = 1_000_000
-"""A run holds at most so many units times proposals or draws."""
 PROBES, TRIES = 4096, 8
-"""So many proposals show whether a node is discrete, and so many settings of other noise whether it depends on one."""
+"""So many proposals show whether a node is discrete, and so many settings of other noise whether one can be solved."""
+SEVERAL = 20
+"""Among so many values of a node a share of different ones tells whether they are continuous."""
 ATOM = 1000.0
 """The log-weight of what has a probability, among others that have a density."""
 MOST, MANY = 1_000_000, 100_000
@@ -69,8 +69,8 @@ class _ImportanceWeights:
         self.evidence, self.found, self.block, self.rows = evidence, found, block, rows
         self.sites = (*block.computed, *block.drawn)
         self.width = {site: tolerance(site) for site in block.computed}
-        none = torch.full((len(rows),), -1)
-        self.pivots = {s: self._choose_pivots(s, none) if pivots else none for s in block.computed}
+        self.pivots = {s: self._candidates(s) if pivots else () for s in block.computed}
+        self.solvable = {s: self._solvable(s) for s in block.computed}
         self.kernel = {s: self._by_kernel(s) for s in block.computed}
 
     def _propose(self, at: Tensor, count: int) -> tuple[dict[str, Tensor], Reading]:
@@ -78,28 +78,44 @@ class _ImportanceWeights:
         partly = self.found.partly(self.evidence.keys_of(self.sites), at, count)
         return given, self.evidence.run(given, self.sites, partly=partly)
 
-    def _choose_pivots(self, site: str, none: Tensor) -> Tensor:
-        """Return for each unit which noise of a node's own is solved for, shape (m,): its index in the keys, or -1.
+    def _candidates(self, site: str) -> tuple[str, ...]:
+        """Return the noise of a node's own that may be solved for: all that is continuous, or one that is discrete.
 
-        The node must be affine in it whatever the other noise, and depend on it.
+        Discrete noise of one site gives all ways to the value, as it is drawn together with the other noise. Continuous
+        noise may leave some out, those in which another noise site alone gives the value, so that all take turns.
         """
-        evidence, choice = self.evidence, none.clone()
-        for i, key in enumerate(evidence.keys[site]):
-            if evidence.readers[key] != (site,) or not evidence.is_root(key):
-                continue
-            sloped = [self._is_sloped(site, key, at) for at in in_batches(self.rows, PROBES)]
-            if all(part is not None for part in sloped):
-                useful = torch.cat([part for part in sloped if part is not None])
-                open_ = ~self.found.is_known(key)[self.rows] & ~self.found.done[site][self.rows]
-                choice[(choice < 0) & useful & open_] = i
-        return choice
+        evidence = self.evidence
+        above = {each for key in self.block.keys for each in evidence.above[key]}
+        own = [
+            key
+            for key in evidence.keys[site]
+            if evidence.readers[key] == (site,) and evidence.is_number(key) and key not in above
+        ]
+        if not own:
+            return ()
+        _, reading = self._propose(self.rows[:1], 1)
+        discrete = [key for key in own if reading.distributions[key].support.is_discrete]
+        return tuple(key for key in own if key not in discrete) or tuple(discrete[:1])
 
-    def _is_sloped(self, site: str, key: str, at: Tensor) -> Tensor | None:
-        """Return for which units a node depends on a noise site at draws of the others; None if it is not affine."""
-        given, reading = self._propose(at, TRIES)
-        others = {other: values for other, values in reading.noise.items() if other != key}
-        line = find_line(self.evidence, given, site, key, others)
-        return None if line is None else (~line.flat).reshape(len(at), TRIES).any(1)
+    def _solvable(self, site: str) -> Tensor:
+        """Return for which units a node can be solved for each candidate, at draws of the other noise, (m, k)."""
+        open_ = ~self.found.done[site][self.rows]
+        found = [open_ & ~self.found.is_known(key)[self.rows] for key in self.pivots[site]]
+        for key, usable in zip(self.pivots[site], found, strict=True):
+            for part in in_batches(usable.nonzero().squeeze(1), PROBES):
+                given, reading = self._propose(self.rows[part], TRIES)
+                equation = self._equation(site, key, given, reading.noise)
+                usable[part] = equation.preimage(CHECKS).conclusive.reshape(-1, TRIES).all(1)
+        return torch.stack(found, 1) if found else torch.zeros(len(self.rows), 0, dtype=torch.bool)
+
+    def _equation(
+        self, site: str, key: str, given: Mapping[str, Tensor], noise: Mapping[str, Tensor], at: Tensor | None = None
+    ) -> Equation:
+        """Return a node as a function of one noise site, at proposals (some of them) of the others."""
+        others = {name: values for name, values in noise.items() if name != key}
+        if at is not None:
+            given, others = ({name: values[at] for name, values in part.items()} for part in (given, others))
+        return Equation(self.evidence, given, site, key, others)
 
     def _by_kernel(self, site: str) -> Tensor:
         """Return for which units a node is compared through a kernel rather than by exact match, shape (m,).
@@ -109,7 +125,7 @@ class _ImportanceWeights:
         """
         m = len(self.rows)
         kernel = torch.zeros(m, dtype=torch.bool)
-        others = (self.pivots[site] < 0) & ~self.found.done[site][self.rows]
+        others = ~self.solvable[site].any(1) & ~self.found.done[site][self.rows]
         if not bool(others.any()):
             return kernel
         rows = self.rows[others]
@@ -122,12 +138,9 @@ class _ImportanceWeights:
         atom = (hit.sum(1) > 1) & (least == most)
         if self.width[site] is None:
             keys = ", ".join(self.evidence.keys[site])
-            text = (
-                f": the node {site!r} is continuous, and its equation was not solved for its noise ({keys}; "
-                "method='auto' does so if it is affine), so draws will not meet its value exactly. Declare an inverse, "
-                f"inverses={{{site!r}: lambda values: ...}}, or pass tolerance=, a kernel's width in units of {site}."
+            self.evidence.refuse(
+                ~atom, site, _unsolved(site, f"its equation was not solved for its noise ({keys})"), rows
             )
-            self.evidence.refuse(~atom, site, text, rows)
         kernel[others] = ~atom
         return kernel
 
@@ -146,7 +159,7 @@ class _ImportanceWeights:
         at = self.rows[some]
         given, reading = self._propose(at, count)
         log_weight = torch.zeros(len(at) * count, dtype=torch.float64)
-        if any(bool((choice[some] >= 0).any()) for choice in self.pivots.values()):
+        if any(bool(solvable[some].any()) for solvable in self.solvable.values()):
             reading, log_weight = self._solve_pivots(some, count, given, reading)
         noise = reading.noise
         for site in self.block.computed:
@@ -171,45 +184,93 @@ class _ImportanceWeights:
         if width is not None and bool(kernel.any()):
             away = (natural - given[site].to(natural.dtype)).double() / width
             weight = torch.where(kernel, (1.0 - away.square()).clamp(min=0.0), weight)
-        settled = self.found.done[site][self.rows[some]] | (self.pivots[site][some] >= 0)
+        settled = self.found.done[site][self.rows[some]] | self.solvable[site][some].any(1)
         return torch.where(repeat_each(settled, count), 1.0, weight).log()
 
     def _solve_pivots(
         self, some: Tensor, count: int, given: dict[str, Tensor], first: Reading
     ) -> tuple[Reading, Tensor]:
-        """Replace the proposed noise of affine nodes by what gives the observed value, at the other proposed noise.
+        """Replace proposed noise by what gives the observed values, at the other proposed noise.
 
-        Returned are the equations there and the log-density of the observed values, shape (m * count,).
+        Returned are the equations there and the log-weights of the proposals, shape (m * count,). The noise sites of a
+        node take turns. All of them together propose a point of its noise with the density of the others there, so its
+        weight is the reciprocal of the mean of slope / density over them (the balance heuristic of Veach and Guibas,
+        1995): a site on which the node does not depend at a point never proposes it. A value that intervals of noise
+        give has a probability, next to which a density is nothing.
         """
-        evidence = self.evidence
-        chosen = {
-            (site, key): repeat_each(self.pivots[site][some] == i, count)
-            for site in self.block.computed
-            for i, key in enumerate(evidence.keys[site])
-            if bool((self.pivots[site][some] == i).any())
-        }
-        moved = {key: (first.noise[key], ~mine) for (_, key), mine in chosen.items()}
-        others = {key: values for key, values in first.noise.items() if key not in moved}
-        second = evidence.run(given, self.sites, others, moved)
-        solved = dict(first.noise)
-        slopes = {}
-        for (site, key), mine in chosen.items():
-            run = second.noise[key] - first.noise[key]
-            slope = (second.natural[site] - first.natural[site]) / run
-            u = first.noise[key] + (given[site] - first.natural[site]) / slope
-            sloped = mine & (slope != 0) & torch.isfinite(u)
-            solved[key] = torch.where(sloped, u, first.noise[key])
-            slopes[site, key] = torch.where(sloped, slope, 0.0)
-        final = evidence.run(given, self.sites, solved)
-        log_weight = torch.zeros(len(some) * count, dtype=torch.float64)
-        for (site, key), mine in chosen.items():
-            d, u, slope = final.distributions[key], solved[key], slopes[site, key].abs()
-            density = d.log_prob(u) - (0.0 if d.support.is_discrete else slope.log())
-            # Where other noise leaves no slope, the value has a probability, next to which a density is nothing.
-            weight = torch.where(slope > 0, torch.where(d.support.check(u), density, -torch.inf), ATOM).double()
-            weight = torch.where(evidence.close(site, final.natural[site], given), weight, -torch.inf)
-            log_weight = log_weight + torch.where(mine, weight, 0.0)
-        return final, log_weight
+        solved, size = dict(first.noise), len(some) * count
+        weights = {site: torch.zeros(size, dtype=torch.float64) for site, keys in self.pivots.items() if keys}
+        points = {site: torch.zeros(size, dtype=torch.bool) for site in weights}
+        rows = repeat_each(self.rows[some], count)
+        for site in weights:
+            solvable = self.solvable[site][some]
+            turn = torch.arange(count) % solvable.sum(1, keepdim=True).clamp(min=1)
+            for i, key in enumerate(self.pivots[site]):
+                mine = solvable[:, i : i + 1] & (turn == solvable[:, : i + 1].sum(1, keepdim=True) - 1)
+                at = mine.flatten().nonzero().squeeze(1)
+                if len(at):
+                    equation = self._equation(site, key, given, first.noise, at)
+                    found, drawn = equation.preimage(CHECKS), first.noise[key][at]
+                    why = f"its equation is neither affine nor monotone in its noise {key} at some draws of other noise"
+                    self.evidence.refuse(~found.conclusive, site, _unsolved(site, why), rows[at])
+                    value, log_mass = equation.draw_within(found, drawn.to(found.low.dtype), torch.rand(len(at)))
+                    solved[key] = solved[key].index_put(
+                        (at,), torch.where(found.possible, value, drawn).to(drawn.dtype)
+                    )
+                    more = 0.0 if equation.distribution.support.is_discrete else ATOM
+                    points[site][at] = found.possible & (found.low == found.high)
+                    weights[site][at] = torch.where(points[site][at], 0.0, log_mass + more).double()
+        final = self.evidence.run(given, self.sites, solved)
+        missed = {}
+        for site in weights:
+            mine = repeat_each(self.solvable[site][some], count)
+            density, moves = self._log_density_of_points(site, mine, given, solved, final)
+            matched = self.evidence.close(site, final.natural[site], given) | ~mine.any(1)
+            weights[site] = torch.where(points[site], density, weights[site]).masked_fill(~matched, -torch.inf)
+            missed[site] = ~matched & ~moves
+        for site, mine in missed.items():
+            others = sum((each for name, each in weights.items() if name != site), torch.zeros(size))
+            self._require_all_ways(site, mine & (others > -torch.inf), some, final)
+        return final, sum(weights.values(), torch.zeros(size, dtype=torch.float64))
+
+    def _log_density_of_points(
+        self, site: str, mine: Tensor, given: Mapping[str, Tensor], solved: Mapping[str, Tensor], final: Reading
+    ) -> tuple[Tensor, Tensor]:
+        """Return the log-weights (m,) of points, and where the node depends on a candidate of ``mine``, (m, k)."""
+        natural = final.natural[site].to(torch.get_default_dtype())
+        terms = []
+        for i, key in enumerate(self.pivots[site]):
+            d, u = final.distributions[key], solved[key]
+            log_p = d.log_prob(u).double().masked_fill(~d.support.check(u), -torch.inf)
+            if d.support.is_discrete:
+                return log_p.expand(len(mine)), torch.ones(len(mine), dtype=torch.bool)
+            step = STEP * (u.double().quantile(0.9) - u.double().quantile(0.1)).clamp(min=1e-6).to(u.dtype)
+            moved = [self.evidence.run(given, self.sites, {**solved, key: u + h}).natural[site] for h in (step, -step)]
+            ahead, back = ((one - natural).abs().double() / step for one in moved)
+            slope = torch.where(
+                ahead.isfinite() & back.isfinite(), (moved[0] - moved[1]).abs().double() / (2 * step), ahead
+            )
+            slope = torch.where(slope.isfinite(), slope, back).expand(len(mine))
+            terms.append((slope.log() - log_p).masked_fill(~mine[:, i], -torch.inf))
+        every = torch.stack(terms, 1)
+        return mine.sum(1).clamp(min=1).double().log() - every.logsumexp(1), (every > -torch.inf).any(1)
+
+    def _require_all_ways(self, site: str, missed: Tensor, some: Tensor, final: Reading) -> None:
+        """Refuse a node that other continuous noise alone gives at some proposals, where it does not read its own."""
+        missed = missed.reshape(len(some), -1)
+        values = final.natural[site].expand(missed.numel()).reshape(missed.shape)
+        for i in (missed.sum(1) >= SEVERAL).nonzero().squeeze(1).tolist():
+            seen = values[i][missed[i]]
+            why = f"it does not read its noise {', '.join(self.pivots[site])} at some draws of the noise of others"
+            continuous = torch.tensor([2 * len(set(seen.tolist())) > len(seen)])
+            self.evidence.refuse(continuous, site, _unsolved(site, why), self.rows[some[i : i + 1]])
+
+
+def _unsolved(site: str, why: str) -> str:
+    return (
+        f": the node {site!r} is continuous, and {why}, so draws will not meet its value exactly. Declare an inverse, "
+        f"inverses={{{site!r}: lambda values: ...}}, or pass tolerance=, a kernel's width in units of {site}."
+    )
 
 
 def _singletons(values: Tensor) -> float:

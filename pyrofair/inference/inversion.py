@@ -1,29 +1,38 @@
-"""Exogenous noise that rows determine: equations solved by a declared inverse, or because they are affine in it."""
+"""Exogenous noise that rows determine: equations solved by a declared inverse, as affine ones, or by bisection."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pyrofair.exceptions import DataError
-from pyrofair.inference.evidence import Evidence, Partly, Reading, repeat_each
-from pyrofair.programs.couplings import CouplingError, inside, quantile
+from pyrofair.inference.evidence import Evidence, Reading, repeat_each
+from pyrofair.programs.couplings import CouplingError, inside, noise_of, quantile, unwrap
+from pyrofair.programs.distributions import FAR, TruncatedNormal, log_normal_interval
 
-__all__ = ["Findings", "Inverse", "Line", "find_line", "in_support", "solve", "step_of_noise"]
+__all__ = ["BATCH", "CHECKS", "Equation", "Findings", "Inverse", "Preimage", "solve"]
 
 Inverse = Callable[[dict[str, Tensor]], Any]
 """From the values of a row's nodes to the noise of one: a tensor, or one for each of several noise sites."""
 
-PROBES = 4096
-CHECKS = 6
-FIRST, BISECTIONS, GRID = 1e-3, 50, 41
+BATCH = 1_000_000
+"""A run holds at most so many units times proposals or draws."""
+PROBES, CHECKS = 4096, 6
+"""So many draws of all units together show what an equation is like, and so many at least of each."""
+OUTWARD, INWARD = (1.0, 3.0, 9.0, 81.0), (0.0, 1e-12, 1e-6, 1e-3, 0.1)
+"""It is tested so many ranges of these draws away, and at such shares of the way from an end of the support to them."""
+BESIDE, STEP = (0.001, 0.1, 1.0), 1e-4
+"""So many ranges beside the noise of a row it is tested, too, and its slope is found."""
+WAYS = (-1.0, -0.1, -0.001, 0.001, 0.1, 1.0)
+"""A vector of noise is tested so much of the way from that of a row to draws."""
+BISECTIONS, HUGE = 64, 1e30
 
 
 @dataclass
@@ -70,75 +79,247 @@ class Findings:
         }
 
 
-class Line(NamedTuple):
-    """A node as a straight line in one noise site, all else held: ``start + slope * noise``, shape (m,) each.
+@dataclass(frozen=True, eq=False)
+class Preimage:
+    """The noise, from ``low`` to ``high``, at which computed nodes of m units take their observed values, (m,) each.
 
-    ``flat``: the slope is zero.
+    The two are equal at a point, where ``slope`` is the absolute slope of the node. A node that is flat between them
+    has its value with a probability, and ``flat`` ones do not depend on the noise. Only where the equation is affine or
+    monotone the search is ``conclusive``; ``possible`` holds whether some noise then gives the value.
     """
 
-    start: Tensor
+    low: Tensor
+    high: Tensor
     slope: Tensor
+    conclusive: Tensor
+    possible: Tensor
     flat: Tensor
+    affine: Tensor
+
+    @property
+    def is_point(self) -> Tensor:
+        """Whether exactly one number of noise gives the value, (m,)."""
+        return self.conclusive & self.possible & (self.low == self.high)
 
 
-def find_line(
-    evidence: Evidence, given: Mapping[str, Tensor], site: str, key: str, others: Mapping[str, Tensor]
-) -> Line | None:
-    """Return a computed node as a line in one noise site, at m units and their other noise; None if it is not affine.
+@dataclass(frozen=True, eq=False)
+class Equation:
+    """A computed node of m units as a function of one noise site, its parents and its ``others`` held.
 
-    Evaluated at noise 0 and 1 and at draws, it lies on one line.
+    Draws show what the equation is like where most units are, and a row may lie elsewhere: beyond a floor that few
+    draws reach, say. So it is tested again far from the draws, and beside the noise that the row leads to.
     """
-    m = len(given[site])
-    count = max(6, math.ceil(PROBES / m)) + 2
-    fixed = torch.arange(count) < 2
-    zero_one = torch.arange(count).to(torch.get_default_dtype()).repeat(m)
-    try:
-        reading = _probe(evidence, given, [site], others, count, {key: (zero_one, fixed.repeat(m))})
-    except (RuntimeError, ValueError):  # the equation cannot take 0 or 1
-        fixed = torch.zeros(count, dtype=torch.bool)
-        reading = _probe(evidence, given, [site], others, count)
-    u = reading.noise[key].to(torch.get_default_dtype()).reshape(m, count)
-    f = reading.natural[site].to(torch.get_default_dtype()).expand(m * count).reshape(m, count)
-    scale = evidence.scale[site]
-    if fixed.any():
-        start, slope = f[:, 0], f[:, 1] - f[:, 0]
-        if bool(torch.isfinite(slope).all()) and _fits(u[:, 2:], f[:, 2:], start, slope, scale):
-            return _line(u, f, start, slope, scale)
-        u, f = u[:, 2:], f[:, 2:]
-    far = (u - u[:, :1]).abs().argmax(1, keepdim=True)
-    run = (u.gather(1, far) - u[:, :1]).squeeze(1)
-    rise = (f.gather(1, far) - f[:, :1]).squeeze(1)
-    slope = torch.where(run != 0, rise / run, 0.0)
-    start = f[:, 0] - slope * u[:, 0]
-    return _line(u, f, start, slope, scale) if _fits(u, f, start, slope, scale) else None
 
+    evidence: Evidence
+    given: Mapping[str, Tensor]
+    site: str
+    key: str
+    others: Mapping[str, Tensor]
 
-def _probe(
-    evidence: Evidence,
-    given: Mapping[str, Tensor],
-    sites: Sequence[str],
-    held: Mapping[str, Tensor],
-    count: int,
-    partly: Partly | None = None,
-) -> Reading:
-    """Evaluate equations of m units at ``count`` draws each of the noise that is not held, shape (m * count,)."""
-    wide, known = ({name: repeat_each(each, count) for name, each in part.items()} for part in (given, held))
-    return evidence.run(wide, sites, known, partly)
+    @cached_property
+    def distribution(self) -> Any:
+        """The distribution of the noise."""
+        return self.evidence.run(self.given, [self.site], self.others).distributions[self.key]
+
+    @cached_property
+    def value(self) -> Tensor:
+        """The observed values, (m,)."""
+        return self.given[self.site].to(torch.get_default_dtype())
+
+    def __call__(self, noise: Tensor) -> Tensor:
+        """Return the node at several numbers of noise of each unit, (m, k)."""
+        parts = []
+        for some in noise.split(max(1, BATCH // len(noise)), 1):  # type: ignore[no-untyped-call]
+            reading = self._run(some.shape[1], {self.key: some.flatten()})
+            parts.append(self._natural(reading, some.shape[1]))
+        return torch.cat(parts, 1)
+
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        """Return draws of the noise, and the node there, (m, count)."""
+        reading = self._run(count, {})
+        u = reading.noise[self.key].to(self.value.dtype).reshape(-1, count)
+        alike = reading.noise[self.key].dtype == self.value.dtype  # and not drawn from parameters in float32
+        return u, self._natural(reading, count) if alike else self(u)
+
+    def _run(self, count: int, noise: Mapping[str, Tensor]) -> Reading:
+        wide, held = ({name: repeat_each(v, count) for name, v in part.items()} for part in (self.given, self.others))
+        return self.evidence.run(wide, [self.site], {**held, **noise})
+
+    def _natural(self, reading: Reading, count: int) -> Tensor:
+        return reading.natural[self.site].to(self.value.dtype).expand(len(self.value) * count).reshape(-1, count)
+
+    def _possible(self, noise: Tensor, instead: Tensor) -> Tensor:
+        """Return noise (m, k), with what its distribution cannot take replaced by a value (m, 1) that it can take."""
+        support = self.distribution.support
+        noise = noise.round() if support.is_discrete else noise
+        return torch.where(noise.isfinite() & support.check(noise.T).T, noise, instead)
+
+    def _far(self, u: Tensor, span: Tensor) -> Tensor:
+        """Return noise far from draws (m, k): towards the ends of its support, or away from them if it has none."""
+        support, found = self.distribution.support, []
+        for name, end, sign in (("lower_bound", u.amin(1), -1.0), ("upper_bound", u.amax(1), 1.0)):
+            bound = torch.as_tensor(getattr(support, name, sign * torch.inf), dtype=u.dtype).expand(end.shape)
+            finite = bound.isfinite()
+            if bool(finite.any()):
+                found.append(bound.unsqueeze(1) + (end - bound).unsqueeze(1) * torch.tensor(INWARD))
+            if not bool(finite.all()):
+                found.append(end.unsqueeze(1) + sign * span * torch.tensor(OUTWARD))
+        return torch.cat(found, 1)
+
+    def preimage(self, count: int) -> Preimage:
+        """Find the noise that gives the observed values, from so many draws of each unit and from the values."""
+        u, f = self.draw(count)
+        one, span = u[:, :1], (u.amax(1) - u.amin(1)).unsqueeze(1)
+        start, slope = self._line(u, f)
+        target = (self.value - start) / slope
+        beside = span * torch.tensor(BESIDE)
+        more = torch.cat([self._far(u, span), target.unsqueeze(1) - beside, target.unsqueeze(1) + beside], 1)
+        more = self._possible(more, one)
+        u, f = torch.cat([u, more], 1), torch.cat([f, self(more)], 1)
+        scale = self.evidence.scale[self.site]
+        affine = _fits(u, f, start, slope, scale)
+        level = affine & ((slope.abs().unsqueeze(1) * span).squeeze(1) <= _precision() * (scale + f.abs().amax(1)))
+        close = self.evidence.close(self.site, start, self.given)
+        leeway = self.evidence.leeway(self.site, self.value) / slope.abs()
+        solved, inside = in_support(self.distribution, torch.where(level, one[:, 0], target), leeway)
+        low = torch.where(level, -torch.inf, solved)
+        found = Preimage(
+            low=low,
+            high=torch.where(level, torch.inf, solved),
+            slope=torch.where(level, 0.0, slope.abs()),
+            conclusive=affine,
+            possible=torch.where(level, close, inside),
+            flat=level,
+            affine=affine,
+        )
+        if bool(affine.all()) or self.distribution.support.is_discrete:
+            return found
+        return self._search(found, u, f, span)
+
+    def _line(self, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
+        """Return start and slope (m,) of the line through noise 0 and 1, if draws lie on it, or through draws."""
+        ends = torch.tensor([0.0, 1.0]).expand(len(u), 2)
+        far = (u - u[:, :1]).abs().argmax(1, keepdim=True)
+        run = (u.gather(1, far) - u[:, :1]).squeeze(1)
+        rise = (f.gather(1, far) - f[:, :1]).squeeze(1)
+        slope = torch.where(run != 0, rise / run, 0.0)
+        start = f[:, 0] - slope * u[:, 0]
+        try:
+            exact = self(ends)
+        except (RuntimeError, ValueError):  # the equation cannot take 0 or 1
+            return start, slope
+        through = exact[:, 0], exact[:, 1] - exact[:, 0]
+        fits = _fits(u, f, *through, self.evidence.scale[self.site])
+        return torch.where(fits, through[0], start), torch.where(fits, through[1], slope)
+
+    def _search(self, found: Preimage, u: Tensor, f: Tensor, span: Tensor) -> Preimage:
+        """Find the noise by bisection where equations are not affine, but monotone at all points, (m, k)."""
+        u, f = torch.where(f.isnan(), u[:, :1], u), torch.where(f.isnan(), f[:, :1], f).clamp(-HUGE, HUGE)
+        u, order = u.sort(1)
+        f = f.gather(1, order)
+        rise, slack = f.diff(dim=1), 100 * torch.finfo(f.dtype).eps * torch.maximum(f[:, 1:].abs(), f[:, :-1].abs())
+        up, down = (rise >= -slack).all(1), (rise <= slack).all(1)
+        sign = torch.where(up, 1.0, -1.0).unsqueeze(1)
+        value, leeway = self.value.unsqueeze(1), self.evidence.leeway(self.site, self.value).unsqueeze(1)
+        ends = sign * f[:, :1], sign * f[:, -1:]
+        wanted = sign * value  # a value that rounding puts beyond all others is the last of them
+        wanted = torch.where((wanted < ends[0]) & (wanted >= ends[0] - leeway), ends[0], wanted)
+        wanted = torch.where((wanted > ends[1]) & (wanted <= ends[1] + leeway), ends[1], wanted)
+        for _ in range(2):
+            low, high = self._bisect(u, sign * f, sign, wanted)
+            # At a step the row may hold a rounded value, and not that of the program.
+            near = sign * self(torch.cat([low, high], 1).clamp(u[:, :1], u[:, -1:]))
+            nearest = near.gather(1, (near - wanted).abs().argmin(1, keepdim=True))
+            point = high - low <= _precision() ** 1.5 * span
+            reached = (nearest - wanted).abs() <= leeway
+            if not bool((point & reached & (nearest != wanted)).any()):
+                break
+            wanted = torch.where(point & reached, nearest, wanted)
+        low, high = (torch.where(point, (low + high) / 2, each) for each in (low, high))
+        beside = span * torch.tensor(BESIDE)
+        around = self._possible(torch.cat([low - beside, high + beside], 1), u[:, :1])
+        over = sign * self(around) - wanted
+        slack = _precision() * (1.0 + wanted.abs())
+        kept = ((over <= slack) | (around >= low)) & ((over >= -slack) | (around <= high))
+        monotone = (up | down) & kept.all(1)
+        step = self._possible(torch.cat([low - STEP * span, low + STEP * span], 1), torch.where(point, low, u[:, :1]))
+        slope = self(step).diff(dim=1).abs() / step.diff(dim=1)
+
+        def other(one: Tensor, mine: Tensor) -> Tensor:
+            return torch.where(found.affine, one, mine.squeeze(1))
+
+        return Preimage(
+            low=other(found.low, low),
+            high=other(found.high, high),
+            slope=other(found.slope, torch.where(point, slope, 0.0)),
+            conclusive=found.affine | monotone,
+            possible=other(found.possible, reached),
+            flat=found.flat,
+            affine=found.affine,
+        )
+
+    def _bisect(self, u: Tensor, f: Tensor, sign: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first and the last noise, (m, 1), at which increasing values, f (m, k) at u, are the wanted ones.
+
+        Where the equation jumps over the wanted value, or rounding does, the first comes just after the last.
+        """
+        last = u.shape[1] - 1
+        counts = (f < wanted).sum(1, keepdim=True), (f <= wanted).sum(1, keepdim=True)
+        before = torch.cat([u.gather(1, (each - 1).clamp(min=0)) for each in counts], 1)
+        after = torch.cat([u.gather(1, each.clamp(max=last)) for each in counts], 1)
+        for _ in range(BISECTIONS):
+            middle = (before + after) / 2
+            gap = sign * self(middle) - wanted
+            under = torch.cat([gap[:, :1] < 0, gap[:, 1:] <= 0], 1)
+            before, after = torch.where(under, middle, before), torch.where(under, after, middle)
+        low = torch.where(counts[0] == 0, -torch.inf, after[:, :1])
+        return low, torch.where(counts[1] > last, torch.inf, before[:, 1:])
+
+    def draw_within(self, found: Preimage, drawn: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return noise of the preimage, (m,), and the log-probability of all of it, 0 of points and of all noise.
+
+        ``drawn`` is noise from its distribution, ``share`` in (0, 1) the place within an interval, (m,) each.
+        """
+        low, high, d = found.low, found.high, self.distribution
+        everything = torch.isinf(low) & torch.isinf(high)
+        part = ~everything & (low < high)
+        value, log_mass = torch.where(everything, drawn, low), torch.zeros_like(low)
+        if not bool(part.any()):
+            return value, log_mass
+        first, last = torch.where(part, low, -torch.inf), torch.where(part, high, torch.inf)
+        normal = unwrap(d)
+        if isinstance(normal, torch.distributions.Normal):
+            ends = [((end - normal.loc) / normal.scale).clamp(-FAR, FAR) for end in (first, last)]
+            mass = log_normal_interval(*ends)
+            held = mass > math.log(torch.finfo(mass.dtype).tiny)
+            ends = [
+                torch.where(held, end, limit) for end, limit in zip((first, last), (-torch.inf, torch.inf), strict=True)
+            ]
+            inner = TruncatedNormal(normal.loc, normal.scale, ends[0], ends[1]).icdf(share)
+            mass = mass.masked_fill(~held, -torch.inf)
+        else:
+            try:
+                least, most = (
+                    torch.where(
+                        torch.isinf(end), limit, noise_of(self.key, d, torch.where(torch.isinf(end), drawn, end))[1]
+                    )
+                    for end, limit in ((first, 0.0), (last, 1.0))
+                )
+                inner, mass = quantile(self.key, d, inside(least + (most - least) * share)), (most - least).log()
+            except CouplingError:  # draws inside serve where the family has no distribution function
+                inner, mass = drawn, torch.where((drawn >= first) & (drawn <= last), 0.0, -torch.inf)
+        return torch.where(part, inner, value), torch.where(part, mass, log_mass)
 
 
 def _precision() -> float:
     return 1e-6 if torch.get_default_dtype() == torch.float64 else 1e-4
 
 
-def _fits(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: float) -> bool:
+def _fits(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: float) -> Tensor:
+    """Return of which units all values lie on their line, (m,)."""
     rise = slope.unsqueeze(1) * u
     size = scale + f.abs() + rise.abs() + start.abs().unsqueeze(1)
-    return bool(((f - start.unsqueeze(1) - rise).abs() <= _precision() * size).all())
-
-
-def _line(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: float) -> Line:
-    reach = u.amax(1) - u.amin(1)
-    return Line(start, slope, (slope * reach).abs() <= _precision() * (scale + f.abs().amax(1)))
+    return ((f - start.unsqueeze(1) - rise).abs() <= _precision() * size).all(1)
 
 
 def in_support(d: Any, u: Tensor, leeway: Tensor) -> tuple[Tensor, Tensor]:
@@ -208,36 +389,30 @@ def _check(evidence: Evidence, found: Findings, site: str) -> bool:
 def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Tensor) -> bool:
     given = evidence.given(at)
     others = {other: found.noise[other][at] for other in evidence.keys[site] if other != key}
-    line = find_line(evidence, given, site, key, others)
-    if line is None:
+    equation = Equation(evidence, given, site, key, others)
+    preimage = equation.preimage(max(CHECKS, math.ceil(PROBES / len(at))))
+
+    def impossible(i: int) -> str:
+        why = f"no value of its noise {key} gives it"
+        if preimage.flat[i]:
+            why = f"there it is {equation.draw(1)[1][i].item():g} whatever the noise {key}"
+        elif preimage.affine[i]:
+            return _outside(key, preimage.low, equation.distribution, i)
+        return f" is impossible under the program: {why}. Correct the row or the program."
+
+    evidence.refuse(preimage.conclusive & ~preimage.possible, site, impossible, at)
+    found.flat[site][at] |= preimage.flat
+    point = preimage.is_point
+    if not bool(point.any()):
         return False
-    value = given[site].to(line.start.dtype)
-    evidence.refuse(
-        line.flat & ~evidence.close(site, line.start, given),
-        site,
-        lambda i: (
-            f" is impossible under the program: there it is {line.start[i].item():g} whatever the noise {key}. Correct "
-            "the row or the program."
-        ),
-        at,
-    )
-    found.flat[site][at] |= line.flat
-    tilted = ~line.flat
-    at, start, slope, value = at[tilted], line.start[tilted], line.slope[tilted], value[tilted]
-    if not len(at):
-        return False
-    given = evidence.given(at)
-    others = {other: values[tilted] for other, values in others.items()}
-    u = (value - start) / slope
-    d = evidence.run(given, [site], others).distributions[key]
-    u, inside = in_support(d, u, evidence.leeway(site, value) / slope.abs())
-    evidence.refuse(~inside, site, partial(_outside, key, u, d), at)
-    natural = evidence.run(given, [site], {**others, key: u}).natural[site]
-    if not bool(evidence.close(site, natural, given).all()):
-        return False  # a line only where it was probed
-    found.learn(key, at, u)
+    u = torch.where(point, preimage.low, 0.0)
+    known = {name: values[point] for name, values in {**others, key: u}.items()}
+    given = {name: values[point] for name, values in given.items()}
+    right = evidence.close(site, evidence.run(given, [site], known).natural[site].expand(int(point.sum())), given)
+    at = at[point][right]
+    found.learn(key, at, u[point][right])
     found.done[site][at] = True
-    return True
+    return bool(right.any())
 
 
 def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
@@ -260,20 +435,12 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     if len(sites) < size or not len(at):
         return False
     given, held = evidence.given(at), {other: found.noise[other][at] for other in others}
-    plane = _find_plane(evidence, given, sites, key, held)
-    if plane is None:
+    solved, d = _solve_plane(evidence, given, sites, key, held)
+    affine = solved.isfinite().all(-1)
+    at, solved = at[affine], solved[affine].reshape(-1, *_shape_of(evidence, key))
+    if not len(at):
         return False
-    start, slope, d = plane
-    value = torch.stack([given[site].to(start.dtype) for site in sites], -1)
-    try:
-        solved = torch.linalg.solve(slope, value - start).reshape(len(at), *_shape_of(evidence, key))
-    except RuntimeError:  # they do not determine it
-        return False
-    reading = evidence.run(given, sites, {**held, key: solved})
-    if not all(bool(evidence.close(site, reading.natural[site], given).all()) for site in sites):
-        return False
-    count = size + 1 + CHECKS
-    inside = evidence.possible(key, d, repeat_each(solved, count)).reshape(len(at), count)[:, 0]
+    inside = evidence.possible(key, d, torch.zeros(len(affine), *solved.shape[1:]).index_put((affine,), solved))[affine]
     evidence.refuse(~inside, sites[0], partial(_outside, key, solved, d), at)
     found.learn(key, at, solved)
     for site in sites:
@@ -281,27 +448,34 @@ def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
     return True
 
 
-def _find_plane(
+def _solve_plane(
     evidence: Evidence, given: Mapping[str, Tensor], sites: Sequence[str], key: str, held: Mapping[str, Tensor]
-) -> tuple[Tensor, Tensor, Any] | None:
-    """Return nodes as affine in a noise vector of as many components, at m units; None if they are not.
+) -> tuple[Tensor, Any]:
+    """Return the noise vector (m, size) that gives as many nodes their values, NaN where they are not affine in it.
 
-    They are start (m, size) + slope (m, size, size) times the noise, whose distribution at all probes comes with them.
+    They are tested at draws, beside the solution, and beyond it. The distribution of the noise comes with it.
     """
     size, m = len(sites), len(given[sites[0]])
-    count = size + 1 + CHECKS
-    units = torch.cat([torch.zeros(1, size), torch.eye(size), torch.zeros(CHECKS, size)]).repeat(m, 1)
-    fixed = (torch.arange(count) <= size).repeat(m)
-    partly = {key: (units.reshape(-1, *_shape_of(evidence, key)), fixed)}
-    probed = _probe(evidence, given, sites, held, count, partly)
-    u = probed.noise[key].to(torch.get_default_dtype()).reshape(m, count, size)
-    f = torch.stack([probed.natural[site].to(u.dtype).expand(m * count).reshape(m, count) for site in sites], -1)
-    start, slope = f[:, 0], (f[:, 1 : size + 1] - f[:, :1]).transpose(1, 2)
-    expected = start.unsqueeze(1) + u @ slope.transpose(1, 2)
-    scale = torch.tensor([evidence.scale[site] for site in sites])
-    reach = scale + f.abs() + start.abs().unsqueeze(1) + u.abs() @ slope.abs().transpose(1, 2)
-    affine = bool(((f - expected).abs() <= _precision() * reach).all())
-    return (start, slope, probed.distributions[key]) if affine else None
+
+    def run(count: int, noise: Tensor | None = None) -> tuple[Tensor, Reading]:
+        wide, known = ({name: repeat_each(each, count) for name, each in part.items()} for part in (given, held))
+        own = {} if noise is None else {key: noise.reshape(-1, *_shape_of(evidence, key))}
+        reading = evidence.run(wide, sites, known | own)
+        natural = [reading.natural[site].to(value.dtype).expand(m * count).reshape(m, count) for site in sites]
+        return torch.stack(natural, -1), reading
+
+    value = torch.stack([given[site].to(torch.get_default_dtype()) for site in sites], -1)
+    drawn = run(CHECKS)[1].noise[key].to(value.dtype).reshape(m, CHECKS, size)
+    at_units, _ = run(size + 1, torch.cat([torch.zeros(1, size), torch.eye(size)]).expand(m, size + 1, size))
+    start, slope = at_units[:, :1], at_units[:, 1:] - at_units[:, :1]
+    solved, singular = torch.linalg.solve_ex(slope.transpose(1, 2), value - start[:, 0])
+    around = torch.cat([solved.unsqueeze(1) + (drawn - solved.unsqueeze(1)) * step for step in (0.0, *WAYS)], 1)
+    found, reading = run(around.shape[1], around)
+    size_of = torch.tensor([evidence.scale[site] for site in sites]) + found.abs() + start.abs()
+    slack = _precision() * (size_of + around.abs() @ slope.abs())
+    affine = ((found - start - around @ slope).abs() <= slack).flatten(1).all(1) & (singular == 0)
+    _, reading = run(1)
+    return solved.masked_fill(~affine.unsqueeze(1), torch.nan), reading.distributions[key]
 
 
 def _outside(key: str, noise: Tensor, d: Any, row: int, by: str = "") -> str:
@@ -377,48 +551,3 @@ def _call_inverse(evidence: Evidence, site: str, inverse: Inverse, given: dict[s
 def _shape_of(evidence: Evidence, key: str) -> tuple[int, ...]:
     """Return the shape of one unit's noise."""
     return tuple(evidence.by_rows(key, evidence.spare[key]).shape[1:])
-
-
-def step_of_noise(
-    evidence: Evidence, given: Mapping[str, Tensor], site: str, key: str, others: Mapping[str, Tensor]
-) -> tuple[Tensor, Tensor, Any] | None:
-    """Return between which probabilities of one noise site a computed node has the values of m units, (m,) each.
-
-    It serves an equation that is monotone in one number of noise whose family has a quantile function, such as a
-    rounded sum or an exponential: the probabilities are found by bisection, and the distribution of the noise comes
-    with them. None is returned where the equation does not take the value anywhere between the ends, is not monotone at
-    some points, or the noise is no such number.
-    """
-    value = given[site].to(torch.get_default_dtype())
-    start = evidence.run(given, [site], dict(others)).distributions.get(key)
-    if start is None or tuple(start.shape()) not in ((), value.shape):
-        return None
-
-    def at(u: Tensor) -> Tensor:
-        found = evidence.run(given, [site], {**others, key: quantile(key, start, u)}).natural[site]
-        return found.to(torch.get_default_dtype()).expand(value.shape)
-
-    try:
-        ends = [at(torch.full_like(value, u)) for u in (FIRST, 1.0 - FIRST)]
-    except CouplingError:
-        return None
-    sign = torch.where(ends[1] < ends[0], -1.0, 1.0)
-    last = sign * ends[0]
-    for u in torch.linspace(FIRST, 1.0 - FIRST, GRID)[1:].tolist():
-        now = sign * at(torch.full_like(value, u))
-        if bool((now < last - _precision() * (1.0 + last.abs())).any()):
-            return None  # not monotone
-        last = now
-    found = []
-    for strict in (True, False):
-        low, high = torch.zeros_like(value), torch.ones_like(value)
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            gap = sign * (at(inside(middle)) - value)
-            below = gap < 0 if strict else gap <= 0
-            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-        found.append(high if strict else low)
-    # Where the equation is continuous, and not a step, the two enclose the one probability.
-    least, most = torch.minimum(*found), torch.maximum(*found)
-    reached = evidence.close(site, at(inside((least + most) / 2)), given)
-    return (least, most, start) if bool(reached.all()) else None

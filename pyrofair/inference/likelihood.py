@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,11 +27,12 @@ from pyrofair._random import isolated
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.evidence import unequal
+from pyrofair.programs.couplings import unwrap
 from pyrofair.programs.covariates import covariate_names, covariates_of_rows
 from pyrofair.programs.provenance import Program, Provenance, is_deterministic
-from pyrofair.programs.sites import ProgramSites, read_sites, sites_above
+from pyrofair.programs.sites import ProgramSites, read_outline, read_sites, sites_above
 from pyrofair.programs.structural_equations import sensitive_levels
-from pyrofair.programs.vectors import Components, find_vectors
+from pyrofair.programs.vectors import Components, ScalarProgram, find_vectors, has_points
 from pyrofair.tables.labels import codes_of, read_levels, read_outcome, read_sensitive
 from pyrofair.tables.reading import read_table, warn_unused
 
@@ -39,10 +40,50 @@ __all__ = ["Likelihood", "PosteriorError", "read_likelihood", "site_values"]
 
 Counts = Callable[[Tensor], Tensor]
 """Scales and masks log-densities, shape (n,), as the program does."""
-Equation = tuple[Tensor, Tensor, Any, Counts]
+
+
+class Equation(NamedTuple):
+    """A computed node as ``start + slope * noise``, the distribution of its noise, and how its density counts.
+
+    ``caps`` hold the value at which it is cut off below and above that line, NaN where it is not, each in its shape.
+    """
+
+    start: Tensor
+    slope: Tensor
+    noise: Any
+    counts: Counts
+    caps: tuple[Tensor, ...] = ()
+
+    def at(self, value: Tensor) -> Tensor:
+        """Return the log-density of values; of one that the node is cut off at, the log-probability of its noise."""
+        d, noise = self.noise, (value - self.start) / self.slope
+        inside = d.support.check(noise)
+        if not bool(inside.all()):  # distributions may refuse such values, or return a number all the same
+            noise = torch.where(inside.reshape(*inside.shape, *[1] * d.event_dim), noise, d.sample())
+        density, steep = d.log_prob(noise).masked_fill(~inside, -torch.inf), self.slope.abs().log()
+        found: Tensor = density - (steep.flatten(steep.ndim - d.event_dim).sum(-1) if d.event_dim else steep)
+        for sign, cap in zip((-1.0, 1.0), self.caps, strict=False):
+            cut = (value - cap).abs() <= TOLERANCE**2 * (1.0 + value.abs())
+            if bool(cut.any()):
+                found = torch.where(cut, _log_tail(d, noise, sign).masked_fill(~inside, 0.0), found)
+        return found
+
+
+def _log_tail(d: Any, noise: Tensor, sign: float) -> Tensor:
+    """Return the log-probability of noise beyond a value, above (1) or below (-1)."""
+    inner = unwrap(d)
+    if isinstance(inner, torch.distributions.Normal):
+        found: Tensor = torch.special.log_ndtr(-sign * (noise - inner.loc) / inner.scale)
+        return found
+    below: Tensor = inner.cdf(noise)
+    return (below if sign < 0 else 1.0 - below).clamp(min=torch.finfo(below.dtype).tiny).log()
+
 
 PRIOR_DRAWS = 3
 TOLERANCE = 1e-3
+BESIDE = (-1.0, -0.1, -0.001, 0.001, 0.1, 1.0)
+REACH = 100.0
+"""So many standard deviations of its noise away a node is at its cap, if it is cut off at one."""
 MOST_CONFIGURATIONS = 64
 """The program is run once for each joint value of its discrete unknowns, at each step."""
 
@@ -56,16 +97,18 @@ class Likelihood:
     """A program with its nodes set to n rows: a Pyro model of no arguments, for any inference algorithm of Pyro's.
 
     A drawn node is conditioned on. A node ``V = f0 + f1 U`` computed from private noise becomes a factor, its
-    log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A computed node that no
-    parameter reaches is only set. Over per-unit unknowns with finitely many values, such as latent classes, the density
-    of each row is summed, and all of it is one factor. Evidence, sites that the program itself gives a value and
-    ``pyro.factor``, counts as in Pyro, at the rows.
+    log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A value at which it is cut off
+    at one end has the log-probability of its noise (Tobin, 1958). A computed node that no parameter reaches is only
+    set. Over per-unit unknowns with finitely many values, such as latent classes, the density of each row is summed,
+    and all of it is one factor. Evidence, sites that the program itself gives a value and ``pyro.factor``, counts as in
+    Pyro, at the rows.
 
     ``rows`` are the values of each node site, shape (n,), or those of a vector-valued site, see ``vectors``;
     ``inverted`` names the noise of each computed node that has a density, and ``idle`` holds noise that does not bear
     on the parameters. ``parameters`` are the sites to learn, drawn outside the plate, ``derived`` those computed from
     them there, ``latent`` the sites drawn per unit that stay unknown, such as common causes, ``evidence`` per-unit
-    sites that the program gives a value, and factors. ``types`` and ``shapes`` are those of per-unit sites.
+    sites that the program gives a value, and factors. ``types`` and ``shapes`` are those of per-unit sites, ``classes``
+    the values of unknowns that are summed over, and ``censored`` the computed nodes that are cut off at an end.
     """
 
     program: Program
@@ -81,6 +124,7 @@ class Likelihood:
     shapes: Mapping[str, tuple[int, ...]]
     vectors: Mapping[str, Components]
     classes: Mapping[str, Tensor] = field(default_factory=dict)
+    censored: frozenset[str] = frozenset()
 
     @property
     def observed(self) -> dict[str, NDArray[Any]]:
@@ -93,19 +137,8 @@ class Likelihood:
         if self.classes:
             pyro.factor("rows__log_density", self._summed())
             return
-        for node, density in self._densities(self.equations()[0]):
-            pyro.factor(f"{node}__log_density", density)
-
-    def _densities(self, equations: Mapping[str, Equation]) -> Iterator[tuple[str, Tensor]]:
-        """Return each computed node with its log-density, as it counts."""
-        for node, (start, slope, d, counts) in equations.items():
-            noise = (self.rows[node] - start) / slope
-            inside = d.support.check(noise)
-            if not bool(inside.all()):  # distributions may refuse such values, or return a number all the same
-                noise = torch.where(inside.reshape(*inside.shape, *[1] * d.event_dim), noise, d.sample())
-            density, steep = d.log_prob(noise).masked_fill(~inside, -torch.inf), slope.abs().log()
-            steep = steep.flatten(steep.ndim - d.event_dim).sum(-1) if d.event_dim else steep
-            yield node, counts(density - steep)
+        for node, equation in self.lines()[0].items():
+            pyro.factor(f"{node}__log_density", equation.counts(equation.at(self.rows[node])))
 
     def configurations(self) -> list[dict[str, Tensor]]:
         """Return all joint values of the unknowns that are summed over, for all units each; one if there are none."""
@@ -125,8 +158,8 @@ class Likelihood:
         for values in self.configurations():
             hidden = poutine.block if parts else nullcontext  # the handlers outside see the first run alone
             with hidden(), poutine.trace() as tracer, poutine.condition(data=unknown):
-                equations, run = self.equations(values, hide=True)
-            densities = [density for _, density in self._densities(equations)]
+                equations, run = self.lines(values, hide=True)
+            densities = [each.counts(each.at(self.rows[node])) for node, each in equations.items()]
             for site in {*self.rows, *self.evidence, *values} & run.counts.keys() - equations.keys():
                 value = {**self.rows, **values}.get(site, run.natural.get(site))
                 densities.append(run.counts[site](run.distributions[site].log_prob(value)))
@@ -156,17 +189,50 @@ class Likelihood:
         }
         return replace(self, n=len(rows), rows=some(self.rows), idle=some(self.idle), shapes=shapes)
 
-    def equations(
+    def lines(
         self, values: Mapping[str, Tensor] | None = None, *, hide: bool = False
     ) -> tuple[dict[str, Equation], _Rows]:
-        """Run the program; return f0, f1, shaped as the node, the noise's distribution and how it counts, and the run.
+        """Return the equations and the run, as :meth:`equations` does, with the caps of censored nodes.
+
+        Where such a node is flat at noise 0, its line is that at the end at which it is not.
+        """
+        with poutine.trace() as tracer:
+            found, run = self.equations(values, hide=hide)
+        if not self.censored:
+            return found, run
+        sites: Any = tracer.trace.nodes
+        known = {name: sites[name]["value"] for name in (*self.parameters, *self.latent)}
+        for sign in (-1.0, 1.0):
+            far = {
+                self.inverted[node]: sign * REACH * _spread(found[node].noise, self.shapes[node])
+                for node in self.censored
+            }
+            with poutine.block(), poutine.condition(data=known):
+                others, _ = self.equations(values, hide=hide, far=far)
+            for node in self.censored:
+                mine, other = found[node], others[node]
+                level = mine.slope == 0.0
+                start = torch.where(level, other.start, mine.start)
+                slope = torch.where(level, other.slope, mine.slope)
+                cap = other.start.detach().masked_fill(other.slope != 0.0, torch.nan)
+                found[node] = mine._replace(start=start, slope=slope, caps=(*mine.caps, cap))
+        return found, run
+
+    def equations(
+        self,
+        values: Mapping[str, Tensor] | None = None,
+        *,
+        hide: bool = False,
+        far: Mapping[str, Tensor] | None = None,
+    ) -> tuple[dict[str, Equation], _Rows]:
+        """Run the program at noise 0, or ``far`` from it, and return nodes as lines through what they are there.
 
         ``values`` are those of the discrete unknowns; with ``hide`` the handlers outside see other unknowns alone.
         """
         zero = {
-            noise: torch.zeros(self.shapes[noise], dtype=self.types[noise], requires_grad=True)
-            for noise in self.inverted.values()
-        }
+            noise: torch.zeros(self.shapes[noise], dtype=self.types[noise]) for noise in self.inverted.values()
+        } | dict(far or {})
+        zero = {noise: each.detach().requires_grad_() for noise, each in zero.items()}
         with torch.enable_grad(), _Rows(self, {**zero, **(values or {})}, hide=hide) as run:
             self.program(self.n)
             if not zero:
@@ -179,7 +245,8 @@ class Likelihood:
         for (node, noise), slope in zip(self.inverted.items(), slopes, strict=True):
             if slope is None:
                 raise _unusable(node, f"does not read its noise {noise!r} by operations of torch")
-            found[node] = start[node], slope, run.distributions[noise], run.counts[noise]
+            line = start[node] - slope * zero[noise].detach()
+            found[node] = Equation(line, slope, run.distributions[noise], run.counts[noise])
         return found, run
 
 
@@ -241,7 +308,10 @@ def read_likelihood(
     PosteriorError refuses a program that cannot be fitted as written, a DataError or GraphError a table that does not
     fit it.
     """
-    info = read_sites(program)
+    outline = read_outline(program)
+    if has_points(outline):
+        program, outline = ScalarProgram(program, {}), read_outline(ScalarProgram(program, {}))
+    info = read_sites(program, outline)
     reads = info.dependencies
     nodes = {*graph.nodes, *graph.columns_of(graph.observed)}
     evidence = info.evidence(nodes)
@@ -293,8 +363,7 @@ def read_likelihood(
         classes,
     )
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
-        _check(likelihood)
-    return likelihood
+        return _check(likelihood)
 
 
 def _values(distribution: Any) -> Tensor | None:
@@ -466,20 +535,34 @@ def _unusable(node: str, why: str) -> PosteriorError:
     )
 
 
-def _check(likelihood: Likelihood) -> None:
+def _spread(d: Any, shape: Sequence[int]) -> Tensor:
+    """Return the standard deviation of noise, 1 where it has none."""
+    try:
+        found: Tensor = d.variance.detach().sqrt()
+    except NotImplementedError:
+        found = torch.ones(())
+    return torch.where(found.isfinite() & (found > 0), found, 1.0).expand(tuple(shape))
+
+
+def _check(likelihood: Likelihood) -> Likelihood:
+    """Refuse what cannot be fitted, and return the likelihood with the nodes that are cut off at an end."""
     impossible: dict[str, Tensor] = {}
     supports: dict[str, Any] = {}
     dead = {node: torch.ones(likelihood.shapes[node], dtype=torch.bool) for node in likelihood.inverted}
     for _, values in product(range(PRIOR_DRAWS), likelihood.configurations()):
         with poutine.trace() as tracer:
-            equations, _ = likelihood.equations(values)
+            equations, _ = likelihood.lines(values)
         sites: Any = tracer.trace.nodes
         distributions = {name: sites[name]["fn"] for name in sites if sites[name]["type"] == "sample"}
-        _check_unknowns(likelihood, distributions, {node: d for node, (_, _, d, _) in equations.items()})
-        for node, (start, slope, d, _) in equations.items():
-            _check_shape(likelihood, node, start.shape)
-            dead[node] &= slope == 0.0
-            _check_affine(likelihood, tracer.trace, node, (start, slope), d, values)
+        _check_unknowns(likelihood, distributions, {node: each.noise for node, each in equations.items()})
+        for node, equation in equations.items():
+            _check_shape(likelihood, node, equation.start.shape)
+            dead[node] &= equation.slope == 0.0
+            if not _is_affine(likelihood, tracer.trace, node, equation, values):
+                if equation.caps or equation.noise.event_dim or not _has_tails(equation):
+                    why = "is neither affine nor cut off at one end as a function of"
+                    raise _unusable(node, f"{why} its noise {likelihood.inverted[node]!r}")
+                return _check(replace(likelihood, censored=likelihood.censored | {node}))
         for site in likelihood.rows.keys() & distributions.keys():
             _check_shape(likelihood, site, distributions[site].shape())
         given = [*(likelihood.rows.keys() & distributions.keys()), *likelihood.evidence]
@@ -502,6 +585,7 @@ def _check(likelihood: Likelihood) -> None:
     for node, rows in dead.items():
         if rows.any():
             raise _unusable(node, f"does not read its noise in {int(rows.sum())} row(s), and has no density there")
+    return likelihood
 
 
 def _shown(values: Tensor, wrong: Tensor) -> str:
@@ -536,19 +620,33 @@ def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:
         )
 
 
-def _check_affine(
-    likelihood: Likelihood, trace: Any, node: str, ends: tuple[Tensor, Tensor], d: Any, known: Mapping[str, Tensor]
-) -> None:
-    (start, slope), name = ends, likelihood.inverted[node]
-    drawn = d.sample()
-    for noise in (drawn, 1.0 + 3.0 * drawn, torch.full_like(drawn, -2.5)):
+def _has_tails(equation: Equation) -> bool:
+    """Return whether the family of a noise has the probability of what lies beyond a value."""
+    try:
+        _log_tail(equation.noise, equation.noise.sample(), 1.0)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _is_affine(likelihood: Likelihood, trace: Any, node: str, equation: Equation, known: Mapping[str, Tensor]) -> bool:
+    """Return whether a node lies on its line, or is cut off at one end, at draws of its noise and beside its rows."""
+    name, (start, slope, d) = likelihood.inverted[node], equation[:3]
+    drawn, row = d.sample(), (likelihood.rows[node] - start) / slope
+    beside = [torch.where(row.isfinite(), row, drawn) + step * (drawn - drawn.mean()) for step in BESIDE]
+    caps = [*equation.caps, *[torch.full_like(start, torch.nan)] * 2][:2]
+    if bool((caps[0].isfinite() & caps[1].isfinite()).any()):
+        return False
+    for noise in (drawn, 1.0 + 3.0 * drawn, torch.full_like(drawn, -2.5), *beside):
         zero = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()}
         values = {**zero, **known, name: noise}
         with poutine.replay(trace=trace), _Rows(likelihood, values) as run:
             likelihood.program(likelihood.n)
-        expected = start + slope * noise
-        size = start.abs() + (slope * noise).abs() + 1e-3
-        value = run.natural[node]
-        off = ((value - expected).abs() / size)[torch.isfinite(value) & torch.isfinite(expected)]
+        value, line = run.natural[node], start + slope * noise
+        # Beyond its cap the line is out of reach.
+        for cap, beyond in zip(caps, (-1.0, 1.0), strict=True):
+            line = torch.where((line - cap) * beyond * slope.sign() > 0.0, cap, line)
+        off = ((value - line).abs() / (start.abs() + (slope * noise).abs() + 1e-3))[value.isfinite() & line.isfinite()]
         if bool((off > TOLERANCE).any()):
-            raise _unusable(node, f"is not affine in its noise {name!r}")
+            return False
+    return True

@@ -18,6 +18,7 @@ from torch import Tensor
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.inference.evidence import Evidence
 from pyrofair.programs.couplings import (
+    COMPARING,
     Noise,
     Observed,
     Redraws,
@@ -162,6 +163,8 @@ def noise_of_units(
     factual = {site: value for site, value in run.values.items() if site in seen}
     found = _Recovered(held, {site: run.natural.get(site, value) for site, value in factual.items()})
     distributions = {site: each for site, each in run.distributions.items() if site in recorded}
+    for site in distributions:
+        evidence.info.require_comparable(site, coupling)
     for site, distribution in distributions.items():
         if site in given:
             values.pop(site, None)
@@ -169,7 +172,7 @@ def noise_of_units(
         if site in found.own:
             pairs[site] = found.own[site], partner(found.own[site], coupling, site, uniform)
     values |= {site: value for site, value in factual.items() if site in evidence.info.random - implicit}
-    compared = coupling in ("independent", "antithetic")
+    compared = coupling in COMPARING
     under = {site: parameters_of(each) for site, each in distributions.items()} if compared else {}
     observed = Observed(factual, found.natural, under)
     redraws = dict.fromkeys(implicit) | found.redraws

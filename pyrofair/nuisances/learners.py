@@ -494,7 +494,7 @@ def _chance(model: Any, X: Design) -> Array:
     classes = read_classes(name, model, default=(0, 1))
     if set(classes) != {0, 1}:
         raise DataError(f"{name} has the classes {classes}, but was fitted on 0 and 1; leave its labels as they are.")
-    return read_probabilities(name, model.predict_proba(X), len(X))[:, classes.index(1)]
+    return read_probabilities(name, model.predict_proba(X), len(X), classes)[:, classes.index(1)].astype(np.float64)
 
 
 def _mean(model: Any, X: Design) -> Array:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import pyro.distributions as dist
 import torch
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
 from pyrofair._random import set_seed
 from pyrofair.exceptions import GraphError
+from pyrofair.programs.couplings import unwrap
 from pyrofair.programs.provenance import (
     DENSITY,
     HAND_OVER,
@@ -46,6 +48,8 @@ FEW = 10
 """So many integers are levels, of which no others are tried."""
 MOST_NUMBERS = 2_000_000
 """Units are compared in runs whose sites hold so many numbers at most; perturbations take ten times as many."""
+COSTLY, FEW_UNITS = (dist.Stable,), 100
+"""The densities of some families are integrals: they are compared for so few units, their parameters for all."""
 MIXTURE = "abtttattat"
 """The values of ten units in a row: above all others, below all, or those of a unit of the trial."""
 
@@ -64,7 +68,8 @@ class _Hold(Messenger):
 
     def _pyro_post_sample(self, msg: Any) -> None:
         if msg["name"] in self.values:
-            self.found[msg["name"]] = signature(msg, dense=self.dense)
+            costly = isinstance(unwrap(msg["fn"]), COSTLY) and msg["fn"].batch_shape.numel() > FEW_UNITS
+            self.found[msg["name"]] = signature(msg, dense=self.dense and not costly)
             msg["value"] = self.values[msg["name"]]
             if "_intervened" in msg["infer"]:  # what an intervention sets is held at other values, too
                 msg["infer"] = {**msg["infer"], "_intervened": msg["value"]}

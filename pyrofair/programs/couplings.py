@@ -32,6 +32,7 @@ from pyrofair.programs.mixtures import invert_mixture
 from pyrofair.programs.provenance import numbers_in
 
 __all__ = [
+    "COMPARING",
     "COUPLINGS",
     "Coupling",
     "CouplingError",
@@ -60,9 +61,11 @@ __all__ = [
 
 Coupling = Literal["monotone", "independent", "antithetic", "gumbel"]
 COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gumbel")
+COMPARING: tuple[Coupling, ...] = ("independent", "antithetic")
+"""Under these a site has other noise wherever its distribution is another one."""
 NOMINAL = (distributions.Categorical, distributions.OneHotCategorical)
 ORDERED = (OrderedCategorical, dist.OrderedLogistic)
-PRIVATE = ("_inv", "_cache_size", "_parameters", "_buffers", "_modules")
+PRIVATE = ("_inv", "_parameters", "_buffers", "_modules")
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution, dist.MaskedDistribution)
 
 
@@ -221,14 +224,11 @@ def parameters_of(distribution: Any) -> list[Tensor]:
 
 
 def _parameters(d: Any, batch: tuple[int, ...]) -> list[Tensor]:
+    """Return the parameters that a distribution declares, and those of all distributions and transforms in it."""
     while isinstance(d, WRAPPERS):
         if isinstance(d, distributions.Independent):
             batch = (*batch, *d.base_dist.batch_shape[len(d.batch_shape) :])
         d = d.base_dist
-    if isinstance(d, distributions.TransformedDistribution):
-        # Weights of a network, in private dictionaries, are the same for all units.
-        held = numbers_in(d.transforms, (distributions.Transform,), PRIVATE, constants=True)
-        return _parameters(d.base_dist, batch) + [_expand(each, batch, 0) for each in held.values()]
     if isinstance(d, distributions.MixtureSameFamily):
         parts, weights = d.component_distribution, d.mixture_distribution
         return _parameters(weights, batch) + [
@@ -236,17 +236,39 @@ def _parameters(d: Any, batch: tuple[int, ...]) -> list[Tensor]:
         ]
     if isinstance(d, dist.Delta):
         return [d.v.expand((*batch, *d.event_shape))]
+    inside = [each for key, value in vars(d).items() if key[:1] != "_" for each in _hidden(value, batch)]
     # Logits carry no more than probabilities, and are stored only once they have been asked for.
     names = [name for name in d.arg_constraints if not name.endswith("logits")] or list(d.arg_constraints)
     if hasattr(d, "temperature"):  # which relaxed distributions do not count among them
         names.append("temperature")
-    if not names:
+    if inside and not names:
+        inside += [
+            _place(value, batch) for key, value in vars(d).items() if key[:1] != "_" and isinstance(value, Tensor)
+        ]
+    if not names and not inside:
         raise CouplingError(
             f"{type(d).__name__} declares no parameters (arg_constraints), so it cannot be determined whether a unit's "
             "distribution is the same in two worlds. Declare them, or write its noise as a site of its own."
         )
-    inside = _parameters(d.base_dist, batch) if isinstance(d, dist.ZeroInflatedDistribution) else []
     return inside + [_expand(getattr(d, name), batch, _event_dim(d, name)) for name in names]
+
+
+def _hidden(part: Any, batch: tuple[int, ...]) -> list[Tensor]:
+    """Return the parameters of what a distribution is made of: transforms, distributions, lists of these."""
+    if isinstance(part, distributions.Distribution):
+        try:
+            return [_place(each, batch) for each in _parameters(part, tuple(part.batch_shape))]
+        except CouplingError:  # the base of a transform without parameters may have none either
+            return []
+    if isinstance(part, list | tuple):
+        return [each for one in part for each in _hidden(one, batch)]
+    if not isinstance(part, distributions.Transform):
+        return []
+    # Weights of a network, in private dictionaries, are the same for all units; what it is given is not.
+    made_of = (distributions.Transform, distributions.Distribution)
+    held = numbers_in(part, (distributions.Transform,), PRIVATE, constants=True, keep=distributions.Distribution)
+    every = [_hidden(each, batch) if isinstance(each, made_of) else [_place(each, batch)] for each in held.values()]
+    return [each for one in every for each in one]
 
 
 def _event_dim(d: Any, name: str) -> int:
@@ -261,6 +283,16 @@ def _event_dim(d: Any, name: str) -> int:
 def _expand(value: Any, batch: tuple[int, ...], event_dim: int) -> Tensor:
     tensor = torch.as_tensor(value)
     return tensor.expand((*batch, *tensor.shape[tensor.ndim - event_dim :]))
+
+
+def _place(value: Any, batch: tuple[int, ...]) -> Tensor:
+    """Return a tensor with a value for each element of a batch: its first dimensions, as many as fit, are those."""
+    tensor = torch.as_tensor(value)
+    for event_dim in range(max(0, tensor.ndim - len(batch)), tensor.ndim):
+        own = tensor.shape[: tensor.ndim - event_dim]
+        if all(size in (1, wide) for size, wide in zip(reversed(own), reversed(batch), strict=False)):
+            return _expand(tensor, batch, event_dim)
+    return _expand(tensor, batch, tensor.ndim)
 
 
 STRAIGHT_THROUGH = (dist.RelaxedBernoulliStraightThrough, dist.RelaxedOneHotCategoricalStraightThrough)
@@ -412,9 +444,15 @@ def _gumbel_given(name: str, distribution: Any, value: Tensor, uniform: Uniform)
     return torch.where(log_p == -torch.inf, free, torch.where(won, best, others) - log_p)
 
 
-def choose_noise(first: Tensor, second: Tensor, one: Sequence[Tensor], other: Sequence[Tensor]) -> Tensor:
-    """Return the first noise where the distributions with parameters ``one`` and ``other`` agree, else the second."""
-    return torch.where(_same_distribution(one, other, first.ndim), first, second)
+def choose_noise(
+    first: Tensor, second: Tensor, one: Sequence[Tensor], other: Sequence[Tensor], batch: int | None = None
+) -> Tensor:
+    """Return the first noise where the distributions with parameters ``one`` and ``other`` agree, else the second.
+
+    They have so many dimensions of their batch, by default as many as the noise.
+    """
+    same = _same_distribution(one, other, first.ndim if batch is None else batch)
+    return torch.where(same.reshape(*same.shape, *[1] * (first.ndim - same.ndim)), first, second)
 
 
 def _same_distribution(one: Sequence[Tensor], other: Sequence[Tensor], dims: int) -> Tensor:
@@ -434,29 +472,24 @@ class Redraws:
     """Values of a site drawn independently for each distribution, which needs no quantile function.
 
     A unit keeps its value while its distribution is the same, and has another, independent one wherever it is not.
-    ``met`` holds, for each distribution so far, its parameters, values and their log-density.
+    Whether two are the same is determined by their parameters alone: a test at drawn values would keep some values more
+    often than others. ``met`` holds the parameters and values of each distribution so far.
     """
 
-    met: list[tuple[list[Tensor], Tensor, Tensor | None]] = field(default_factory=list)
+    met: list[tuple[list[Tensor], Tensor]] = field(default_factory=list)
 
     def known(self, distribution: Any) -> list[tuple[Tensor, Tensor]]:
         """Return, for each distribution so far, where it is this one, and its values."""
         parameters, batch = parameters_of(distribution), len(distribution.batch_shape)
         found = []
-        for one, values, density in self.met:
-            same = _same_distribution(one, parameters, batch)
-            if density is not None:  # parameters may leave something out
-                same = same & (distribution.log_prob(values) == density)
+        for one, values in self.met:
+            same = _same_distribution(one, parameters, batch).expand(distribution.batch_shape)
             found.append((same.reshape(*same.shape, *[1] * (values.ndim - same.ndim)), values))
         return found
 
     def add(self, distribution: Any, values: Tensor) -> None:
         """Record the values under a distribution."""
-        try:
-            density: Tensor | None = distribution.log_prob(values)
-        except NotImplementedError:  # its parameters alone identify it
-            density = None
-        self.met.append((parameters_of(distribution), values, density))
+        self.met.append((parameters_of(distribution), values))
 
 
 @dataclass(frozen=True)
@@ -543,16 +576,16 @@ class Noise:
             return self._redraw(name, distribution)
         own, other = self.pair(name, distribution, shape)
         if other is not own:
-            now = parameters_of(distribution)
+            now, batch = parameters_of(distribution), len(distribution.batch_shape)
             if baseline:
                 met[name] = now
             reference = met.get(name)
             if self.observed is not None:
                 under = self.observed.under[name]
                 reference = under if reference is None else reference
-                own, other = choose_noise(own, other, reference, under), choose_noise(other, own, reference, under)
+                own, other = (choose_noise(*pair, reference, under, batch) for pair in ((own, other), (other, own)))
             if reference is not None:
-                own = choose_noise(own, other, reference, now)
+                own = choose_noise(own, other, reference, now, batch)
         return at_noise(name, distribution, own, self.coupling)
 
     def _redraw(self, name: str, distribution: Any) -> Tensor:

@@ -12,6 +12,7 @@ import pyro
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
+from pyro.ops.provenance import get_provenance
 from pyro.poutine.messenger import Messenger
 from torch import Tensor
 from torch.distributions import constraints
@@ -22,6 +23,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.programs.provenance import (
     Program,
     is_deterministic,
+    numbers_in,
     reading,
     run_program,
     support_of,
@@ -283,7 +285,11 @@ def read_priors(program: Program, info: ProgramSites, posterior: Any = None) -> 
         distributions={name: one[name]["fn"] for name in open_},
         shapes={name: tuple(one[name]["value"].shape) for name in open_},
         dtypes={name: one[name]["value"].dtype for name in open_},
-        moving=frozenset(n for n in open_ if _bounds(one[n]["fn"]) != _bounds(other[n]["fn"])),
+        moving=frozenset(
+            name
+            for name in open_
+            if _bounds(one[name]["fn"]) != _bounds(other[name]["fn"]) or _reads(info.outside[1][name]["fn"])
+        ),
         computed=tuple(name for name in outside if is_deterministic(one[name])),
         given=tuple(name for name in info.parameters if name not in open_),
     )
@@ -339,6 +345,11 @@ def _has_fixed_support(distribution: Any) -> bool:
     """Return whether the support is one of the family, whatever its parameters, such as that of a normal."""
     support = getattr(type(distribution), "support", None)
     return isinstance(support, constraints.Constraint) and not constraints.is_dependent(support)  # type: ignore[no-untyped-call]
+
+
+def _reads(distribution: Any) -> bool:
+    """Return whether the support is computed from other sites: two runs may show the same numbers in it by chance."""
+    return bool(get_provenance([*numbers_in(support_of(distribution), (constraints.Constraint,)).values()]))
 
 
 def _bounds(distribution: Any) -> str:

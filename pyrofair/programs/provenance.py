@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ __all__ = [
     "to_array",
     "undisturbed",
     "upstream",
+    "weights_of",
 ]
 
 Program = Callable[[int], Any]
@@ -122,16 +124,19 @@ def first_line(error: BaseException) -> str:
 
 
 def fails_at(n: int, error: Exception, remedy: str = "") -> GraphError:
-    """Return the error of a program that fails for n units, with a remedy: another one if lengths do not match."""
-    message = (
-        f"The program failed when it was called with n={n} units: {first_line(error)}. It must run for any number. "
-    )
+    """Return the error of a program that fails for n units, with a remedy if it has to do with n or the call."""
+    message = f"The program failed when it was called with n={n} units: {first_line(error)}."
     if any(word in str(error) for word in LENGTHS):
         remedy = (
-            "A tensor of fixed length that it closes over (a table, a buffer, data of poutine.condition or obs=), or a "
+            " It must run for any number. A tensor of fixed length that it closes over (a table, a buffer, data of "
+            "poutine.condition or obs=), or a "
             f"plate of fixed size, fits one number of units alone: write pyro.plate('units', n). {HAND_OVER} Rows "
             "of data are handed over as a table (fit_posterior, abduct, SEM.counterfactual)."
         )
+    elif isinstance(error, TypeError) and "argument" in str(error):
+        remedy = " " + remedy
+    else:
+        remedy = ""
     return GraphError((message + remedy).strip())
 
 
@@ -150,6 +155,15 @@ def support_of(distribution: Any) -> Any:
         return distribution.support
     except (AttributeError, NotImplementedError):
         return None
+
+
+def weights_of(site: Any) -> list[Any]:
+    """Return what masks or scales the log-probability of a site, inside its distribution, too."""
+    found, fn = [site["mask"], site["scale"]], site["fn"]
+    while fn is not None:
+        found.append(getattr(fn, "_mask", None))
+        fn = getattr(fn, "base_dist", None)
+    return found
 
 
 def run_program(program: Program, n: int, *handlers: Messenger) -> dict[str, Any]:
@@ -198,32 +212,40 @@ class RefusePlainDo(Messenger):
 
 
 def numbers_in(
-    part: Any, enter: tuple[type, ...] = PARTS, skip: Collection[str] = ("_mask",), *, constants: bool = False
+    part: Any,
+    enter: tuple[type, ...] = PARTS,
+    skip: Collection[str] = ("_mask",),
+    *,
+    constants: bool = False,
+    keep: type | tuple[()] = (),
 ) -> dict[str, Any]:
     """Return the tensors (numbers of Python, too, if ``constants``) that a part holds, by their paths in it.
 
-    They are looked for in the types to ``enter``, in containers and bound arguments, but not in attributes to ``skip``
-    and what is cached. Transforms and their inverses hold each other, so each is entered once.
+    They are looked for in the types to ``enter``, in containers, and in what functions are bound to, but not in
+    attributes to ``skip`` and what is cached. Transforms and their inverses hold each other, so each is entered once.
+    Parts to ``keep`` are returned as they are.
     """
     found: dict[str, Any] = {}
     entered: dict[int, Any] = {}
     waiting: list[tuple[str, Any]] = [("", part)]
     while waiting:
         name, each = waiting.pop()
-        if isinstance(each, Tensor) or (constants and isinstance(each, int | float)):
+        if isinstance(each, (Tensor, keep)) or (constants and isinstance(each, int | float)):
             found[name] = each
             continue
         inside: Mapping[Any, Any]
         if isinstance(each, torch.distributions.transforms._InverseTransform):
             inside = {"inv": each.inv}
         elif isinstance(each, enter):
-            inside = {key: value for key, value in vars(each).items() if key not in skip and key[:7] != "_cached"}
+            inside = {key: value for key, value in vars(each).items() if key not in skip and "_cache" not in key}
         elif isinstance(each, Mapping):
             inside = each
         elif isinstance(each, list | tuple):
             inside = dict(enumerate(each))
         elif isinstance(each, partial):
             inside = {"args": each.args, "keywords": each.keywords}
+        elif isinstance(each, FunctionType):
+            inside = {i: cell.cell_contents for i, cell in enumerate(each.__closure__ or ())}
         else:
             continue
         if id(each) not in entered:
@@ -329,20 +351,22 @@ class _Exits(TorchFunctionMode):
 class _Track(Messenger):
     """Let each site's value carry the site's name, and note the names that reach other sites."""
 
-    def __init__(self, exits: _Exits) -> None:
+    def __init__(self, exits: _Exits, drawn: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self.exits, self.found = exits, Provenance()
+        self.exits, self.drawn, self.found = exits, drawn, Provenance()
         self.before: dict[tuple[str, str], int] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
         self.before = dict(self.exits.times)
+        if msg["name"] in self.drawn and msg["value"] is None:
+            msg["value"], msg["done"] = self.drawn[msg["name"]], True
 
     def _pyro_post_sample(self, msg: Any) -> None:
         if poutine.util.site_is_subsample(msg) or (msg["infer"] or {}).get("_natural"):
             return
         name, found = msg["name"], self.found
         found.reads[name] = get_provenance(list(signature(msg).values()))
-        found.weighed[name] = get_provenance([each for each in (msg["mask"], msg["scale"]) if isinstance(each, Tensor)])
+        found.weighed[name] = get_provenance([each for each in weights_of(msg) if isinstance(each, Tensor)])
         if is_deterministic(msg):
             found.computed.append(name)
         elif not msg["is_observed"]:
@@ -355,9 +379,20 @@ class _Track(Messenger):
 
 
 def follow(program: Program, n: int) -> tuple[dict[str, Any], Provenance]:
-    """Run a program on n units; return its sites, values without provenance, and the provenance of each."""
+    """Run a program on n units; return its sites, values without provenance, and the provenance of each.
+
+    Some families draw by operations that take no provenance. If one fails, the values are those of another run.
+    """
+    try:
+        return _follow(program, n, {})
+    except UnreadableError:
+        plain = run_program(program, n)
+        return _follow(program, n, {name: site["value"] for name, site in plain.items() if not is_deterministic(site)})
+
+
+def _follow(program: Program, n: int, drawn: Mapping[str, Tensor]) -> tuple[dict[str, Any], Provenance]:
     exits = _Exits()
-    track = _Track(exits)
+    track = _Track(exits, drawn)
     with reading("The program, with the provenance of its values followed,"), exits:
         sites = run_program(program, n, track)
     track.found.left = exits.left(n)

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from pyro.ops.provenance import get_provenance
 from torch import Tensor
 
 from pyrofair._validation import did_you_mean
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.parse import EdgeList
 from pyrofair.programs.checks import PERTURBED, KnownUnits, check_units, perturbed, trial_of_run
-from pyrofair.programs.couplings import WRAPPERS, is_nominal
+from pyrofair.programs.couplings import COMPARING, Coupling, CouplingError, is_nominal, parameters_of
 from pyrofair.programs.provenance import (
     Program,
     Provenance,
@@ -28,6 +29,7 @@ from pyrofair.programs.provenance import (
     run_program,
     undisturbed,
     upstream,
+    weights_of,
 )
 
 __all__ = [
@@ -58,7 +60,8 @@ class ProgramSites:
     ``shapes`` have -1 for n. A handler (``poutine.reparam``) computes ``reparametrised`` sites from noise of its own.
     ``joint`` holds, for components of a vector that are not drawn independently, which of their values, shape (n,)
     each, are possible together, shape (n,). The log-probability of ``weighted`` sites is masked or scaled; ``nominal``
-    ones are categories without an order. ``dependencies`` include
+    ones are categories without an order. ``opaque`` ones read something that none of their distribution's parameters
+    shows. ``dependencies`` include
     parameters and what masks or scales a log-probability, ``outside`` are the sites outside the plate in two runs, and
     ``known`` units are compared with those of other runs.
     """
@@ -73,6 +76,7 @@ class ProgramSites:
     reparametrised: frozenset[str] = frozenset()
     joint: Mapping[tuple[str, ...], Callable[[Sequence[torch.Tensor]], torch.Tensor]] = field(default_factory=dict)
     weighted: frozenset[str] = frozenset()
+    opaque: frozenset[str] = frozenset()
     nominal: frozenset[str] = frozenset()
     dependencies: Provenance = field(default_factory=Provenance, repr=False, compare=False)
     outside: tuple[dict[str, Any], ...] = field(default=(), repr=False, compare=False)
@@ -115,6 +119,16 @@ class ProgramSites:
                     f"The site {node!r} is given data ({how}), so no intervention can change it. Pass the program as "
                     "it draws units, without data."
                 )
+
+    def require_comparable(self, site: str, coupling: Coupling) -> None:
+        """Raise a CouplingError if distributions of a site must be compared and their parameters do not show all."""
+        if coupling in COMPARING and site in self.opaque:
+            raise CouplingError(
+                f"The distribution of the site {site!r} reads {', '.join(map(repr, self.reads[site]))}, and its "
+                "parameters (arg_constraints, and the tensors of its transforms) do not show it. So it cannot be "
+                f"determined whether it is the same in two worlds, as coupling={coupling!r} asks. Write its noise as a "
+                "site of its own, or take another coupling."
+            )
 
     def evidence(self, nodes: Iterable[str]) -> tuple[str, ...]:
         """Return the per-unit sites besides nodes that draw nothing and weigh units: observed, or ``pyro.factor``."""
@@ -242,7 +256,12 @@ def read_outline(program: Program) -> Outline:
             reparametrised=frozenset(
                 name for name in shapes if name not in drawn and not plain[name]["infer"].get("_deterministic")
             ),
-            weighted=frozenset(name for name in drawn if name in shapes and _is_weighted(plain[name])),
+            weighted=frozenset(
+                name for name in drawn if name in shapes and (seen.weighed[name] or _is_weighted(plain[name]))
+            ),
+            opaque=frozenset(
+                name for name in drawn if name in shapes and seen.reads[name] - _shown_by(other[name]["fn"])
+            ),
             nominal=frozenset(name for name in drawn if name in shapes and is_nominal(plain[name]["fn"])),
             outside=tuple({n: s for n, s in run.items() if n not in shapes} for run in (plain, other)),
         )
@@ -289,15 +308,17 @@ def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites
     )
 
 
+def _shown_by(distribution: Any) -> frozenset[str]:
+    """Return the sites that the parameters of a distribution are computed from, as its tensors carry them."""
+    try:
+        return frozenset(get_provenance(parameters_of(distribution)))
+    except Exception:  # what cannot be read is refused where it is needed
+        return frozenset()
+
+
 def _is_weighted(site: Any) -> bool:
     """Return whether a site's log-probability is masked or scaled for some unit."""
-    masks = [site["mask"]]
-    fn = site["fn"]
-    while isinstance(fn, WRAPPERS):
-        masks.append(getattr(fn, "_mask", None))
-        fn = fn.base_dist
-    masked = any(mask is not None and not bool(torch.as_tensor(mask).all()) for mask in masks)
-    return masked or not bool((torch.as_tensor(site["scale"]) == 1.0).all())
+    return any(each is not None and not bool((torch.as_tensor(each) == 1).all()) for each in weights_of(site))
 
 
 def _unclear(

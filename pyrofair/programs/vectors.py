@@ -15,6 +15,7 @@ from pyro.poutine.messenger import Messenger
 from torch import Tensor, distributions
 
 from pyrofair.exceptions import GraphError
+from pyrofair.programs.couplings import unwrap
 from pyrofair.programs.provenance import Program, apply_outside, is_deterministic
 from pyrofair.programs.sites import UNITS, Outline, ProgramSites, read_outline, read_sites
 
@@ -25,11 +26,14 @@ __all__ = [
     "component_names",
     "component_of",
     "find_vectors",
+    "has_points",
     "is_vector",
     "read_scalar_sites",
 ]
 
 WRAPPERS = (distributions.Independent, dist.ExpandedDistribution)
+WHOLE = "{} (vector)"
+"""The site of a vector of one component, which has its name."""
 
 
 # -- which sites, and what their components are called -----------------------------------------------------------------
@@ -119,12 +123,21 @@ def read_scalar_sites(
                     f"The component {name!r} of the site {site!r} has the name of another site. Name the "
                     f"columns of {site!r} otherwise: columns={{{site!r}: [...]}}."
                 )
-    if not vectors:
+    if not vectors and not has_points(outline):
         return ScalarSites(program, read_sites(probe or program, outline), named, {})
     scalar = read_sites(ScalarProgram(probe or program, vectors))
     scalar = replace(scalar, joint=_joint(outline, scalar, vectors))
     latents = {n: vectors[n].names for n in latent if n in vectors}
     return ScalarSites(ScalarProgram(program, vectors), scalar, named | latents, vectors)
+
+
+def has_points(outline: Outline) -> bool:
+    """Return whether some site of units is drawn from ``Delta``, and so computed."""
+    return any(_is_point(outline.plain[site]) for site in outline.info.random - outline.info.observed)
+
+
+def _is_point(site: Any) -> bool:
+    return isinstance(unwrap(site["fn"]), dist.Delta) and bool(site["cond_indep_stack"]) and not is_deterministic(site)
 
 
 @dataclass(frozen=True)
@@ -193,7 +206,7 @@ def _components(info: ProgramSites, site: str, node: str, own: tuple[str, ...]) 
 
 @dataclass(frozen=True, eq=False)
 class ScalarProgram:
-    """A program with the components of some sites in place of them."""
+    """A program with the components of some sites in place of them, and sites drawn from ``Delta`` as computed ones."""
 
     program: Program
     vectors: Mapping[str, Components]
@@ -212,7 +225,12 @@ class _ByComponents(Messenger):
         self.vectors = vectors
 
     def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] not in self.vectors or poutine.util.site_is_subsample(msg):
+        if poutine.util.site_is_subsample(msg):
+            return
+        if _is_point(msg) and not msg["is_observed"]:
+            value = msg["fn"]() if msg["value"] is None else msg["value"]
+            msg |= {"value": value, "is_observed": True, "infer": {**msg["infer"], "_deterministic": True}}
+        if msg["name"] not in self.vectors:
             return
         vector = self.vectors[msg["name"]]
         msg["value"] = vector.join(self._show(msg, vector))
@@ -232,7 +250,8 @@ class _ByComponents(Messenger):
                 return self._show_normal(msg, vector, inner, given)
             if isinstance(inner, distributions.OneHotCategorical) and vector.dim < -1 and given is None:
                 return self._show_one_hot(msg, vector, inner)
-            given = self._emit(msg, msg["name"], fn, given, keep=True)
+            hidden = msg["name"] if msg["name"] not in vector.names else WHOLE.format(msg["name"])
+            given = self._emit(msg, hidden, fn, given, keep=True)
         return [
             self._compute(msg, name, given[index]) for name, index in zip(vector.names, vector.indices(), strict=True)
         ]

@@ -130,6 +130,7 @@ class _OneWorld(RunOnNoise):
     def respond(self, name: str, distribution: Any) -> Tensor:
         if name in self.idle:  # any value will do
             return draw_from(distribution)
+        self.info.require_comparable(name, self.noise.coupling)
         shape = self.info.shape(name, self.noise.n)
         return self.noise.value(name, distribution, shape, self.met, baseline=self.baseline)
 
@@ -403,11 +404,14 @@ class _Vectorised(RunOnNoise):
         if self.noise.is_redrawn(name, distribution):
             raise WorldAxisError(f"The site {name!r} is drawn for each distribution apart, and so for each world.")
         own, second = self.noise.pair(name, distribution, self.equations.info.shape(name, self.noise.n))
+        self.equations.info.require_comparable(name, self.noise.coupling)
         if second is not own and self._has_axis(name, distribution.shape()):
             parameters = parameters_of(distribution)
             first = [each[0] for each in parameters]
+            batch = len(distribution.batch_shape) - 1
             others = [
-                choose_noise(own, second, first, [each[i] for each in parameters]) for i in range(1, len(self.arms))
+                choose_noise(own, second, first, [each[i] for each in parameters], batch)
+                for i in range(1, len(self.arms))
             ]
             own = torch.stack([own, *others])
         return at_noise(name, distribution, own, self.noise.coupling)
@@ -607,7 +611,8 @@ class _Blocks(RunOnNoise):
             now = parameters_of(distribution)
             dim = _unit_dim(self.equations, name, torch.empty(distribution.batch_shape), self.noise.n)
             if dim is not None:
-                own = choose_noise(own, other, [self._repeat(name, each.narrow(dim, 0, self.n)) for each in now], now)
+                first = [self._repeat(name, each.narrow(dim, 0, self.n)) for each in now]
+                own = choose_noise(own, other, first, now, len(distribution.batch_shape))
         return at_noise(name, distribution, own, self.noise.coupling)
 
     def _pyro_post_sample(self, msg: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Self
@@ -25,6 +26,7 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
+from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
 from pyrofair.effects.estimates import Estimate
 from pyrofair.effects.potential_outcomes import (
@@ -35,7 +37,8 @@ from pyrofair.effects.potential_outcomes import (
     Worlds,
     kish_size,
 )
-from pyrofair.effects.scoring import Decisions, Score, ask_scores, decide, require_decisions
+from pyrofair.effects.row_functions import Scores
+from pyrofair.effects.scoring import Decisions, decide, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
@@ -259,7 +262,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         optional(_require_level)("level", level)
         require_seed(random_state)
         worlds = self.samples()
-        scores = [decide(self._ask(score, world.rows), decisions, threshold) for world in worlds]
+        scores = [decide(each, decisions, threshold) for each in self._ask(score, worlds)]
         first, second = self.ends(*(world.scored(own) for world, own in zip(worlds, scores, strict=True)))
         plain = _as_floats(first), _as_floats(second)
         if level is None:
@@ -315,7 +318,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         require_decisions(decisions, threshold)
         form = Form.of(self.unfair, literal=self.literal)
         world = self.samples()[1]
-        own = world.scored(decide(self._ask(score, world.rows), decisions, threshold))
+        own = world.scored(decide(self._ask(score, [world])[0], decisions, threshold))
         probability, mean = (each.numpy() for each in _by_level(own))
         _, first = np.unique(world.unit_index, return_index=True)
         columns = self.unfair.graph.columns_of([form.mediator])
@@ -345,10 +348,11 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def _ask(self, score: Score, rows: pd.DataFrame) -> Array:
-        """Return the scores of rows, shape (m,), checked."""
+    def _ask(self, score: Score, worlds: Sequence[CounterfactualSample]) -> list[Scores]:
+        """Return the scores of the rows of each world, checked."""
         lacking = f"rows with {self.mediator_!r} set to each level"
-        return ask_scores(score, rows, self.unfair.graph, self.table_.columns, lacking)
+        rows = [world.rows for world in worlds]
+        return ask_scores(score, rows, self.unfair.graph, [*self.table_.columns], lacking)
 
     def _levels(self, form: Form, rows: _Rows, arms: Arms) -> tuple[_Values, _Values]:
         """Return the levels of M and the values of R in a world, and refuse what is too large."""

@@ -631,7 +631,7 @@ def effect_posterior(
         sem.posterior = {name: values[draw : draw + 1] for name, values in held.items()}
         worlds = [world.rows for world in sem.worlds(n, seed)]
         for index, (name, each) in enumerate(models.items()):
-            c0, c1, effect, differs = rule.compare(name, each, worlds, graph, graph.input_columns)
+            c0, c1, effect, differs = rule.compare(name, each, worlds, graph, graph.input_columns, check=draw == 0)
             estimates = [Estimate.of(values) for values in (effect, differs, c0, c1)]
             found[:, :, draw, index] = np.transpose([(estimate.value, estimate.error) for estimate in estimates])
     samples, errors = (

@@ -16,7 +16,7 @@ from pyrofair._arviz import equal_tailed, summarise, to_arviz
 from pyrofair._figures import ShownFigure
 from pyrofair._validation import require_choice, require_real
 from pyrofair.effects.potential_outcomes import Estimate
-from pyrofair.effects.scoring import DECISIONS, Decisions, decide, positive_scores
+from pyrofair.effects.scoring import DECISIONS, Decisions, checked_scores, decide, positive_scores
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.programs.parameters import NO_PARAMETERS, ParameterUse
 
@@ -63,14 +63,19 @@ class DecisionRule:
         worlds: Sequence[pd.DataFrame],
         graph: CausalGraph,
         order: Sequence[str] | None = None,
+        *,
+        check: bool = True,
     ) -> tuple[Vector, Vector, Vector, Vector]:
         """Return of the same n units the probabilities of a positive decision, effects, and probabilities to differ.
 
-        These are c0, c1, t and p of :class:`Truth`, each of shape (n,).
+        These are c0, c1, t and p of :class:`Truth`, each of shape (n,). ``check`` whether the model, if it was not
+        checked before, is a function of one row.
         """
-        c0, c1 = (
-            decide(positive_scores(name, model, rows, graph, order), self.decisions, self.threshold) for rows in worlds
-        )
+        if check:
+            scores = checked_scores(name, model, worlds, graph, order)
+        else:
+            scores = [positive_scores(name, model, rows, graph, order) for rows in worlds]
+        c0, c1 = (decide(each, self.decisions, self.threshold) for each in scores)
         own = self.decisions == "score" and self.score_noise == "own"
         return c0, c1, c1 - c0, c0 + c1 - 2.0 * c0 * c1 if own else np.abs(c1 - c0)
 

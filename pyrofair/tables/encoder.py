@@ -102,7 +102,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: object) -> pd.DataFrame:
         """Return the columns of ``fit``, numbers where it found numbers."""
         check_is_fitted(self)
-        table = read_table(X, [*self.numeric_, *self.categories_], what="X")
+        table = read_table(X, [*self.numeric_, *self.categories_], what="X", fitted=True)
         for name in self.numeric_:
             if is_categorical(table[name]):
                 raise DataError(

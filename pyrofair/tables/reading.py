@@ -72,8 +72,10 @@ def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.dictionary(wide, column.type.value_type, ordered))
 
 
-def read_table(df: object, columns: Sequence[str], *, what: str = "the data") -> pd.DataFrame:
+def read_table(df: object, columns: Sequence[str], *, what: str = "the data", fitted: bool = False) -> pd.DataFrame:
     """Return the named columns of a DataFrame of n rows, in the order of the names; ``what`` names it in messages.
+
+    ``fitted``: they are columns that an estimator was fitted on, rather than nodes of a graph.
 
     A DataError if it has no rows, lacks or duplicates a column, or if a named column holds missing or infinite values,
     numbers beyond double precision, numbers or dates of the type object, more than 20 different ones held as text, or
@@ -96,10 +98,11 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data") ->
         )
     absent = [name for name in columns if name not in df.columns]
     if absent:
+        latent = "A node that was never measured is declared latent: graph.with_latent(...)."
         raise DataError(
             f"{what} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}. It has: "
-            f"{', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} A node that was never measured "
-            "is declared latent: graph.with_latent(...)."
+            f"{', '.join(map(str, df.columns))}.{did_you_mean(absent[0], df.columns)} "
+            f"{'Pass all columns of the fit.' if fitted else latent}"
         )
     twice = sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns})
     if twice:

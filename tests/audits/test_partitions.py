@@ -311,7 +311,10 @@ class AtRandom(Known):
 
 
 def test_outcomes_are_refused() -> None:
-    with pytest.raises(pf.DataError, match=r"'drawn' is an outcome.*pf.sample_rows"):
+    with (
+        pytest.warns(pf.PyrofairWarning, match="'drawn' is taken for an outcome"),
+        pytest.raises(pf.DataError, match=r"'drawn' is an outcome.*pf.sample_rows"),
+    ):
         pf.audit({"drawn": AtRandom()}, light(), cut(draw(2_000)), random_state=0)
 
 

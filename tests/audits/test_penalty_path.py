@@ -545,7 +545,8 @@ def test_several_starts_leave_the_worse_basin() -> None:
     df = hiring.draw(1000, random_state=0)
     rows, outcomes = df[["A", "Q", "D", "M"]], df["Y"]
     settings: dict[str, Any] = {
-        "source": pf.IPW(hiring.unfair, arm="paper"), "epochs": 100, "learning_rate": 0.02, "dtype": "float32"
+        "source": pf.IPW(hiring.unfair, arm="paper"), "epochs": 100, "learning_rate": 0.02, "dtype": "float32",
+        "strength": 1.0,
     }  # fmt: skip
     one = pf.PenalizedClassifier(**settings, starts=1, random_state=0).fit(rows, outcomes)
     several = [pf.PenalizedClassifier(**settings, starts=2, random_state=seed).fit(rows, outcomes) for seed in (0, 1)]

@@ -43,7 +43,7 @@ def gaps(model: Any, df: pd.DataFrame) -> dict[str, float]:
 def test_the_worst_contrast_is_lowered(over: Any) -> None:
     df = table()
     X, y = df.drop(columns="Y"), df["Y"]
-    plain = classifier(None, columns=["R", "Q", "M"]).fit(X, y)
+    plain = classifier(None, 0.0, columns=["R", "Q", "M"]).fit(X, y)
     penalised = classifier(pf.Contrasts(pf.IPW(UNFAIR), over=over)).fit(X, y)
     before, after = gaps(plain, df), gaps(penalised, df)
     assert before["b"] > 0.25

@@ -126,6 +126,13 @@ def test_a_global_seed_changes_nothing() -> None:
     assert np.array_equal(*found)
 
 
+def test_a_penalty_goes_by_name_and_the_strength_is_1_by_default() -> None:
+    X, y = data()
+    named = make(penalty="effect_gap", strength=1.0).fit(X, y)
+    given = make(penalty=effect_gap, strength=None).fit(X, y)
+    assert np.array_equal(named.predict_proba(X), given.predict_proba(X))
+
+
 # -- labels -----------------------------------------------------------------------------------------------------------
 
 
@@ -369,6 +376,9 @@ def test_float32(model: str) -> None:
         ({"device": "abacus"}, "device='abacus' is not available"),
         ({"patience": 3}, "patience needs held-out rows: set validation_fraction"),
         ({"validation_fraction": 0.001}, r"validation_fraction=0\.001 holds out 0 of 240 rows"),
+        ({"source": None, "strength": 1.0}, r"strength=1\.0 is set and source is None.*source=IPW\(unfair\)"),
+        ({"source": None, "penalty": effect_gap}, "penalty is set and source is None"),
+        ({"penalty": "gap"}, "penalty='gap' is not known; it is 'disagreement', 'effect_gap'"),
         ({"source": UNFAIR}, "source=.* is no source of potential outcomes"),
         ({"source": IPW}, "source=.* is no source of potential outcomes"),
         ({"source": IPW("A -> Y")}, "source=.* is no source of potential outcomes"),
@@ -471,8 +481,9 @@ def test_a_fit_that_fails_leaves_the_last_one_as_it_was() -> None:
 def test_rows_to_predict_are_checked() -> None:
     X, y = data()
     fitted = make().fit(X, y)
-    with pytest.raises(DataError, match="lacks the column 'D'"):
+    with pytest.raises(DataError, match="lacks the column 'D'") as caught:
         fitted.predict(X.drop(columns="D"))
+    assert "latent" not in str(caught.value)
     with pytest.raises(DataError, match="missing value"):
         fitted.predict_proba(broken(Q=np.nan)[0])
     with pytest.raises(DataError, match="got ndarray"):

@@ -85,8 +85,8 @@ def test_a_stack_is_as_many_single_fits(model: Any, settings: dict[str, Any]) ->
     weights = [None, None, *bootstrap(2, n)]
     models = [
         pf.PenalizedClassifier(
-            model, epochs=20, batch_size=50, strength=strength, random_state=seed, progress=False, **settings
-        )
+            model, epochs=20, batch_size=50, random_state=seed, progress=False, **settings
+        ).set_params(**{"strength": strength} if "source" in settings else {})
         for strength, seed in ((0.4, 0), (1.7, 0), (1.0, 1), (2.5, 2))
     ]
     together = fit_many(models, X, y, weights)

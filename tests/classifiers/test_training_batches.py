@@ -220,27 +220,6 @@ def test_the_batches_of_an_epoch_average_to_the_gradient_of_all_rows(
     torch.testing.assert_close(torch.stack(found).sum(0) / len(batches), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_without_an_effect_each_batch_has_the_penalty_of_all_rows() -> None:
-    """Two groups of one distribution: the mean over batches of abs(a - b) would be up to twelve times that of all."""
-    one = normalised("paper")
-    rows = torch.tensor(np.random.default_rng(1).normal(size=(3000, 3)))
-    group = torch.arange(3000) % 2
-    worlds = tuple(World(rows_, torch.full((1500,), 1 / 1500, dtype=torch.float64), None)
-                   for rows_ in (torch.nonzero(group == k).flatten() for k in (0, 1)))  # fmt: skip
-    one = replace(one, rows=rows, outcome=torch.zeros(3000), weight=torch.ones(3000), worlds=worlds, stratum=group)
-    slope = torch.tensor([0.5, -1.0, 0.2], dtype=torch.float64)
-    scores = scores_of(slope, rows)
-    running = [WorldScores(world, scores) for world in worlds]
-    gaps, alone = [], []
-    for batch in plan(one, 50):
-        a, b = (each.scored(share, scores[batch.rows]) for each, share in zip(running, batch.shares, strict=True))
-        gaps.append(effect_gap(a, b).item())
-        means = [scores[world.rows[share.entries]].mean() for world, share in zip(worlds, batch.shares, strict=True)]
-        alone.append(float((means[0] - means[1]).abs()))
-    assert gaps == pytest.approx([float((scores[group == 0].mean() - scores[group == 1].mean()).abs())] * 60, rel=1e-9)
-    assert np.mean(alone) > 5 * gaps[0]
-
-
 @layouts
 def test_the_scores_of_all_rows_follow_a_module_that_moves(layout: str) -> None:
     one = normalised(layout)
@@ -256,7 +235,6 @@ def test_the_scores_of_all_rows_follow_a_module_that_moves(layout: str) -> None:
                 off.append(each.scored(share, whole[batch.rows]).mean.item() - truth)
                 weight = world.weight[share.entries]
                 alone.append(float(weight @ whole[world.rows[share.entries]] / weight.sum()) - truth)
-    print(layout, np.mean(np.abs(off)), np.mean(off), np.mean(np.abs(alone)))
     assert np.mean(np.abs(off)) < 0.25 * np.mean(np.abs(alone))
     assert abs(np.mean(off)) < 0.002
 

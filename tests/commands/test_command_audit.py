@@ -494,3 +494,13 @@ def test_what_a_table_lacks_is_told(call: Call, change: Any, options: tuple[str,
     found, out, err = call(*AUDIT, "--score", "p", *options)
     assert found == code, err
     assert [part for part in parts if part not in (err if code else out)] == []
+
+
+def test_scores_in_single_precision_are_cut_as_those_in_double(call: Call) -> None:
+    found = []
+    for dtype in (np.float64, np.float32):
+        table().astype({"p": dtype}).to_parquet("court.parquet")
+        how = (*QUESTION, *FAST, "--score", "p", "--threshold", ".45", "--output", dtype.__name__)
+        assert call("audit", "court.parquet", *how)[0] == 0
+        found.append(estimate(dtype.__name__, "p"))
+    assert found[0] == found[1] != 0.0

@@ -128,7 +128,7 @@ def test_settings_are_those_of_the_package() -> None:
     assert own["n_boot"].default == options["replicates"].usual
     trained = inspect.signature(PenalizedClassifier).parameters
     for name, option in options_of(TRAIN).items():
-        if option.group == "the training" and name not in ("penalty", "remove"):
+        if option.group == "the training" and name not in ("penalty", "remove", "strength"):
             assert trained[name.replace("-", "_")].default == option.usual
     walked = inspect.signature(penalty_path).parameters
     for name in ("held-out", "threshold", "seeds"):

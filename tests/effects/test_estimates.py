@@ -67,6 +67,11 @@ def test_replicates_have_the_image_of_their_percentiles() -> None:
     assert Estimate(0.2, draws=draws).spread == pytest.approx(draws.std(ddof=1))
 
 
+def test_estimates_are_numbers_where_one_is_asked_for() -> None:
+    for one in (Estimate(0.12345), pf.effects.Estimate(0.12345, 0.01)):
+        assert (round(one, 3), round(one), float(one)) == (0.123, 0.0, 0.12345)  # type: ignore[call-overload]
+
+
 def test_without_errors_and_replicates_there_is_no_interval() -> None:
     for image in (PLAIN, SIZE, REST):
         assert np.isnan(Estimate(0.3, image=image).interval(0.95)).all()

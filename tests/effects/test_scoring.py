@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
-from pyrofair.effects.scoring import positive_scores
+from pyrofair.effects.scoring import decide, positive_scores
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 
@@ -138,8 +138,8 @@ def test_classes_are_two(classes: Any, message: str) -> None:
 def test_low_precision_is_borne(dtype: Any) -> None:
     p = np.array([0.1, 1 / 3, 0.9], dtype=dtype)
     found = positive_scores("model", Fixed(np.column_stack([1 - p, p])), ROWS, GRAPH)
-    assert found.dtype == np.float64
-    assert found == pytest.approx(p.astype(float))
+    assert found.dtype == dtype
+    assert found.tolist() == p.tolist()
 
 
 def test_a_propensity_model_is_checked_as_well() -> None:
@@ -152,3 +152,115 @@ def test_a_propensity_model_is_checked_as_well() -> None:
 
     with pytest.raises(DataError, match="the propensity model Odd: predict_proba returned rows that do not sum to 1"):
         pf.IPW(unfair, propensity=Odd()).fit(table)
+
+
+# --- answers with names ----------------------------------------------------------------------------------------------
+
+P = np.array([0.1, 0.2, 0.3])
+HIRED = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y", positive="hired")
+PLAIN = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+
+
+@pytest.mark.parametrize(
+    ("graph", "names", "classes"),
+    [
+        (PLAIN, [1, 0], [0, 1]),
+        (PLAIN, [1, 0], None),
+        (PLAIN, ["1", "0"], [0, 1]),
+        (HIRED, ["hired", "rejected"], ["rejected", "hired"]),
+        (HIRED, ["hired", "rejected"], ["hired", "rejected"]),
+        (HIRED, ["hired", "other"], None),
+        (HIRED, None, ["hired", "rejected"]),  # numbered columns: by position
+    ],
+)
+def test_names_that_are_the_classes_decide_the_order(graph: CausalGraph, names: Any, classes: Any) -> None:
+    proba = pd.DataFrame(np.column_stack([P, 1 - P]), columns=names)
+    model = Fixed(proba, **({} if classes is None else {"classes_": classes}))
+    np.testing.assert_allclose(positive_scores("model", model, ROWS, graph), P)
+    np.testing.assert_allclose(positive_scores("model", pf.ScoresOf(model.predict_proba), ROWS, graph), P)
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"), [(["x", "y"], [0, 1]), (["x", "y"], None), (None, [1, 0]), ([1, 2], [0, 1])]
+)
+def test_other_names_are_refused(names: Any, classes: Any) -> None:
+    proba = pd.DataFrame(np.column_stack([P, 1 - P]), columns=names)
+    model = Fixed(proba, **({} if classes is None else {"classes_": classes}))
+    for each in (model, pf.ScoresOf(model.predict_proba)):
+        with pytest.raises(DataError, match=r"'model' returned the columns \["):
+            positive_scores("model", each, ROWS, PLAIN)
+
+
+def test_a_method_has_the_order_of_its_models_classes() -> None:
+    y = ["hired", "rejected", "rejected"]
+    model = LogisticRegression().fit(ROWS[["M", "A"]], y)
+    right = model.predict_proba(ROWS[["M", "A"]])[:, 0]
+    for each in (pf.ScoresOf(model.predict_proba), pf.ScoresOf(model.decision_function, returns="logit")):
+        np.testing.assert_allclose(positive_scores("model", each, ROWS, HIRED), right)
+    with pytest.raises(DataError, match=r"classes \['hired', 'rejected'\], not the graph's positive value 1"):
+        positive_scores("model", pf.ScoresOf(model.predict_proba), ROWS, PLAIN)
+
+
+def test_numbers_named_by_the_negative_label_are_refused() -> None:
+    labels, named = ("rejected", "hired"), pd.Series(P, name="rejected")
+    for model in (pf.ScoresOf(lambda X: named), pf.ScoresOf(lambda X: named.to_frame())):
+        with pytest.raises(DataError, match=r"'model' has numbers named 'rejected'.*'hired'"):
+            positive_scores("model", model, ROWS, HIRED, labels=labels)
+    table = ROWS.drop(columns="Z").assign(Y=["hired", "rejected", "hired"])
+    with pytest.raises(DataError, match="'m' has numbers named 'rejected'"):
+        pf.audit({"m": named}, pf.IPW(HIRED.unfair("A -> Y")), table)
+
+
+def test_named_propensities_are_read_by_their_names() -> None:
+    class Named(LogisticRegression):  # type: ignore[misc]
+        def predict_proba(self, X: Any) -> Any:
+            return pd.DataFrame(super().predict_proba(X)[:, ::-1], columns=self.classes_[::-1])
+
+    table = pd.DataFrame({"A": [0, 1] * 10, "M": [0, 0, 1, 1, 1] * 4})
+    found, right = (
+        pf.IPW(PLAIN.unfair("A -> Y"), propensity=each).fit(table).worlds()[1].weight
+        for each in (Named(), LogisticRegression())
+    )
+    np.testing.assert_array_equal(found, right)
+
+
+# --- thresholds ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+def test_a_score_at_the_threshold_does_not_exceed_it(dtype: Any) -> None:
+    for at in (0.1, 0.3, 0.7, 0.9):
+        scores = np.array([at - 0.01, at, at + 0.01], dtype=dtype)
+        for found in (decide(scores, "threshold", at), decide(scores, at, 0.5)):
+            assert found.dtype == np.float64
+            assert found.tolist() == (scores > dtype(at)).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_ties_are_the_same_decisions_in_both_precisions_at_every_entry() -> None:
+    r = np.random.default_rng(0)
+    a = r.integers(0, 2, 400)
+    table = pd.DataFrame({"A": a, "M": r.integers(0, 2, 400), "Y": r.integers(0, 2, 400)})
+    unfair = PLAIN.unfair("A -> Y")
+
+    def score(X: pd.DataFrame) -> Any:
+        return np.where(X["A"] * X["M"] == 1, 0.7, 0.3)
+
+    source = pf.OneStep(unfair, propensity="saturated", regression="saturated", random_state=0)
+    found = []
+    for dtype in (np.float64, np.float32):
+        model = pf.ScoresOf(lambda X, dtype=dtype: score(X).astype(dtype))
+        report = pf.audit({"m": model}, source, table, threshold=0.3, thresholds=[0.3, 0.7], random_state=0)
+        weights = pf.IPW(unfair, arm="paper", propensity="saturated")
+        given = pf.audit(
+            {"m": score(table).astype(dtype)}, weights, table, threshold=0.3, n_boot=0, scores="prediction"
+        )
+        sharp = [
+            pf.sharp_bounds(unfair, table, each, threshold=0.3).table for each in (model, score(table).astype(dtype))
+        ]
+        found.append([report.table, report.thresholds, given.table, *sharp])
+    for one, other in zip(*found, strict=True):
+        numbers = [name for name in one if one[name].dtype.kind == "f"]
+        rows = one["decisions"] != "score" if "decisions" in one else slice(None)
+        np.testing.assert_array_equal(one.loc[rows, numbers], other.loc[rows, numbers])
+    effect = found[0][0].set_index(["decisions", "quantity"]).loc[("threshold", "mean_unfair_effect"), "estimate"]
+    assert effect == pytest.approx(table["M"].mean(), abs=0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -397,15 +398,21 @@ def test_what_is_observed_and_read_is_refused(program: Any, match: str) -> None:
             entry()
 
 
-@pytest.mark.parametrize("how", ["mask", "scale", "masked distribution"])
+@pytest.mark.parametrize("how", ["mask", "rare mask", "scale", "masked distribution", "rarely masked distribution"])
 def test_a_row_is_not_weighed_by_a_masked_or_scaled_distribution(how: str) -> None:
     def program(n: int) -> None:
         with pyro.plate("units", n):
             A = pyro.sample("A", dist.Bernoulli(0.5))
-            handler = {"mask": poutine.mask(mask=False), "scale": poutine.scale(scale=0.5)}.get(how, poutine.block())
+            usual = pyro.sample("H", dist.Normal(0.0, 1.0)) < 4.0  # as it is for nearly all units
+            masks = {"masked distribution": A > 0, "rarely masked distribution": usual}
+            handlers: dict[str, Any] = {
+                "mask": poutine.mask(mask=False),
+                "rare mask": poutine.mask(mask=usual),
+                "scale": poutine.scale(scale=0.5),
+            }
             distribution = dist.Normal(A, 1.0)
-            with handler if how != "masked distribution" else poutine.scale(scale=1.0):
-                pyro.sample("M", distribution.mask(A > 0) if how == "masked distribution" else distribution)
+            with handlers.get(how, nullcontext()):
+                pyro.sample("M", distribution.mask(masks[how]) if how in masks else distribution)
 
     sem = SEM(program, UNFAIR)
     baseline, switched = sem.nodes(10, random_state=0)

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from pyro import poutine
 from pyro.infer import NUTS, Predictive
 from scipy.special import expit, logsumexp
-from scipy.stats import binom, norm
+from scipy.stats import binom, laplace, norm
 
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
@@ -181,6 +181,42 @@ def test_the_density_of_a_row_is_summed_over_its_discrete_unknowns(name: str) ->
     found = log_density(program, df, through("M").graph, b=0.7)
     rest = norm.logpdf(0.7) + 4 * math.log(0.5)
     assert found == pytest.approx(expected(df["A"], df["M"]).sum() + rest, abs=1e-4)
+
+
+CENSORED: dict[str, tuple[Any, float, Any, Any, Any, Any]] = {
+    "cap": (lambda v: (v.b * v.A + 0.7 * v.U).clamp(max=1.0), 1.0, lambda b, A, k: b * A, 0.7, norm.sf, norm),
+    "falling": (lambda v: torch.relu(v.b * v.A - 0.7 * v.U), 0.0, lambda b, A, k: b * A, 0.7, norm.cdf, norm),
+    "rare": (lambda v: (9 + v.b * v.A + v.U).clamp(min=0), 0.0, lambda b, A, k: 9 + b * A, 1.0, laplace.cdf, laplace),
+    "classes": (lambda v: torch.relu(v.K + v.b * v.A + v.U), 0.0, lambda b, A, k: k + b * A, 1.0, norm.cdf, norm),
+}
+"""M, its cap, its mean without it, its scale, the probability of the cap, and the family of U in SciPy."""
+
+
+@pytest.mark.parametrize("name", CENSORED)
+@pytest.mark.parametrize("b", [0.4, -3.0])
+def test_a_censored_node_has_a_probability_at_its_cap(name: str, b: float) -> None:
+    node, cap, mean, scale, beyond, family = CENSORED[name]
+    noise = dist.Laplace(0.0, 1.0) if family is laplace else dist.Normal(0.0, 1.0)
+    classes = {"K": coin(0.3)} if name == "classes" else {}
+    program = units({"b": normal(0.0, 10.0)}, **classes, U=lambda v: noise, M=node)
+    df = pd.DataFrame({"A": [0, 1, 0, 1], "M": [cap, cap, 0.5, 0.8]})
+    each = []
+    for k, share in ((0.0, 0.7), (1.0, 0.3)) if classes else ((0.0, 1.0),):
+        u = (df["M"] - mean(b, df["A"], k)) / scale
+        each.append(np.log(share * np.where(df["M"] == cap, beyond(u), family.pdf(u) / scale)))
+    right = logsumexp(each, 0).sum() + norm.logpdf(b, 0, 10) + 4 * math.log(0.5)
+    assert log_density(program, df, through("M").graph, b=b) == pytest.approx(right, abs=1e-3)
+
+
+def test_gradients_of_a_censored_likelihood_are_those_of_its_closed_form() -> None:
+    df = pd.DataFrame({"A": [0, 1, 0, 1], "M": [1.0, 1.0, 0.5, 0.8]})
+    program = units({"b": normal()}, U=normal(), M=CENSORED["cap"][0])
+    likelihood = read_likelihood(program, df, through("M").graph)
+    b = torch.tensor(0.4, requires_grad=True)
+    trace = poutine.trace(poutine.condition(likelihood, data={"b": b})).get_trace()
+    slope = torch.autograd.grad(trace.log_prob_sum(), b)[0].item()
+    u, v = (1.0 - 0.4) / 0.7, (0.8 - 0.4) / 0.7
+    assert slope == pytest.approx(norm.pdf(u) / norm.sf(u) / 0.7 + v / 0.7 - 0.4, rel=1e-4)
 
 
 def test_evidence_and_scales_count_within_the_sum() -> None:
@@ -449,8 +485,9 @@ M_ROWS = pd.DataFrame({"A": [0, 1] * 10, "M": [0.0, 1.0] * 10})
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        (with_m(lambda v: v.b * v.A + v.U**3), r"'M' is not affine in its noise 'U'.*pyro.sample\('M', distribution\)"),
-        (with_m(lambda v: (v.b * v.A + v.U > 0).float()), "'M' (is not affine in|does not read) its noise 'U'"),
+        (with_m(lambda v: v.b * v.A + v.U**3), r"'M' is neither affine nor cut off.*pyro.sample\('M', distribution\)"),
+        (with_m(lambda v: (v.b * v.A + v.U > 0).float()), "'M' (is neither affine|does not read).* its noise 'U'"),
+        (with_m(lambda v: (v.b * v.A + v.U).clamp(-1.0, 1.0)), "'M' is neither affine nor cut off at one end"),
         (with_m(lambda v: v.b * v.A + v.U + v.V), "computed from parameters and the private noise 'U', 'V'"),
         (with_m(lambda v: v.b * v.A), "computed from parameters and no noise of its own"),
         (with_m(lambda v: v.b * v.A + v.U * v.A), r"'M' does not read its noise in 10 row\(s\)"),

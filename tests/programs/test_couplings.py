@@ -10,6 +10,7 @@ import pandas as pd
 import pyro.distributions as dist
 import pytest
 import torch
+from pyro.distributions import transforms as T
 from scipy import stats
 from torch import Tensor
 
@@ -27,7 +28,7 @@ from pyrofair.programs.couplings import (
     unwrap,
 )
 from pyrofair.sources.sem import SEM
-from tests.programs.models import coin, graph, through, units
+from tests.programs.models import coin, graph, normal, through, units
 
 U = torch.linspace(0.001, 0.999, 333)
 
@@ -442,7 +443,7 @@ def test_values_of_one_distribution_are_drawn_once() -> None:
 
 def test_a_temperature_tells_two_distributions_apart() -> None:
     one, other = (parameters_of(dist.RelaxedBernoulli(t, logits=torch.zeros(2))) for t in (0.5, 0.7))
-    assert [bool((a == b).all()) for a, b in zip(one, other, strict=True)] == [True, False]
+    assert {bool((a == b).all()) for a, b in zip(one, other, strict=True)} == {True, False}
 
 
 def test_a_distribution_without_declared_parameters_is_refused() -> None:
@@ -459,16 +460,6 @@ def test_straight_through_values_are_rounded() -> None:
         assert set(draw_from(distribution).tolist()) == {0.0, 1.0}
 
 
-def test_numbers_of_a_transform_are_found_in_a_dictionary() -> None:
-    class Shift(dist.transforms.AffineTransform):  # type: ignore[misc]
-        def __init__(self, by: Tensor) -> None:
-            super().__init__(0.0, 1.0)
-            self.held = {"by": by}
-
-    distribution = dist.TransformedDistribution(dist.Normal(torch.zeros(2), 1.0), [Shift(torch.tensor([3.0, 4.0]))])
-    assert [3.0, 4.0] in [each.tolist() for each in parameters_of(distribution)]
-
-
 def test_an_unobserved_step_without_a_quantile_function_is_refused_for_given_rows() -> None:
     program = units(step=lambda v: dist.VonMises(v.A, 2.0), M=lambda v: dist.Normal(v.step, 1.0))
     sem = SEM(program, through("M"), coupling="independent")
@@ -478,3 +469,169 @@ def test_an_unobserved_step_without_a_quantile_function_is_refused_for_given_row
     assert abs((switched["M"] - baseline["M"]).mean() - mean) < 0.06
     with pytest.raises(CouplingError, match="'step' is an unobserved random step drawn from VonMises"):
         sem.counterfactual(pd.DataFrame({"A": [0, 1], "M": [0.0, 1.0]}))
+
+
+# -- numbers hidden in a distribution ----------------------------------------------------------------------------------
+
+
+def frozen(transform: Any) -> Any:
+    return transform.requires_grad_(False)
+
+
+def flow(a: Tensor, transforms: Any, size: int = 2) -> Any:
+    """Return the distribution of normal variables after transforms, for as many units as a has."""
+    base = dist.Normal(torch.zeros(*a.shape, size), 1.0).to_event(1)
+    return dist.TransformedDistribution(base, [*transforms] if isinstance(transforms, list) else [transforms])
+
+
+def shifted(a: Tensor) -> Any:
+    return T.CumulativeDistributionTransform(dist.Normal(2 * a, torch.ones_like(a))).inv
+
+
+def unit_interval(a: Tensor) -> Any:
+    return dist.Uniform(torch.zeros_like(a), 1.0)
+
+
+with isolated(1):
+    LINEAR = torch.tensor([[1.0, 0.0], [0.5, 2.0]])
+    CONDITIONAL = {
+        name: frozen(getattr(T, name)(size, 1, **settings))
+        for name, size, settings in [
+            ("conditional_affine_autoregressive", 2, {"hidden_dims": [4]}),
+            ("conditional_affine_coupling", 2, {"hidden_dims": [4]}),
+            ("conditional_spline", 2, {"hidden_dims": [4], "count_bins": 4}),
+            ("conditional_spline_autoregressive", 2, {"hidden_dims": [4], "count_bins": 4}),
+            ("conditional_matrix_exponential", 2, {"hidden_dims": [4]}),
+            ("conditional_householder", 2, {"hidden_dims": [4]}),
+        ]
+    }
+    ONE = frozen(T.conditional_spline(1, 1, hidden_dims=[4], count_bins=4))
+
+
+class Shift(T.AffineTransform):  # type: ignore[misc]
+    def __init__(self, by: Tensor) -> None:
+        super().__init__(0.0, 1.0)
+        self.held = {"by": by}
+
+
+HIDDEN: dict[str, Callable[[Tensor], Any]] = {
+    "distribution in a transform": lambda a: dist.TransformedDistribution(unit_interval(a), [shifted(a)]),
+    "composed": lambda a: dist.TransformedDistribution(
+        unit_interval(a), [T.ComposeTransform([T.ExpTransform().inv, T.ExpTransform(), shifted(a)])]
+    ),
+    "concatenated": lambda a: dist.TransformedDistribution(
+        unit_interval(a.unsqueeze(-1).expand(*a.shape, 2)).to_event(1),
+        [T.CatTransform([shifted(a.unsqueeze(-1)), shifted(a.unsqueeze(-1))], -1, [1, 1])],
+    ),
+    "in a dictionary": lambda a: dist.TransformedDistribution(unit_interval(a), [Shift(a)]),
+    "masked": lambda a: HIDDEN["distribution in a transform"](a).mask(True),
+    "expanded": lambda a: HIDDEN["distribution in a transform"](a).expand(a.shape),
+    "mixture of two": lambda a: dist.MaskedMixture(
+        a > 0, dist.Normal(torch.zeros_like(a), 1.0), dist.Normal(torch.ones_like(a), 1.0)
+    ),
+    "zero inflated": lambda a: dist.ZeroInflatedDistribution(dist.Poisson(1 + a), gate=torch.tensor(0.3)),
+    "triangular": lambda a: flow(a, T.LowerCholeskyAffine(torch.stack([a, -a], -1), LINEAR)),
+    **{name: lambda a, t=t: flow(a, t.condition(a.unsqueeze(-1))) for name, t in CONDITIONAL.items()},
+    "conditional, composed": lambda a: flow(
+        a, [CONDITIONAL["conditional_spline"].condition(a.unsqueeze(-1)), T.AffineTransform(0.0, 2.0)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_the_numbers_of_a_distribution_are_found_wherever_they_are(name: str) -> None:
+    one, other = (HIDDEN[name](torch.tensor(a)) for a in ([0.0, 0.0, 1.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0, 0.0]))
+    for each in (one, other):  # what a distribution keeps of its draws is no number of its own
+        each.log_prob(each())
+    found = choose_noise(torch.zeros(5), torch.ones(5), parameters_of(one), parameters_of(other))
+    assert found.tolist() == [0.0, 1.0, 1.0, 0.0, 0.0]
+
+
+FLOWS = [name for name in HIDDEN if name.startswith(("conditional", "triangular"))]
+
+
+@pytest.mark.parametrize("name", [*FLOWS, "one component"])
+def test_independent_flows_keep_their_margins(name: str) -> None:
+    """Whether a distribution is the same in both worlds does not depend on what was drawn from it."""
+    n, single = 20_000, name == "one component"
+    family = HIDDEN.get(name, lambda a: flow(a, ONE.condition(a.unsqueeze(-1)), 1))
+    columns = ["M"] if single else ["M[0]", "M[1]"]
+    of_flow = graph("A -> M -> Y", columns={} if single else {"M": columns}).unfair("A -> M -> Y")
+    worlds = SEM(units(M=lambda v: family(v.A)), of_flow, coupling="independent").nodes(n, random_state=0)
+    for arm, world in enumerate(worlds):
+        with isolated(arm + 1):
+            theirs = family(torch.full((n,), float(arm)))().double().numpy()
+        ours = world[columns].to_numpy()
+        np.testing.assert_allclose(ours.mean(0), theirs.mean(0), atol=0.04 * theirs.std())
+        np.testing.assert_allclose(ours.std(0) / theirs.std(0), 1.0, atol=0.03)
+    assert abs(np.corrcoef(worlds[0][columns[-1]], worlds[1][columns[-1]])[0, 1]) < 0.03
+
+
+@pytest.mark.parametrize(("coupling", "right"), [("monotone", 3.0), ("antithetic", 1.0), ("independent", 2.0)])
+def test_parameters_in_a_transform_move_the_noise(coupling: Coupling, right: float) -> None:
+    program = units(M=lambda v: HIDDEN["distribution in a transform"](v.A))
+    sem = SEM(program, through("M"), coupling=coupling)
+    found = sem.counterfactual(pd.DataFrame({"A": [0], "M": [1.0]}), draws=4000, random_state=0)
+    assert found.switched["M"].item() == pytest.approx(right, abs=0.06 if coupling == "independent" else 1e-5)
+    first, second = (world["M"] > 1 for world in sem.nodes(20_000, random_state=0))
+    share = {"monotone": 0.683, "antithetic": 1.0, "independent": 0.733}[coupling]
+    assert (first != second).mean() == pytest.approx(share, abs=0.015)
+
+
+class Private(dist.Normal):  # type: ignore[misc]
+    """A shift that no parameter shows."""
+
+    def __init__(self, shift: Tensor) -> None:
+        super().__init__(torch.zeros(shift.shape), torch.ones(shift.shape))
+        self._shift = shift
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        return self
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return super().icdf(value) + self._shift
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return super().log_prob(value - self._shift)
+
+
+def test_numbers_that_no_parameter_shows_are_refused_where_distributions_are_compared() -> None:
+    program = units(M=lambda v: Private(2 * v.A))
+    baseline, switched = SEM(program, through("M")).nodes(100, random_state=0)
+    np.testing.assert_allclose(switched["M"] - baseline["M"], 2.0, rtol=1e-5)
+    for coupling in ("independent", "antithetic"):
+        with pytest.raises(CouplingError, match=r"'M' reads 'A', and its parameters .* do not show it"):
+            SEM(program, through("M"), coupling=coupling).nodes(100, random_state=0)
+
+
+def test_stable_laws_are_read_in_seconds() -> None:
+    """Their densities are integrals, which few units show."""
+    program = units(M=lambda v: dist.Stable(1.5, 0.0, 1.0, v.A))
+    baseline, switched = SEM(program, through("M"), coupling="independent").nodes(20_000, random_state=0)
+    assert switched["M"].median() - baseline["M"].median() == pytest.approx(1.0, abs=0.1)
+
+
+# -- families that are points, or counts of several kinds --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_sites_drawn_from_delta_are_computed_ones(coupling: Coupling) -> None:
+    program = units(
+        U=normal(), S=lambda v: dist.Delta(2 * v.A + v.U), M=lambda v: dist.Delta(v.S + v.A), N=lambda v: v.M * 1.0
+    )
+    sem = SEM(program, graph("A -> M -> N -> Y").unfair("A -> M -> N -> Y"), coupling=coupling)
+    found = sem.counterfactual(pd.DataFrame({"A": [0, 1], "M": [0.5, 3.2], "N": [0.5, 3.2]}))
+    assert found.exact
+    np.testing.assert_allclose(found.switched["N"], [3.5, 3.2])
+    baseline, switched = sem.nodes(50, random_state=0)
+    np.testing.assert_allclose(switched["M"] - baseline["M"], 3.0, rtol=1e-5)
+
+
+def test_a_multinomial_reads_its_sites() -> None:
+    program = units(M=lambda v: dist.Multinomial(5, probs=torch.stack([0.2 + 0.5 * v.A, 0.8 - 0.5 * v.A], -1)))
+    counts = graph("A -> M -> Y", columns={"M": ["M[0]", "M[1]"]}).unfair("A -> M -> Y")
+    baseline, switched = SEM(program, counts, coupling="independent").nodes(20_000, random_state=0)
+    assert baseline["M[0]"].mean() == pytest.approx(1.0, abs=0.04)
+    assert switched["M[0]"].mean() == pytest.approx(3.5, abs=0.04)
+    assert ((switched["M[0]"] + switched["M[1]"]) == 5).all()
+    assert abs(np.corrcoef(baseline["M[0]"], switched["M[0]"])[0, 1]) < 0.03

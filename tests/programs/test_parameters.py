@@ -173,6 +173,16 @@ def test_whole_numbers_stay_whole() -> None:
         SEM(counted, UNFAIR, posterior={"k": [2, 3]}).nodes(3)
 
 
+def test_a_support_that_moves_rarely_is_that_of_each_draw() -> None:
+    """Two runs show the same end of it; draws of the posterior need not."""
+    prior = {"a": normal(), "b": lambda v: dist.Uniform(0.0, v.a.clamp(min=5.0))}
+    program = units(prior, M=lambda v: v.b * v.A)
+    first, second = SEM(program, UNFAIR, posterior={"a": [7.0], "b": [6.0]}).nodes(3)
+    assert (second["M"] - first["M"]).tolist() == [6.0] * 3
+    with pytest.raises(DataError, match=r"Draw 0 of the parameter 'b' is 6.0, outside the support of its prior"):
+        SEM(program, UNFAIR, posterior={"a": [3.0], "b": [6.0]}).nodes(3)
+
+
 # -- what is no posterior of the program -------------------------------------------------------------------------------
 
 BAD: list[tuple[Any, str]] = [

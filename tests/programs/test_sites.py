@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -451,7 +452,8 @@ def group_level(n: int) -> None:
             units(D=lambda v: v.A + torch.zeros(100)),
             r"failed when it was called with n=61 units: RuntimeError.*It must run for any number",
         ),
-        (lambda: None, "failed when it was called with n=61 units: TypeError"),
+        (lambda: None, "failed when it was called with n=61 units: TypeError.*Write it as program"),
+        (units(D=lambda v: v.A + 1 / 0), r"failed when it was called with n=61 units: ZeroDivisionError: [a-z ]+\.$"),
         (3, "A program is a function of the number of units, not 3"),
         (units(D=lambda v: v.A + torch.randn(v.n)), r"'D' differs from run to run.*name it, U = pyro.sample"),
         (group_level, "'theta' is drawn once, outside the plate of units, and yet reads.*: A"),
@@ -596,14 +598,14 @@ def test_a_distribution_without_density_and_numbers_is_refused() -> None:
         def __init__(self, A: Tensor) -> None:
             super().__init__(0.0, 1.0)
             self._batch_shape = A.shape
-            self.hidden = lambda: A
+            self.hidden = SimpleNamespace(A=A)
             del self.loc, self.scale
 
         def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
             return self
 
         def rsample(self, sample_shape: Any = ()) -> Tensor:
-            return self.hidden() + torch.randn(self._batch_shape)
+            return self.hidden.A + torch.randn(self._batch_shape)
 
         def log_prob(self, value: Tensor) -> Tensor:
             raise NotImplementedError("closed")

@@ -67,7 +67,7 @@ def test_one_source_is_trained_on_as_by_itself_and_pairs_are_those_of_each() -> 
 def test_the_worst_graph_is_lowered() -> None:
     df = table()
     X, y = df.drop(columns="Y"), df["Y"]
-    before = gaps(classifier(None, columns=["A", "M", "L"]).fit(X, y), df)
+    before = gaps(classifier(None, strength=0.0, columns=["A", "M", "L"]).fit(X, y), df)
     after = gaps(classifier(source(), epochs=30).fit(X, y), df)
     assert max(after.values()) < max(before.values()) / 2
 
@@ -139,7 +139,7 @@ def test_bounds_where_one_graph_is_not_identified() -> None:
         else:
             one = made(several.sources[name], epochs=4).predict_proba(X)
             np.testing.assert_allclose(made(own, epochs=4).predict_proba(X), one, atol=1e-5)
-    plain = classifier(None, columns=["A", "M", "L"]).fit(X, y)
+    plain = classifier(None, strength=0.0, columns=["A", "M", "L"]).fit(X, y)
     assert upper(made(several, epochs=30)) < upper(plain)
     fitted = clone(several).fit(df)
     for one, other in zip(fitted.pairs(df=df)["L -> M"], bounded_fitted.samples(df=df), strict=True):

@@ -19,7 +19,7 @@ from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_path
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
-from pyrofair.inference.inversion import solve, step_of_noise
+from pyrofair.inference.inversion import CHECKS, Equation, solve
 from pyrofair.inference.keyed_noise import KeyedNoise, KeyedUniforms, halves
 from pyrofair.inference.noise import ImpossibleNoise, ReadSites, noise_of_units, precision
 from pyrofair.programs.couplings import (
@@ -381,14 +381,13 @@ class _Rows:
         if len(missing) != 1 or site in evidence.info.random or evidence.readers[missing[0]] != (site,):
             return {}
         given = evidence.given(repeat=draws)
-        step = step_of_noise(
-            evidence, given, site, missing[0], {k: others[k] for k in evidence.keys[site] if k in others}
-        )
-        if step is None:
+        held = {key: others[key] for key in evidence.keys[site] if key in others}
+        equation = Equation(evidence, given, site, missing[0], held)
+        found, u = equation.preimage(CHECKS), inside(1.0 - self._uniform(draws)(missing[0], (len(given[site]),)))
+        if not bool((found.conclusive & found.possible).all()):
             return {}
-        least, most, distribution = step
-        u = most - (most - least) * self._uniform(draws)(missing[0], least.shape)
-        return {missing[0]: quantile(missing[0], distribution, inside(u))}
+        drawn = quantile(missing[0], equation.distribution, u)
+        return {missing[0]: equation.draw_within(found, drawn, u)[0]}
 
     @cached_property
     def _evidence(self) -> Evidence:

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.scoring import Adapter, Decisions, decide, positive_scores, read_given
+from pyrofair.effects.row_functions import SAME, Scores
+from pyrofair.effects.scoring import Decisions, checked_scores, decide, is_model, read_given
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
@@ -19,7 +20,7 @@ from pyrofair.robustness.partial_identification.response_types import flat_index
 from pyrofair.tables.labels import read_outcome, read_sensitive, show_labels
 from pyrofair.tables.reading import read_table, read_weight
 
-__all__ = ["CodedTable", "few_levels", "is_model", "read_cells", "read_score"]
+__all__ = ["CodedTable", "few_levels", "read_cells", "read_score"]
 
 Codes = NDArray[np.int64]
 Vector = NDArray[np.float64]
@@ -28,8 +29,6 @@ MOST_LEVELS = 20
 """The most different numbers that a column may hold."""
 MOST_SCORED = 200_000
 """The most cells of what a classifier reads."""
-TOLERANCE = 1e-5
-"""Scores that differ by less are equal: single precision differs with the number of rows scored at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,11 +103,6 @@ def _refuse_scores(values: pd.Series[Any]) -> None:
         )
 
 
-def is_model(score: object) -> bool:
-    """Whether a score is given as a model rather than as numbers."""
-    return hasattr(score, "predict_proba") or isinstance(score, Adapter)
-
-
 def read_score(
     score: Any, coded: CodedTable, observed: ObservedGraph, decisions: Decisions, threshold: float
 ) -> Vector:
@@ -140,8 +134,8 @@ NO_FUNCTION = (
 )
 
 
-def _of_model(model: Any, coded: CodedTable, observed: ObservedGraph, shape: Sequence[int], own: Codes) -> Vector:
-    """Return the scores of a model for all cells, asked twice and compared with those of observed rows."""
+def _of_model(model: Any, coded: CodedTable, observed: ObservedGraph, shape: Sequence[int], own: Codes) -> Scores:
+    """Return the scores of a model for all cells, which it is asked for with the observed ones."""
     graph, table = observed.graph, coded.table
     indices = np.unravel_index(np.arange(prod(shape)), shape) if shape else ()
     parts = []
@@ -154,33 +148,19 @@ def _of_model(model: Any, coded: CodedTable, observed: ObservedGraph, shape: Seq
     order = [column for column in table.columns if column in graph.input_columns]
     cells = pd.concat(parts, axis=1)[order]
 
-    def ask(rows: pd.DataFrame) -> Vector:
-        return np.array(positive_scores("score", model, rows, graph, order), dtype=np.float64)
-
-    scores = ask(cells)
-    seen, first = np.unique(own, return_index=True)
-    for again, expected in (
-        (ask(cells.iloc[::-1])[::-1], scores),
-        (ask(table[order].iloc[first].reset_index(drop=True)), scores[seen]),
-    ):
-        differs = int((np.abs(again - expected) > TOLERANCE).sum())
-        if differs:
-            raise DataError(
-                f"score: the model gives {differs} of {len(again)} cells of {', '.join(order)} another score when it "
-                f"is asked again, so it draws at random, or reads other rows. {NO_FUNCTION}"
-            )
-    return scores
+    first = np.unique(own, return_index=True)[1]
+    return checked_scores("score", model, [cells, table[order].iloc[first]], graph, order)[0]
 
 
-def _of_rows(given: Any, table: pd.DataFrame, cells: int, own: Codes, columns: Sequence[str]) -> Vector:
+def _of_rows(given: Any, table: pd.DataFrame, cells: int, own: Codes, columns: Sequence[str]) -> Scores:
     """Return the scores of observed rows by cell; NaN where no row is in a cell."""
     scores = read_given("score", given, table)
     order = np.lexsort((scores, own))
-    lowest, highest = np.full(cells, np.nan), np.full(cells, np.nan)
+    lowest, highest = np.full((2, cells), np.nan, dtype=scores.dtype)
     lowest[own[order[::-1]]] = scores[order[::-1]]
     highest[own[order]] = scores[order]
     spread = np.nan_to_num(highest - lowest)
-    if (spread > TOLERANCE).any():
+    if (spread > SAME).any():
         worst = int(np.argmax(spread))
         rows = np.flatnonzero(own == worst)
         one, other = rows[np.argmin(scores[rows])], rows[np.argmax(scores[rows])]

@@ -149,7 +149,7 @@ def _read_source(source: object, random_state: int | None) -> OneStep:
 
 def _read_model(
     model: object, df: pd.DataFrame, table: pd.DataFrame, graph: Any, scores: ScoresAre
-) -> tuple[AuditedModel, Array, bool]:
+) -> tuple[AuditedModel, NDArray[np.floating[Any]], bool]:
     order = tuple(column for column in df.columns if column in graph.input_columns)
     labels = None
     if graph.outcome_column in df.columns:
@@ -162,6 +162,8 @@ def _read_model(
         raise DataError("scores='outcome' describes given scores, and the model has predict_proba; leave scores out.")
     observed = audited.observed(table)
     found = judge_scores(audited, table, observed, scores)
+    if found.warning:
+        warnings.warn(found.warning, PyrofairWarning, stacklevel=4)
     if found.is_outcome:
         audited = AuditedModel("model", observed, graph, order, labels, len(audited.decisions) == 1)
     return audited, observed, found.is_outcome

@@ -437,16 +437,6 @@ def test_scores_that_are_no_function_of_the_parents() -> None:
     with pytest.raises(pf.DataError, match=r"no function of A, R, M: the rows 0, 1 agree.*pass score=None"):
         pf.sharp_bounds(WITNESS.unfair("A -> Y"), df, df["Y"])
 
-    class Random:
-        classes_ = (0, 1)
-
-        def predict_proba(self, X: pd.DataFrame) -> Vector:
-            p = np.random.default_rng().random(len(X))
-            return np.stack([1.0 - p, p], axis=1)
-
-    with pytest.raises(pf.DataError, match="another score when it is asked again"):
-        pf.sharp_bounds(WITNESS.unfair("A -> Y"), df, Random())
-
 
 @pytest.mark.parametrize(
     ("score", "message"),

@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._validation import Constraint, check_settings, require_instance, require_real, shown
+from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import table_of_bounds
 from pyrofair.effects.functionals import piu_upper
 from pyrofair.effects.potential_outcomes import Scored, Worlds
-from pyrofair.effects.scoring import Decisions, Score, ask_scores, decide, require_decisions
+from pyrofair.effects.scoring import Decisions, decide, require_decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.sources.gcomputation import GComputation
@@ -179,9 +180,10 @@ class SwitchingBounds(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "source_")
         require_decisions(decisions, threshold)
         graph, order = self.unfair.graph, list(self.source_.rows_.table.columns)
+        worlds = self.samples()
+        scores = ask_scores(score, [world.rows for world in worlds], graph, order, "drawn rows")
         one, other = (
-            world.scored(decide(ask_scores(score, world.rows, graph, order, "drawn rows"), decisions, threshold))
-            for world in self.samples()
+            world.scored(decide(own, decisions, threshold)) for world, own in zip(worlds, scores, strict=True)
         )
         y0, ypi = float(one.mean), float(other.mean)
         lower, upper = (
