@@ -8,8 +8,8 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import click
 
@@ -87,15 +87,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; see ``pyrofair --help``. Any exit code but 0 is raised as a SystemExit."""
     given = [*(sys.argv[1:] if arguments is None else arguments)]
     lines = Lines()
-    with suppress(ValueError):  # outside the main thread
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half done is cleared away, as by Ctrl-C
-    code = _run(given, lines)
+    with _ended_as_by_ctrl_c():
+        code = _run(given, lines)
     if lines.failure is not None and code in (DONE, FAILED):
         where = f"; the results are in {lines.folder}" if lines.folder else ""
         lines.complain(f"Standard output cannot be written to ({lines.failure}){where}.")
         code = FAILED
     if code != DONE:
         sys.exit(code)
+
+
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """Clear away what is half done if the process is asked to end."""
+    before = None
+    with suppress(ValueError):  # outside the main thread
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _run(given: list[str], lines: Lines) -> int:

@@ -642,8 +642,10 @@ class Estimates:
         (at, factors, constant), (at_other, of_other, plus) = own, other
         value = float(self.mean[at_other] @ of_other) + plus
         gain = abs(value) - float(self.mean[at] @ factors) - constant
-        error = np.linalg.norm(np.sign(value) * self._errors(at_other, of_other) - self._errors(at, factors))
-        return other if gain > MARGIN * error else own
+        turn = np.zeros(len(self.mean))
+        np.add.at(turn, at_other, np.sign(value) * of_other)
+        np.subtract.at(turn, at, factors)
+        return other if gain > MARGIN * np.sqrt(max(turn @ self.covariance @ turn, 0.0)) else own
 
     def _errors(self, at: list[int], factors: Array) -> Array:
         """Return what each row adds to the error of a sum of means at some places, (n,)."""

@@ -277,6 +277,18 @@ def test_intervals_of_clustered_rows_hold_the_mean(number: int) -> None:
     assert rows_alone / runs < 0.75
 
 
+def test_the_tighter_upper_bound_is_taken_if_it_is_clear_by_the_errors_of_clusters() -> None:
+    """One sign for all rows is greater by 3 standard errors if copies of a row count, and by 1.5 if they do not."""
+    rows, gain = made(100).influence, np.random.default_rng(1).normal(size=100)
+    gain = 0.1 * ((gain - gain.mean()) / gain.std() + 0.15)
+    both = rows["m", "threshold", "y0"] + rows["m", "threshold", "ypi"]
+    rows["m", "threshold", "rest"] = 1.0 - both - gain
+    rows = pd.concat([rows] * 4, ignore_index=True)
+    for groups, added in ((None, 0.0), (np.arange(400) % 100, gain.mean())):
+        found = Estimates(rows, np.ones(400), groups=groups).of(key("piu_upper"))
+        assert found.estimate == pytest.approx(both.mean() + added)
+
+
 # --- splits ----------------------------------------------------------------------------------------------------------
 
 
@@ -328,7 +340,9 @@ NO_INTERVALS = {
     "robustness.independences": "normal scores of ranks",
     "robustness.sensitivity.switching.bounds": "values of gamma at which ends are computed",
 }
-FUNCTIONS_OF_SITES = {"classifiers.pscf.given", "classifiers.pscf.replay", "inference.inversion", "sources.gformula"}
+FUNCTIONS_OF_SITES = {
+    "classifiers.pscf.given", "classifiers.pscf.replay", "inference.inversion", "mechanisms.atoms", "sources.gformula"
+}  # fmt: skip
 """These call ``programs.couplings.quantile``, the inverse of a site's distribution at given noise."""
 
 

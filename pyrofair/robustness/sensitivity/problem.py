@@ -17,9 +17,7 @@ from pyrofair.audits.audit import default_source, fit_source
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
 from pyrofair.effects.estimates import (
-    AUDITED,
     GIVEN_UNITS,
-    Key,
     mean_and_spread,
     reach_of,
     reach_of_shares,
@@ -49,7 +47,8 @@ class Problem:
     ``means`` are influence values (n, 1) of n ``rows`` without any departure, of P(Y0 = 1) as ``p_y0``, P(Ypi = 1) as
     ``p_ypi``, their difference ``mean_unfair_effect`` and their ``sum``; ``scores`` the scores of either world, as the
     form's stages start from them, made by ``scorer`` of the ``model``; ``context`` what results report;
-    ``sizes`` how many rows each quantity of an audit rests on.
+    ``more`` is what models that were learned otherwise add to the variances of the ``means``, and ``sizes`` how many
+    rows each quantity of an audit is a share of.
     """
 
     source: OneStep
@@ -57,7 +56,7 @@ class Problem:
     rows: Rows
     scores: tuple[tuple[Array, Array], ...]
     means: dict[str, Array]
-    more: float
+    more: Mapping[str, float]
     context: dict[str, Any]
     scorer: Scorer
     model: AuditedModel
@@ -69,7 +68,8 @@ class Problem:
         Rows of which none, or all, are counted have no spread: limits are at least as far as those of shares.
         """
         reach, weight = reach_of(self.context["level"]), self.rows.weight
-        (low, down), (high, up) = (mean_and_spread(values, weight, self.more) for values in (low, high))
+        more = self.more.get(quantity, max(self.more.values()))
+        (low, down), (high, up) = (mean_and_spread(values, weight, more) for values in (low, high))
         downs, ups = (
             np.array([reach_of_shares(shares_of(*self._share(quantity, value)), reach) for value in ends])
             for ends in (low, high)
@@ -145,9 +145,11 @@ def read_problem(
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
-    normal = estimates.normal
-    keys = (Key(AUDITED, audited.name, decisions, quantity) for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"))
-    more = max(normal.of(key).more for key in keys)
+    normal, labels = estimates.normal, estimates.normal.influence.columns
+    place = [labels.get_loc((audited.name, decisions, name)) for name in ("y0", "ypi")]
+    factors = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0], [1.0, 1.0]])  # of the means, in their order
+    variances = np.einsum("qi,ij,qj->q", factors, normal.between[np.ix_(place, place)], factors)
+    more = dict(zip(means, variances.clip(min=0.0).tolist(), strict=True))
     return Problem(fitted, form, rows, tuple(made), means, more, context, scorer, audited, normal.sizes[audited.name])
 
 

@@ -264,6 +264,15 @@ def test_without_a_hidden_cause_the_numbers_are_those_of_the_audit(decisions: st
                     assert (row.lower, row.upper) == pytest.approx(tuple(table.loc[row.quantity, ["lower", "upper"]]))
 
 
+def test_what_other_splits_into_folds_add_is_that_of_each_quantity() -> None:
+    df, source = sample(400, 0), pf.OneStep(UNFAIR["direct"], folds=2, splits=2, form="prefix", random_state=0)
+    found = confounding(Table(SCORES), source, df, decisions="score", gammas=[2.0], hidden_causes="A <-> all")
+    table = pf.audit({"m": Table(SCORES)}, source, df, random_state=0).table.query("decisions == 'score'")
+    for row in found.table[(found.table["gamma"] == 1.0) & (found.table["quantity"] != "piu")].itertuples():
+        ends = table.set_index("quantity").loc[row.quantity, ["lower", "upper"]]
+        assert (row.lower, row.upper) == pytest.approx(tuple(ends), abs=1e-9)
+
+
 def test_flips_lie_where_the_interval_meets_the_limit() -> None:
     df = sample(6000, 0)  # cuts learned from other rows make the ends jump a little in smaller samples
     settings: dict[str, Any] = {"decisions": "score", "above": 0.2, "at_most": 0.95}
