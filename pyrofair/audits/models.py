@@ -181,6 +181,11 @@ def judge_scores(model: AuditedModel, table: pd.DataFrame, scores: Scores, score
     if not model.is_scores:
         stated = "it gives the same scores again, and scores='outcome' describes given scores alone"
         return ScoreType(False, stated if scores_are == "outcome" else "")
+    return _judge_given(model.name, read, scores, compared, scores_are)
+
+
+def _judge_given(name: str, read: str, scores: Scores, compared: int, scores_are: ScoresAre) -> ScoreType:
+    """Return what given scores are of which so many repeat the features of another row, and its score."""
     if scores_are == "outcome":
         return ScoreType(True, "stated by the user (scores='outcome')")
     if np.ptp(scores) <= SAME:
@@ -197,7 +202,7 @@ def judge_scores(model: AuditedModel, table: pd.DataFrame, scores: Scores, score
     if scores_are == "prediction":
         return ScoreType(False, f"stated by the user (scores='prediction'): {known}")
     told = (
-        f"{model.name!r} is given as scores, and the user stated nothing: {known}. They are taken for a function of "
+        f"{name!r} is given as scores, and the user stated nothing: {known}. They are taken for a function of "
         "the features. Human decisions, or a model of other inputs, are none: pass scores='outcome' then, and "
         "scores='prediction' otherwise."
     )

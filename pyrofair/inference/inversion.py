@@ -220,22 +220,8 @@ class Equation:
         rise, slack = f.diff(dim=1), 100 * torch.finfo(f.dtype).eps * torch.maximum(f[:, 1:].abs(), f[:, :-1].abs())
         up, down = (rise >= -slack).all(1), (rise <= slack).all(1)
         sign = torch.where(up, 1.0, -1.0).unsqueeze(1)
-        value, leeway = self.value.unsqueeze(1), self.evidence.leeway(self.site, self.value).unsqueeze(1)
-        ends = sign * f[:, :1], sign * f[:, -1:]
-        wanted = sign * value  # a value that rounding puts beyond all others is the last of them
-        wanted = torch.where((wanted < ends[0]) & (wanted >= ends[0] - leeway), ends[0], wanted)
-        wanted = torch.where((wanted > ends[1]) & (wanted <= ends[1] + leeway), ends[1], wanted)
-        for _ in range(2):
-            low, high = self._bisect(u, sign * f, sign, wanted)
-            # At a step the row may hold a rounded value, and not that of the program.
-            near = sign * self(torch.cat([low, high], 1).clamp(u[:, :1], u[:, -1:]))
-            nearest = near.gather(1, (near - wanted).abs().argmin(1, keepdim=True))
-            point = high - low <= _precision() ** 1.5 * span
-            reached = (nearest - wanted).abs() <= leeway
-            if not bool((point & reached & (nearest != wanted)).any()):
-                break
-            wanted = torch.where(point & reached, nearest, wanted)
-        low, high = (torch.where(point, (low + high) / 2, each) for each in (low, high))
+        low, high, wanted, reached = self._between(u, sign * f, sign, span)
+        point = low == high
         beside = span * torch.tensor(BESIDE)
         around = self._possible(torch.cat([low - beside, high + beside], 1), u[:, :1])
         over = sign * self(around) - wanted
@@ -257,6 +243,28 @@ class Equation:
             flat=found.flat,
             affine=found.affine,
         )
+
+    def _between(self, u: Tensor, f: Tensor, sign: Tensor, span: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return between which noise, (m, 1), increasing values, f (m, k) at u, are the observed ones.
+
+        The two are equal at a point. With them come the values that were looked for, and whether they are reached.
+        """
+        leeway, ends = self.evidence.leeway(self.site, self.value).unsqueeze(1), (f[:, :1], f[:, -1:])
+        wanted = sign * self.value.unsqueeze(1)  # a value that rounding puts beyond all others is the last of them
+        wanted = torch.where((wanted < ends[0]) & (wanted >= ends[0] - leeway), ends[0], wanted)
+        wanted = torch.where((wanted > ends[1]) & (wanted <= ends[1] + leeway), ends[1], wanted)
+        for _ in range(2):
+            low, high = self._bisect(u, f, sign, wanted)
+            # At a step the row may hold a rounded value, and not that of the program.
+            near = sign * self(torch.cat([low, high], 1).clamp(u[:, :1], u[:, -1:]))
+            nearest = near.gather(1, (near - wanted).abs().argmin(1, keepdim=True))
+            point = high - low <= _precision() ** 1.5 * span
+            reached = (nearest - wanted).abs() <= leeway
+            if not bool((point & reached & (nearest != wanted)).any()):
+                break
+            wanted = torch.where(point & reached, nearest, wanted)
+        low, high = (torch.where(point, (low + high) / 2, each) for each in (low, high))
+        return low, high, wanted, reached
 
     def _bisect(self, u: Tensor, f: Tensor, sign: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
         """Return the first and the last noise, (m, 1), at which increasing values, f (m, k) at u, are the wanted ones.
@@ -470,7 +478,7 @@ def _solve_plane(
     start, slope = at_units[:, :1], at_units[:, 1:] - at_units[:, :1]
     solved, singular = torch.linalg.solve_ex(slope.transpose(1, 2), value - start[:, 0])
     around = torch.cat([solved.unsqueeze(1) + (drawn - solved.unsqueeze(1)) * step for step in (0.0, *WAYS)], 1)
-    found, reading = run(around.shape[1], around)
+    found, _ = run(around.shape[1], around)
     size_of = torch.tensor([evidence.scale[site] for site in sites]) + found.abs() + start.abs()
     slack = _precision() * (size_of + around.abs() @ slope.abs())
     affine = ((found - start - around @ slope).abs() <= slack).flatten(1).all(1) & (singular == 0)

@@ -330,40 +330,32 @@ def read_likelihood(
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False), poutine.trace() as tracer:
         program(len(df))
     drawn: Any = tracer.trace.nodes
-    finite = (
-        {} if units else {site: values for site in info.random if (values := _values(drawn[site]["fn"])) is not None}
-    )
+    values = {} if units else {site: _values(drawn[site]["fn"]) for site in info.random}
+    finite = {site: each for site, each in values.items() if each is not None}
     inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters), open_, finite)
-    uninformed = [site for site in parameters if site not in known]
-    if uninformed:
-        warnings.warn(
-            f"No node of the table depends on the parameter {', '.join(map(repr, uninformed))}, as far as torch can "
-            "see; its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and check the columns.",
-            PyrofairWarning,
-            stacklevel=3,
-        )
+    _warn_of_uninformed([site for site in parameters if site not in known])
     idle = {s: drawn[s]["value"] for s in info.random - {*rows, *inverted.values(), *latent, *evidence}}
     shapes = {site: info.shape(site, len(df)) for site in info.sites}
     classes = {site: finite[site] for site in latent if site in finite}
     _require_summable(classes, reads, info, latent)
     latent = tuple(site for site in latent if site not in classes)
     likelihood = Likelihood(
-        program,
-        len(df),
-        rows,
-        inverted,
-        idle,
-        parameters,
-        derived,
-        latent,
-        evidence,
-        info.dtypes,
-        shapes,
-        vectors,
+        program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes, shapes, vectors,
         classes,
-    )
+    )  # fmt: skip
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
         return _check(likelihood)
+
+
+def _warn_of_uninformed(parameters: Sequence[str]) -> None:
+    """Warn of parameters on which no node depends."""
+    if parameters:
+        warnings.warn(
+            f"No node of the table depends on the parameter {', '.join(map(repr, parameters))}, as far as torch can "
+            "see; its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and check the columns.",
+            PyrofairWarning,
+            stacklevel=4,
+        )
 
 
 def _values(distribution: Any) -> Tensor | None:
@@ -578,9 +570,8 @@ def _check(likelihood: Likelihood) -> Likelihood:
             if site in likelihood.evidence:
                 what, remedy = "evidence", "Correct what it is given (obs=...)."
             raise DataError(
-                f"{int(wrong.sum())} value(s) of the {what} {site!r}, such as "
-                f"{_shown(sites[site]['value'], wrong)}, cannot be drawn by the program's site: its support is "
-                f"{supports[site]}. {remedy}"
+                f"{int(wrong.sum())} value(s) of the {what} {site!r}, such as {_shown(sites[site]['value'], wrong)}, "
+                f"cannot be drawn by the program's site: its support is {supports[site]}. {remedy}"
             )
     for node, rows in dead.items():
         if rows.any():

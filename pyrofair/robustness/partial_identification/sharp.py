@@ -269,22 +269,9 @@ def sharp_bounds(
     table = pd.DataFrame(found.ends, index=["low", "high"]).T.rename_axis("quantity")
     notes = program.notes(found)
     if n_boot:
-        replicates = [
-            program.evaluate(each, certify=False)
-            for each in progress_bar(
-                "bootstrap", _replicates(coded, index.ravel(), weight, n_boot, random_state), total=n_boot
-            )
-        ]
-        draws = np.array([[each.ends[name] for name in table.index] for each in replicates])
-        least = np.array([LEAST[name] for name in table.index])
-        size = kish_size(coded.weight)
-        for i, end in enumerate(("low", "high")):
-            ends = table[end].to_numpy()
-            start, stop = _range(draws[:, :, i], ends, level, lower=end == "low")
-            shares = [shares_of(SHARES[name], {SHARES[name]: value}, size) for name, value in table[end].items()]
-            down, up = np.transpose([reach_of_shares(each, reach_of(level)) for each in shares])
-            table[f"{end}_from"] = np.minimum(start, ends - down).clip(least, 1.0)
-            table[f"{end}_to"] = np.maximum(stop, ends + up).clip(least, 1.0)
+        drawn = progress_bar("bootstrap", _replicates(coded, index.ravel(), weight, n_boot, random_state), total=n_boot)
+        replicates = [program.evaluate(each, certify=False) for each in drawn]
+        table = _with_intervals(table, replicates, kish_size(coded.weight), level)
         moved = sum(each.slack > TOLD for each in replicates)
         if moved:
             notes.append(
@@ -320,6 +307,20 @@ def sharp_bounds(
         n_boot=n_boot,
         level=level,
     )
+
+
+def _with_intervals(table: pd.DataFrame, replicates: Sequence[_Found], size: float, level: float) -> pd.DataFrame:
+    """Return the table of both bounds with the range of each, of shares of so many effective rows."""
+    draws = np.array([[each.ends[name] for name in table.index] for each in replicates])
+    least = np.array([LEAST[name] for name in table.index])
+    found = {}
+    for i, (end, values) in enumerate(table[["low", "high"]].items()):
+        start, stop = _range(draws[:, :, i], values.to_numpy(), level, lower=end == "low")
+        shares = [shares_of(SHARES[name], {SHARES[name]: value}, size) for name, value in values.items()]
+        down, up = np.transpose([reach_of_shares(each, reach_of(level)) for each in shares])
+        found[f"{end}_from"] = np.minimum(start, values - down).clip(least, 1.0)
+        found[f"{end}_to"] = np.maximum(stop, values + up).clip(least, 1.0)
+    return table.assign(**found)
 
 
 def _observed_graphs(unfair: UnfairPaths, df: Any, *, known: bool) -> tuple[list[ObservedGraph], str]:
@@ -381,7 +382,9 @@ class _Program:
         found = next((each for each in small if each.is_identified), small[-1])
         if not found.is_identified and found is not made[-1]:
             more = ", ".join(node for node in cells[-1].graph.nodes if node not in found.observed.nodes)
-            found.unused = f"{more} would say more, with more than max_types={max_types:,} combinations of types"
+            found.unused = (
+                f"{more} would narrow the bounds, and needs more than max_types={max_types:,} combinations of types"
+            )
         return found
 
     @property

@@ -311,7 +311,7 @@ def test_columns_that_tell_of_latent_causes_are_used_or_named() -> None:
     assert (found.sharp, found.ypi) == (True, pytest.approx((0.18, 0.18), abs=1e-9))
     assert found.piu == pytest.approx((0.8, 1.0), abs=1e-9)
     for edges, most, why in (
-        ("A -> {W R}; H -> {W R}", 8, "W would say more, with more than max_types=8"),
+        ("A -> {W R}; H -> {W R}", 8, "W would narrow the bounds, .* max_types=8"),
         ("A -> R; H -> {W R}; K -> {W Y}", 2_000, "W cannot be used, .* independent errors would be joined"),
     ):
         latent = [name for name in "HK" if name in edges]
