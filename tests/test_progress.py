@@ -64,12 +64,25 @@ def test_long_loops_have_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = pf.CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y")
     table = pd.DataFrame({"A": [0, 0, 1, 1, 1, 1] * 40, "M": [0, 1, 0, 1, 1, 1] * 40, "Y": [0, 1, 0, 1, 0, 0] * 40})
     learners = {"propensity": "saturated", "regression": "saturated"}
-    screen = Screen(terminal=True)
+    unfair, X, screen = graph.unfair("A -> Y"), table[["A", "M"]], Screen(terminal=True)
+    classifier = pf.PenalizedClassifier("logistic", source=pf.IPW(unfair), epochs=1, random_state=0)
+
+    def optional(*, progress: bool) -> None:
+        pf.audit({"m": table["M"]}, pf.IPW(unfair), table, scores="outcome", n_boot=2, progress=progress)
+        pf.learn_mechanisms(table, graph, nodes=["M"], steps=1, progress=progress)
+        pf.penalty_path(
+            classifier, X, table["Y"], strengths=[1.0], seeds=1, test=(X, table["Y"]), n_boot=0, progress=progress
+        )
+
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(_progress, "AFTER", 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
-        pf.sharp_bounds(graph.unfair("A -> Y"), table, n_boot=2, random_state=0)
-        source = pf.OneStep(graph.unfair("A -> Y"), **learners, random_state=0)
+        optional(progress=False)
+        assert [name for name in ("bootstrap", "mechanisms", "penalty path") if name in screen.getvalue()] == []
+        optional(progress=True)
+        assert [name for name in ("bootstrap", "mechanisms", "penalty path") if name not in screen.getvalue()] == []
+        pf.sharp_bounds(unfair, table, n_boot=2, random_state=0)
+        source = pf.OneStep(unfair, **learners, random_state=0)
         pf.sensitivity.confounding(table["Y"], source, table, gammas=[1.0, 2.0], scores="outcome")
-    assert [name for name in ("bootstrap", "hidden causes", "regressions") if name not in screen.getvalue()] == []
+    assert [name for name in ("hidden causes", "regressions") if name not in screen.getvalue()] == []

@@ -9,10 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-import joblib
 import pytest
-
-from pyrofair._workers import delayed
 
 CALL = """
 import os, sys, time, joblib
@@ -45,9 +42,3 @@ def test_workers_of_a_killed_process_end(tmp_path: Path) -> None:
     while any(map(lives, found)):
         assert time.monotonic() < until, "a worker stays"
         time.sleep(0.1)
-
-
-def test_what_workers_return_is_unchanged() -> None:
-    for backend in ("sequential", "threading"):
-        with joblib.parallel_config(backend):
-            assert joblib.Parallel(2)(delayed(pow)(each, 2) for each in range(3)) == [0, 1, 4]

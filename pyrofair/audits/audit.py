@@ -872,7 +872,7 @@ def _doubtful_intervals(
     found = []
     tried, failures = replicates.tried, replicates.failures
     if tried < n_boot:
-        found.append(f"Interrupted: intervals rest on the {tried} replicates that were done. Audit again for all.")
+        found.append(f"Interrupted: intervals are made of the {tried} replicates that were done. Audit again for all.")
     if replicates.most_failed:
         found.append(
             f"{len(failures)} of {tried} bootstrap replicates failed, so there are no intervals. The first failure: "

@@ -505,7 +505,7 @@ def group_lines(groups: pd.DataFrame, context: Context) -> list[str]:
         share = "one test of all, which takes the weights as known and so finds differences too often"
         advice = "a stage fails its check as well (see the verdict), so compare another propensity=..."
         if not context.doubts:
-            advice = "the estimates above weight otherwise, and no stage fails its check, so you need not act on it"
+            advice = "the estimates above use other weights, and no stage fails its check, so you need not act on it"
     lines.append(
         f"The two observed groups, weighted alone, disagree beyond chance in {len(apart)} of {len(judged)} "
         f"comparisons ({share}). Unless by chance, that is a misspecified propensity or poor overlap, never a latent "

@@ -87,8 +87,8 @@ def find_difference(
     """Return the evidence that scores (m,) of m rows are not a function of a row, or None.
 
     Some rows are scored again in another order, in batches of one group, as observed and in a world (with one value of
-    the sensitive attribute in all rows), and alone. Which ones, depends on the rows only. Of decisions, ``ties`` says
-    in which rows rounding may make them.
+    the sensitive attribute in all rows), and alone. The choice depends on the rows only. For a model of decisions,
+    ``ties`` returns the rows in which rounding may make the decision.
     """
     if rows.empty:
         return None

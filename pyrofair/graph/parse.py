@@ -43,7 +43,7 @@ MOST_NESTED = 9
 """How deep braces may stand within each other: pydot takes twice as long for each."""
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
 _HIDES = {"latent": True, "unobserved": True, "observed": False}
-"""The attributes of a node that say whether it is latent, each with what it says if it is true."""
+"""The attributes by which a node is latent or not, each with whether it is if the attribute is true."""
 _ENDS = {
     "forward": {"tail": False, "head": True},
     "back": {"tail": True, "head": False},

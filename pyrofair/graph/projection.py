@@ -58,8 +58,8 @@ class LatentProjection:
 def sharing_causes(graph: CausalGraph, *, known: bool) -> tuple[str, ...]:
     """Return the observed nodes outside a target's projection that share latent causes with nodes inside.
 
-    They tell of the errors of the nodes that the target depends on when the sensitive attribute is set. The observed
-    outcome tells nothing of a known function.
+    They carry information on the errors of the nodes that the target depends on when the sensitive attribute is set.
+    The observed outcome carries none on a known function.
     """
     own = LatentProjection.of(graph, known=known)
     nodes = [node for node in graph.observed if node != graph.outcome or not known]

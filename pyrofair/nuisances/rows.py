@@ -158,7 +158,7 @@ class Nuisances:
         name = f"{self.graph.sensitive_column}={self.graph.label(1)!r}"
         raise DataError(
             f"The propensity {self.propensity_name} is not calibrated: its mean probability of {name} is {mean:.3g}, "
-            f"and the share of these rows is {share:.3g}. Weights made of it say nothing about overlap. "
+            f"and the share of these rows is {share:.3g}. Weights made of it would look like poor overlap. "
             "class_weight='balanced' does that, and so does a model that ignores sample weights: leave classes as "
             "they are, or use propensity='logistic'."
         )

@@ -129,12 +129,6 @@ def test_one_mediator(arm: Any) -> None:
     assert "a bound of 1 or more proves nothing" in str(report)
 
 
-def test_the_threshold_is_exceeded() -> None:
-    report = run(Scores(), saturated(arm="paper"), one_mediator(), threshold=0.3)
-    assert column(report, "estimate", "threshold")["p_y0"] == pytest.approx(0.25)
-    assert column(report, "estimate", "threshold")["p_ypi"] == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("arm", ["paper", 0, 1])
 def test_logistic_weights_by_hand(arm: Any) -> None:
     """Odds from scikit-learn's own logistic regression, and the weights of either group written out."""

@@ -292,13 +292,6 @@ def test_a_fit_that_diverges_is_an_error() -> None:
         penalty_path(classifier(optimizer="sgd", learning_rate=1e6), X, Y, test=(X, Y), seeds=2, progress=False)
 
 
-def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    trace(seeds=1, progress=True)
-    assert "penalty path" in capsys.readouterr().err
-    trace(seeds=1)
-    assert capsys.readouterr().err == ""
-
-
 # --- summary and choice ----------------------------------------------------------------------------------------------
 
 

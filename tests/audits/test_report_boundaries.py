@@ -154,14 +154,3 @@ def test_what_chooses_by_far_ends_counts_rows() -> None:
     )
     with pytest.raises(pf.DataError, match=r"piu_upper below 0\.005"):
         path.select(at_most=0.005)
-
-
-def test_an_effect_of_a_millionth_is_no_finding() -> None:
-    class Nearly(Flips):
-        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-            return np.column_stack([p := 0.4 + 1.6e-6 * X["A"].to_numpy(), 1.0 - p])
-
-    report = pf.audit({"m": Nearly(0.0)}, one_step(), SAMPLE, random_state=0)
-    score = report.readings.set_index("decisions").loc["score"]
-    assert score["status"] == "inconclusive"
-    assert "at least" not in score["reading"]

@@ -213,12 +213,6 @@ def test_wald_intervals_by_hand() -> None:
     assert rate["estimate"] == pytest.approx(max(w @ decided["outcome"], 1.0 - w @ decided["outcome"]))
 
 
-def test_equal_weights_leave_accuracy_the_exact_bound() -> None:
-    df = simulated(500, 1)
-    row = run(Model(), fitted(df), df).table.set_index(["decisions", "quantity"]).loc[("threshold", "accuracy")]
-    assert "exact test-set bound" in row["note"]
-
-
 def joint(a: NDArray[Any], b: NDArray[Any]) -> Estimates:
     """Estimates of two means; the other functionals follow as they do where nothing is shared."""
     parts = {"y0": a, "ypi": b, "lower": b - a, "rest": 1.0 - a - b, "disagreement": a + b, "positive": a}

@@ -223,9 +223,3 @@ def test_an_encoder_that_reads_its_batch_is_refused_before_training() -> None:
         pf.PenalizedClassifier("logistic", encoder=encoder, **settings).fit(TABLE[INPUTS], TABLE["Y"])
     scaled = FunctionTransformer(lambda X: 1e4 * X)
     pf.PenalizedClassifier("logistic", encoder=scaled, dtype="float32", **settings).fit(TABLE[INPUTS], TABLE["Y"])
-
-
-def test_the_effect_is_right_once_the_encoder_is_fitted() -> None:
-    report = pf.audit({"m": Model(lambda X: 0.2 + 0.5 * X["M"] + 0.3 * X["A"])}, UNFAIR, TABLE, random_state=0)
-    found = report.table.set_index(["decisions", "quantity"])["estimate"]
-    assert found["score", "mean_unfair_effect"] == pytest.approx(0.3, abs=1e-9)

@@ -450,25 +450,6 @@ def test_shared_noise_is_inferred_from_all_nodes_that_read_it(method: Any, setti
         assert (reported["ess"] > 100).all()
 
 
-@undeclared
-def test_solving_at_drawn_slopes_takes_their_size_into_account() -> None:
-    """D = A + H U has the density p_U(d / h) / h at a drawn h; Q is drawn from a distribution that reads H too."""
-    program = units(
-        H=lambda v: dist.Uniform(0.5, 3.0), Q=lambda v: dist.Normal(v.H, 1.0), U=normal(), D=lambda v: v.A + v.H * v.U
-    )
-    rows = pd.DataFrame({"A": [0, 1], "Q": [1.0, 2.0], "D": [0.3, 4.0]})
-    found = sem(program, "A -> D -> Y; Q -> Y", "A -> D -> Y").counterfactual(rows, draws=8000, random_state=0)
-    h = np.linspace(0.5, 3.0, 20_001)
-    for i, row in rows.iterrows():
-        u = (row.D - row.A) / h
-        weight = np.exp(-(u**2) / 2 - (row.Q - h) ** 2 / 2) / h
-        mean = (weight * h).sum() / weight.sum()
-        assert found.noise.loc[i, ("H", "mean")] == pytest.approx(mean, abs=0.02)
-        assert found.noise.loc[i, ("U", "mean")] == pytest.approx((weight * u).sum() / weight.sum(), abs=0.02)
-    # The sum of the noise is determined, and with it the other world.
-    np.testing.assert_allclose(found.switched["D"], [1.3, 4.0])
-
-
 def test_a_kernel_and_bisection_approach_the_declared_inverse() -> None:
     source = SEM(units(U_D=normal(0.0, 0.5), D=lambda v: torch.exp(0.5 * v.A + v.U_D)), through("D"))
     rows = pd.DataFrame({"A": [0, 1], "D": [1.0, 3.0]})

@@ -38,14 +38,8 @@ ONE_NOISE: list[tuple[str, Callable[..., Any], float, float, float, Any, Any]] =
     ("just above it", lambda a, u: (3.5 + a + u).clamp(min=0.0), 1e-6, 1e-6 - 3.5, 1e-6 - 3.5, None, NORMAL),
     ("rare floor", lambda a, u: (5.0 + a + u).clamp(min=0.0), 0.0, -INF, -5.0, None, NORMAL),
     ("floor never drawn", lambda a, u: (9.0 + 2 * a + u).clamp(min=0.0), 0.0, -INF, -9.0, None, NORMAL),
-    ("relu", lambda a, u: torch.relu(a + u), 0.0, -INF, 0.0, None, NORMAL),
-    ("above zero", lambda a, u: torch.relu(a + u), 0.7, 0.7, 0.7, None, NORMAL),
-    ("rare value", lambda a, u: torch.relu(u + a - 5.0), 1.0, 6.0, 6.0, None, NORMAL),
-    ("relu6", lambda a, u: functional.relu6(5.0 + u - a), 6.0, 1.0, INF, None, NORMAL),
     ("ceiling", lambda a, u: (u - a).clamp(max=3.6), 3.6, 3.6, INF, None, NORMAL),
-    ("hardtanh above", lambda a, u: functional.hardtanh(u - a), 1.0, 1.0, INF, None, NORMAL),
     ("hardtanh below", lambda a, u: functional.hardtanh(u + a), -1.0, -INF, -1.0, None, NORMAL),
-    ("hardtanh between", lambda a, u: functional.hardtanh(u + a), 0.3, 0.3, 0.3, None, NORMAL),
     ("two far ends", lambda a, u: ((1 + a) * u).clamp(-3.4, 3.4), 3.4, 3.4, INF, None, NORMAL),
     ("round", lambda a, u: torch.round(3.5 + 0.6 * a + u), 4.0, 0.0, 1.0, None, NORMAL),
     ("floor of a product", lambda a, u: torch.floor((2.0 + a) * u), -3.0, -1.5, -1.0, None, NORMAL),
@@ -53,8 +47,6 @@ ONE_NOISE: list[tuple[str, Callable[..., Any], float, float, float, Any, Any]] =
     ("jump", lambda a, u: torch.where(u > -3.5, 3.5 + u + a, 0.0 * u), 0.0, -INF, -3.5, None, NORMAL),
     ("kink", lambda a, u: torch.where(u > 3.0, 5 * u - 12.0, u) + a * u, 8.0, 4.0, 4.0, None, NORMAL),
     ("larger", lambda a, u: torch.maximum(u + a, torch.full_like(u, -3.3)), -3.3, -INF, -3.3, None, NORMAL),
-    ("smaller", lambda a, u: torch.minimum(u, 3.4 - a), 3.4, 3.4, INF, None, NORMAL),
-    ("sign", lambda a, u: torch.sign(u + 3 * a - 3.5), 1.0, 3.5, INF, None, NORMAL),
     ("rare sign", lambda a, u: torch.sign(u + 3 * a - 3.5), -1.0, -INF, 3.5, None, NORMAL),
     ("exponential", lambda a, u: torch.exp(0.5 * a + u), 2.0, math.log(2.0), math.log(2.0), None, NORMAL),
     ("falling", lambda a, u: torch.exp(a - u), 2.0, -math.log(2.0), -math.log(2.0), None, NORMAL),
@@ -246,19 +238,17 @@ SEVERAL: list[tuple[str, dict[str, Any], Callable[..., Any], float, float]] = [
 """A name, further noise sites, M of A, U and these, a value, and the mean of its other value."""
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(
-    ("sites", "of", "m", "right"), [each[1:] for each in SEVERAL], ids=[each[0] for each in SEVERAL]
-)
-def test_several_noise_sites(
-    sites: dict[str, Any], of: Callable[..., Any], m: float, right: float, reverse: bool
-) -> None:
+ORDERS = [(each, step) for each in SEVERAL for step in (1, -1) if (each[0], step) != ("noise of noise", -1)]
+
+
+@pytest.mark.parametrize(("case", "step"), ORDERS, ids=[f"{each[0]} {step}" for each, step in ORDERS])
+def test_several_noise_sites(case: Any, step: int) -> None:
+    _, sites, of, m, right = case
     every = {"U": normal(), **sites}
-    if "V" in sites and sites["V"].__code__.co_names == ("dist", "Normal", "U") and reverse:
-        pytest.skip("V is drawn given U")
     names = [*every]
-    ordered = {name: every[name] for name in (names[::-1] if reverse else names)}
-    program = units(**ordered, M=lambda v: of(v.A, *(getattr(v, name) for name in names)))
+    program = units(
+        **{name: every[name] for name in names[::step]}, M=lambda v: of(v.A, *(getattr(v, name) for name in names))
+    )
     rows = pd.DataFrame({"A": [0], "M": [m]})
     found = sem(program, "A -> M -> Y").counterfactual(rows, random_state=0, draws=8000)
     assert found.switched["M"].item() == pytest.approx(right, abs=0.05)

@@ -165,11 +165,3 @@ def test_an_sem_keeps_atoms_and_takes_their_noise_for_an_interval(learned: pf.Le
     found = sem.counterfactual(given, draws=400)
     assert not found.exact
     assert found.diagnostics.set_index("node").loc["M", "note"].str.contains("up to what gives the value").all()
-
-
-def test_calibration_finds_a_density_in_place_of_atoms() -> None:
-    df = spiked(2000)
-    smeared = pf.learn_mechanisms(
-        df, GRAPH, nodes=["M"], families={"M": Continuous(12.0, 16.0)}, progress=False, random_state=0
-    )
-    assert "distribution of 'M' (Continuous)" in smeared.doubts()[0]

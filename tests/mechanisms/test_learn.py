@@ -690,13 +690,6 @@ def test_without_held_out_rows_all_steps_are_taken(frame: pd.DataFrame) -> None:
     assert found.calibration()["rows"][0] == 1500
 
 
-def test_progress_is_shown_if_asked(frame: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
-    learn(frame, nodes=["M"], steps=20, progress=True)
-    assert "mechanisms" in capsys.readouterr().err
-    learn(frame, nodes=["M"], steps=20)
-    assert capsys.readouterr().err == ""
-
-
 # -- bad input --------------------------------------------------------------------------------------------------------
 
 

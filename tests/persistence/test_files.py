@@ -336,9 +336,7 @@ BIG: dict[str, tuple[Any, str]] = {
         "more than 64 times"),
     "texts of the length of one": (
         _of("values", dtype=_of("type", name="str"), items=["x" * 1000, *"y" * 10**4]), "one of 1000 characters"),
-    "values of a range": (_of("values", dtype=INT64, items=_range(MANY)), "more than 64 times"),
     "codes of a range": (_of("values", dtype=INT64, codes=_range(MANY)), "more than 64 times"),
-    "a series of a range": (_of("series", values=_range(MANY), index=_range(MANY), name=None), "more than 64 times"),
     "categories of a range": (
         _of("tables.encoder.TableEncoder", numeric_=[], categories_={"dict": [["C", _range(MANY)]]}),
         "more than 64 times"),

@@ -271,7 +271,7 @@ def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(fitting, "_refit", interrupted)
     how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
-    with pytest.warns(PyrofairWarning, match="Interrupted: intervals rest on the 10 replicates"):
+    with pytest.warns(PyrofairWarning, match="Interrupted: .* 10 replicates"):
         pf.audit({"scores": Scores()}, source, df, n_boot=40, **how)
     assert len(calls) == 7
 
