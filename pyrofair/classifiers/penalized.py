@@ -1,4 +1,4 @@
-"""A classifier that pays for unfair effects: cross-entropy plus a penalty on two potential outcomes; *Remove*."""
+"""A classifier trained with a penalty on unfair effects, by two potential outcomes of each row; and *Remove*."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command ``pyrofair train``: a classifier that pays for the unfair effect, fitted on a table and saved."""
+"""The command ``pyrofair train``: a classifier with a penalty on the unfair effect, fitted on a table and saved."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _describe(
 
 COMMAND = Command(
     "train",
-    "train a classifier that pays for unfair effects, and save it",
+    "train a classifier with a penalty on unfair effects, and save it",
     "Fit a classifier that minimises cross-entropy plus a penalty on the effect along the unfair paths, and save it.",
     EXAMPLE,
     OPTIONS,
