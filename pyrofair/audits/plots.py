@@ -68,7 +68,7 @@ def _draw_accuracy(axes: Axes, table: pd.DataFrame, models: Sequence[str], heigh
     accuracy = _column(table, "threshold", "accuracy", models)
     majority = _column(table, "threshold", "majority_rate", models)["estimate"]
     exact = accuracy["note"].astype(str).str.contains("test-set").any()
-    axes.set_xlabel("accuracy (exact 90 % interval)" if exact else "accuracy")
+    axes.set_xlabel("accuracy (exact interval)" if exact else "accuracy")
     if accuracy["estimate"].isna().all():
         axes.text(0.5, 0.5, "no outcomes, no accuracy", transform=axes.transAxes, ha="center", color=GREY, fontsize=8)
         axes.set_xticks([])

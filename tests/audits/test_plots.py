@@ -139,7 +139,7 @@ def test_audit(models: dict[str, tuple[float, float]], decisions: str) -> None:
         right.get_xlabel()
         == f"probability of individual unfairness, {'decisions' if decisions == 'threshold' else 'scores'}"
     )
-    assert left.get_xlabel() == "accuracy (exact 90 % interval)"
+    assert left.get_xlabel() == "accuracy (exact interval)"
     assert texts(figure) == [
         "PIU lies here",
         "interval of each end",
