@@ -638,14 +638,15 @@ class Estimates:
         return at, np.array(list(parts.values())), constant
 
     def _clearly_greater(self, own: Form, other: Form) -> Form:
-        """Return the second of two forms where its size is clearly greater, and else the first."""
+        """Return the second of two forms where its size is clearly greater by the errors of units, and else the first."""
         (at, factors, constant), (at_other, of_other, plus) = own, other
         value = float(self.mean[at_other] @ of_other) + plus
         gain = abs(value) - float(self.mean[at] @ factors) - constant
         turn = np.zeros(len(self.mean))
         np.add.at(turn, at_other, np.sign(value) * of_other)
         np.subtract.at(turn, at, factors)
-        return other if gain > MARGIN * np.sqrt(max(turn @ self.covariance @ turn, 0.0)) else own
+        error = np.sqrt(max(float(turn @ (self.covariance - self.between) @ turn), 0.0))
+        return other if gain > MARGIN * error else own
 
     def _errors(self, at: list[int], factors: Array) -> Array:
         """Return what each row adds to the error of a sum of means at some places, (n,)."""

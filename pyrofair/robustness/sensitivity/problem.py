@@ -145,8 +145,8 @@ def read_problem(
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
-    normal, labels = estimates.normal, estimates.normal.influence.columns
-    place = [labels.get_loc((audited.name, decisions, name)) for name in ("y0", "ypi")]
+    normal, labels = estimates.normal, list[Any](estimates.normal.influence.columns)
+    place = [labels.index((audited.name, decisions, name)) for name in ("y0", "ypi")]
     factors = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0], [1.0, 1.0]])  # of the means, in their order
     variances = np.einsum("qi,ij,qj->q", factors, normal.between[np.ix_(place, place)], factors)
     more = dict(zip(means, variances.clip(min=0.0).tolist(), strict=True))
