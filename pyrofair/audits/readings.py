@@ -13,6 +13,7 @@ from pyrofair.audits.context import Context
 from pyrofair.effects.group_agreement import disagreeing
 
 __all__ = [
+    "SHOWN",
     "VERDICTS",
     "Reading",
     "Status",
@@ -28,7 +29,7 @@ __all__ = [
 SMALL = 0.05
 """An upper bound of at most this share of units is called small."""
 SHOWN = 0.0005
-"""A lower bound below this share of units is printed as 0.0 %, and is no finding."""
+"""A lower bound below this share of units is printed as 0.0 %, and is no finding; a smaller difference is not seen."""
 SAME_FOR_ALL = 0.02
 FEW = 10
 ROUNDING = 1e-9

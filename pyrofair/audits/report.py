@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.readings import ROUNDING, Reading, accuracy_remark, rate_remark
+from pyrofair.audits.readings import ROUNDING, SHOWN, Reading, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import (
     AUDITED,
@@ -120,7 +120,7 @@ class Measured:
             if quantity == "mean_unfair_effect" and (name, decisions) in disagree:
                 found = [*found, DISAGREE]
             lower = self.numbers.get(key._replace(quantity="piu_lower"), (np.nan,))
-            if quantity == "piu_upper" and lower[0] > values[0] + ROUNDING:
+            if quantity == "piu_upper" and lower[0] > values[0] + SHOWN:
                 found = [*found, CROSSED]
             values = [0.0 if abs(each) < RESOLUTION else each for each in values]
             size = self.sizes[name][quantity] if key in self.numbers else np.nan

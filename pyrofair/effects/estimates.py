@@ -638,7 +638,7 @@ class Estimates:
         return at, np.array(list(parts.values())), constant
 
     def _clearly_greater(self, own: Form, other: Form) -> Form:
-        """Return the second of two forms where its size is clearly greater by the errors of units, and else the first."""
+        """Return the second of two forms where its size is clearly greater by errors of units, and else the first."""
         (at, factors, constant), (at_other, of_other, plus) = own, other
         value = float(self.mean[at_other] @ of_other) + plus
         gain = abs(value) - float(self.mean[at] @ factors) - constant

@@ -123,7 +123,7 @@ def test_every_quantity_has_a_row_and_a_reason() -> None:
     assert missing[["lower", "upper"]].isna().all(axis=None)
 
 
-@pytest.mark.parametrize(("upper", "crosses"), [(0.4, True), (0.5, False), (0.6, False)])
+@pytest.mark.parametrize(("upper", "crosses"), [(0.4, True), (0.499, True), (0.4997, False), (0.6, False)])
 def test_ends_that_cross_are_noted(upper: float, crosses: bool) -> None:
     point = {LOWER: 0.5, LOWER._replace(quantity="piu_upper"): upper}
     table = tabled(estimator(), point, pd.DataFrame(), 0.9)
