@@ -310,7 +310,7 @@ def test_tables() -> None:
         make().fit(X, y, sample_weight=y.to_numpy().astype(float))
     with pytest.raises(DataError, match=r"missing value\(s\) \(NaN\) in the column 'D'"):
         fitted().predict(gap)
-    with pytest.raises(DataError, match="X lacks the column 'M'"):
+    with pytest.raises(DataError, match=r"X lacks the column 'M'.*Pass all columns of the fit"):
         fitted().predict(X.drop(columns="M"))
     with pytest.warns(PyrofairWarning, match="outside the graph are ignored: extra"):
         make().fit(X.assign(extra=1), y)
