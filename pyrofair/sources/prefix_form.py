@@ -316,8 +316,8 @@ class Walk:
         y0, ypi, lower, rest, disagreement = found
         self._add("y0", judged, share, y0 + t0)
         self._add("ypi", judged, share, ypi + t1)
-        self._add("lower", judged, share, lower + np.sign(b - a) * (t1 - t0))
-        self._add("rest", judged, share, rest - np.sign(1.0 - a - b) * (t0 + t1))
+        self._add("lower", judged, share, lower + _sign(b - a) * (t1 - t0))
+        self._add("rest", judged, share, rest - _sign(1.0 - a - b) * (t0 + t1))
         self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
 
     def averages(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> tuple[Average, Average]:
@@ -355,7 +355,10 @@ class Walk:
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
             y, groups = known[at], None if self.fitted.groups is None else self.fitted.groups[train[at]]
-            predict = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
+            predict = plain = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
+            beside = (*worlds, -1 - i)  # later stages pull what is averaged; signs must not follow
+            if self._knows(beside, regression.fit) if self.recalls else (y != smooth_known[at]).any():
+                plain = self._fit(beside, regression.fit, learned, train[at], smooth_known[at], groups)
             asked = take(design, judged)
             mean, pull = predict(asked), predict.pull(asked)
             start = mean + pull
@@ -373,9 +376,9 @@ class Walk:
             last = not i and len(worlds) == 1
             if len(needed) and (i or (last and self.form.worlds[0].shared)):
                 here = take(learned, train[needed])
-                smooth_known[needed] = predict(here)
-                known[needed] = smooth_known[needed] + predict.pull(here)
-            own, smooth = start, mean
+                smooth_known[needed] = plain(here)
+                known[needed] = predict(here) + predict.pull(here)
+            own, smooth = start, mean if plain is predict else plain(asked)
             if last and regression.smooths:
                 rough = self._fit((*worlds, i), regression.smooth, learned, train[at], y)
                 smooth, smooth_known = rough(asked), np.full_like(known, np.nan)
@@ -413,6 +416,9 @@ class Walk:
         if name not in fits:
             fits[name] = fit(take(design, at), y, self.fitted.weight[at], *more)
         return fits[name]
+
+    def _knows(self, key: tuple[int, ...], fit: Callable[..., Learner]) -> bool:
+        return self.fits is not None and (self.fold, fit.__name__, *key) in self.fits
 
     def _leverage(self, fit: Learner, design: Design, judged: NDArray[np.int64], learned: NDArray[np.int64]) -> Array:
         """Return by what share judged rows (m,) that a fit was ``learned`` from draw it to themselves.
