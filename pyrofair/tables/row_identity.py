@@ -69,7 +69,7 @@ def _exceeds_chance(df: pd.DataFrame, most: Any) -> bool:
     others = df[rest].iloc[mixed].reset_index(drop=True)
     found = int(df.duplicated().sum())
     by_chance = int(others.assign(**{str(most): df[most].to_numpy()[order]}).duplicated().sum())
-    return found - by_chance > max(SURPLUS * n, SIGMAS * np.sqrt(found))
+    return bool(found - by_chance > max(SURPLUS * n, SIGMAS * np.sqrt(found)))
 
 
 def _are_counts(sample_weight: Any) -> bool:
