@@ -39,8 +39,8 @@ REGROUPED, ALONE = 100, 6
 MOST_CHANGED = 0.01
 """Scores that differ in a smaller share of rows are equal up to rounding: it may choose another nearest neighbour."""
 AT_RANDOM = (
-    "it draws at random. Pass the probabilities by which it decides (pf.ScoresOf), and call eval() of a torch module "
-    "with dropout"
+    "it draws at random, or reads the place of a row in its batch. Pass the probabilities by which it decides "
+    "(pf.ScoresOf), and call eval() of a torch module with dropout"
 )
 OF_A_BATCH = "it reads the other rows of a batch"
 CURE = (

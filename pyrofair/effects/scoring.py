@@ -270,7 +270,12 @@ def require_scores(said: str, scores: Scores, hint: str) -> Scores:
 def refuse_negative(name: str, returned: object, positive: object, labels: Sequence[Any] | None) -> None:
     """Refuse numbers for each row that have the name of the negative label."""
     names = [returned.name] if isinstance(returned, pd.Series) else [*getattr(returned, "columns", ())]
-    if len(names) == 1 and isinstance(names[0], str) and names[0] != positive and names[0] in (labels or ()):
+    if (
+        len(names) == 1
+        and isinstance(names[0], str)
+        and names[0] != str(positive)
+        and names[0] in map(str, labels or ())
+    ):
         raise DataError(
             f"{name!r} has numbers named {names[0]!r}, which is not the positive label {positive!r}. Take those of the "
             "positive label, or 1 minus these, or rename them if they are probabilities of the positive label."

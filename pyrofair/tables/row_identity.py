@@ -26,6 +26,8 @@ TOLERANCE = 1e-6
 
 COPIED, VARIED = 0.2, 0.1
 """Rows are copies where so large a share repeats another one, and a column of numbers has so many values per row."""
+SURPLUS, NEIGHBOURS = 0.05, 50
+"""So large a share must repeat an earlier row beyond what chance makes, among so many rows of similar numbers."""
 
 
 def describe_copies(df: pd.DataFrame, read: Collection[str], sample_weight: object = None) -> list[str]:
@@ -45,7 +47,7 @@ def describe_copies(df: pd.DataFrame, read: Collection[str], sample_weight: obje
         return []
     compared = [name for name in df if name in read or _repeats(df[name])]
     repeated = df[compared].duplicated(keep=False).to_numpy()
-    if repeated.mean() < COPIED:
+    if repeated.mean() < COPIED or not _exceeds_chance(df[compared], most):
         return []
     return [
         f"{int(repeated.sum()):,} of {len(df):,} rows repeat another one in all {len(compared)} columns "
@@ -54,6 +56,20 @@ def describe_copies(df: pd.DataFrame, read: Collection[str], sample_weight: obje
         "intervals are too narrow and models learn the rows that they judge. If one unit stands there several times, "
         "keep it once: df.drop_duplicates()."
     ]
+
+
+def _exceeds_chance(df: pd.DataFrame, most: Any) -> bool:
+    """Return whether rows repeat earlier ones more than they do where neighbours by one column exchange the others.
+
+    So many rows of a value with a probability of its own, or of rounded numbers, agree in all columns by chance.
+    """
+    n, rest = len(df), [name for name in df if name != most]
+    order = np.argsort(df[most].to_numpy(dtype=np.float64, na_value=np.nan), kind="stable")
+    mixed = order[np.lexsort((np.random.default_rng(0).random(n), np.arange(n) // NEIGHBOURS))]
+    others = df[rest].iloc[mixed].reset_index(drop=True)
+    found = int(df.duplicated().sum())
+    by_chance = int(others.assign(**{str(most): df[most].to_numpy()[order]}).duplicated().sum())
+    return bool(found - by_chance > max(SURPLUS * n, SIGMAS * np.sqrt(found)))
 
 
 def _are_counts(sample_weight: Any) -> bool:

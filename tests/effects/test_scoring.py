@@ -206,6 +206,10 @@ def test_numbers_named_by_the_negative_label_are_refused() -> None:
     for model in (pf.ScoresOf(lambda X: named), pf.ScoresOf(lambda X: named.to_frame())):
         with pytest.raises(DataError, match=r"'model' has numbers named 'rejected'.*'hired'"):
             positive_scores("model", model, ROWS, HIRED, labels=labels)
+    with pytest.raises(DataError, match=r"'model' has numbers named '0'.*positive label 1"):
+        positive_scores("model", pf.ScoresOf(lambda X: named.rename("0")), ROWS, PLAIN, labels=(0, 1))
+    same = positive_scores("model", pf.ScoresOf(lambda X: named.rename("1")), ROWS, PLAIN, labels=(0, 1))
+    np.testing.assert_array_equal(same, P)
     table = ROWS.drop(columns="Z").assign(Y=["hired", "rejected", "hired"])
     with pytest.raises(DataError, match="'m' has numbers named 'rejected'"):
         pf.audit({"m": named}, pf.IPW(HIRED.unfair("A -> Y")), table)

@@ -235,6 +235,20 @@ def test_copies_are_rows_that_agree_in_all_columns() -> None:
     assert describe_copies(twice.drop_duplicates(["A", "M"]), ["A", "M"], np.full(300, 2)) == []
 
 
+def test_rows_that_agree_by_chance_are_no_copies() -> None:
+    rng = RNG(0)
+    A = rng.integers(0, 2, 2000)
+    income = np.where(rng.random(2000) < 0.6 - 0.4 * A, 0.0, np.exp(rng.normal(3, 1, 2000))).round(2)
+    hours = np.clip(rng.normal(36 + 3 * A, 3), 20, 37.5).round(2)
+    Y = (rng.random(2000) < 0.3 + 0.3 * (income > 0)).astype(int)
+    for M in (income, hours):
+        df = pd.DataFrame({"A": A, "M": M, "Y": Y})
+        assert df.duplicated(keep=False).mean() > 0.4
+        assert describe_copies(df, ["A", "M", "Y"]) == []
+        for copied in (df.loc[df.index.repeat(2)], pd.concat([df] * 2), df.sample(4000, replace=True, random_state=0)):
+            assert len(describe_copies(copied, ["A", "M", "Y"])) == 1
+
+
 def test_a_table_of_counts_is_written_out() -> None:
     rng = np.random.default_rng(0)
     A = rng.integers(0, 2, 900)

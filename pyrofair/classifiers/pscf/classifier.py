@@ -506,7 +506,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
 
     def _chunks(self, X: Any) -> Iterator[pd.DataFrame]:
         self._check_settings()  # those of prediction may have been set since
-        table = read_table(X, self.reads_, what="X")
+        table = read_table(X, self.reads_, what="X", fitted=True)
         return (table.iloc[start : start + CHUNK] for start in range(0, len(table), CHUNK))
 
     def _replayed(
@@ -587,7 +587,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "plan_")
         require_integer("draws", draws)
         require_seed(random_state)
-        table = read_table(X, self.feature_names_in_.tolist(), what="X")
+        table = read_table(X, self.feature_names_in_.tolist(), what="X", fitted=True)
         fair = self._replayed(table, self.plan_, draws, seed=random_state, every=True)
         anew: Latents = "prior" if self.latents == "prior" else "posterior"
         again = self._replayed(table, self.plan_.own(), draws, latents=anew, seed=random_state)

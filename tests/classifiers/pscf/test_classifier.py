@@ -87,12 +87,11 @@ def test_discrepancy_pulls_the_groups_together() -> None:
     assert apart[1] < apart[0]
 
 
-@pytest.mark.parametrize("paths", [[], ["A -> Y"]], ids=["none", "direct"])
 @pytest.mark.parametrize("latents", MODES)
-def test_where_nothing_is_redrawn_it_is_the_distribution_of_the_outcome(latents: Any, paths: list[str]) -> None:
+def test_where_nothing_is_redrawn_it_is_the_distribution_of_the_outcome(latents: Any) -> None:
     X, y = make_data()
-    model = make(HIRING.unfair(*paths), latents=latents).fit(X, y)
-    expected = outcome_distribution(model, X.assign(A=0) if paths else X)
+    model = make(HIRING.unfair("A -> Y"), latents=latents).fit(X, y)
+    expected = outcome_distribution(model, X.assign(A=0))
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(model.predict(X), expected > 0.5)
     assert model.fair_values(X) == {}
@@ -310,7 +309,7 @@ def test_tables() -> None:
         make().fit(X, y, sample_weight=y.to_numpy().astype(float))
     with pytest.raises(DataError, match=r"missing value\(s\) \(NaN\) in the column 'D'"):
         fitted().predict(gap)
-    with pytest.raises(DataError, match="X lacks the column 'M'"):
+    with pytest.raises(DataError, match=r"X lacks the column 'M'.*Pass all columns of the fit"):
         fitted().predict(X.drop(columns="M"))
     with pytest.warns(PyrofairWarning, match="outside the graph are ignored: extra"):
         make().fit(X.assign(extra=1), y)
