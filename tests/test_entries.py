@@ -319,6 +319,9 @@ def test_either_half_has_rows_of_both_groups(seed: int) -> None:
 def test_messages_show_the_value() -> None:
     with pytest.raises(DataError, match=r"models has the name None, which is no string; name each model"):
         pf.audit({None: np.zeros(N)}, pf.IPW(UNFAIR), units())  # type: ignore[dict-item]
+    for names, fault in ((["a\ud800"], "half of a pair of characters"), (["a", "a "], "look alike")):
+        with pytest.raises(DataError, match=f"Models cannot be told apart by their names.* {fault}"):
+            pf.audit(dict.fromkeys(names, np.zeros(N)), pf.IPW(UNFAIR), units())
     for errors, n in ((1, 1e300), (1e300, 5)):
         with pytest.raises(DataError, match=r"=1e\+300 must be an integer"):
             pf.test_set_bound(errors, n)  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ from pyrofair._validation import (
     require_real,
     require_seed,
     shown,
+    text_fault,
 )
 from pyrofair.audits.audit_view import view_of
 from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
@@ -667,6 +668,8 @@ def _check_settings(models: Mapping[str, Any], source: Any) -> None:
         raise DataError(
             f"models has the name {unnamed[0]}, which is no string; name each model: audit({{'plain': model}}, ...)."
         )
+    if fault := text_fault(models):
+        raise DataError(f"Models cannot be told apart by their names, or these not be written: {fault}. Rename one.")
 
 
 def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning, stacklevel: int = 3) -> list[str]:

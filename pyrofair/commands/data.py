@@ -235,7 +235,7 @@ def _read_header(path: str, separator: str, how: Reading) -> list[str]:
     try:
         with pa.input_stream(path) as stream, io.TextIOWrapper(stream, _encoding(how), newline="") as text:
             header = next(csv.reader(text, delimiter=separator), None)
-    except (UnicodeError, OSError, pa.ArrowException) as error:
+    except (UnicodeError, OSError, csv.Error, pa.ArrowException) as error:
         raise UsageError(_undecoded(path, how, error)) from error
     if not header:
         raise UsageError(f"{path} is empty.")
@@ -248,8 +248,7 @@ def _check_separator(path: str, header: Sequence[str], separator: str, wanted: M
     known = {}
     for mark in (";", "\t", "|", ","):
         if mark != separator and mark in line:
-            names = {name.strip() for name in next(csv.reader([line], delimiter=mark))}
-            known[mark] = len(names & {*wanted})
+            known[mark] = len({name.strip().strip('"') for name in line.split(mark)} & {*wanted})
     best = max(known, key=lambda mark: known[mark], default="")
     if best and (single or known[best] > len({name.strip() for name in header} & {*wanted})):
         written = {"\t": "tab"}.get(best, best)
@@ -412,9 +411,15 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
     try:
         known = [name for name in pq.read_schema(path).names if not name.startswith(INDEX)]
         there = _asked(path, known, wanted, how, optional)
-        frame = from_arrow(pq.read_table(path, columns=list(there)))
+        table = pq.read_table(path, columns=list(there))
     except (pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} cannot be read as Parquet: {error}") from error
+    if nested := [each for each in table.schema if pa.types.is_nested(each.type)]:
+        raise UsageError(
+            f"the column {nested[0].name!r} of {path} holds several values a row ({nested[0].type}). Spread them over "
+            "columns, one value each."
+        )
+    frame = from_arrow(table)
     frame = frame.loc[:, list(there)]
     if not len(frame):
         raise UsageError(f"{path} has no rows.")
@@ -425,7 +430,11 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
         if name in how.text:
             frame[name] = frame[name].astype(str).astype("category")
         elif name in how.number:
-            frame[name] = pd.to_numeric(frame[name])
+            try:
+                frame[name] = pd.to_numeric(frame[name])
+            except (ValueError, TypeError) as error:
+                own = f"the column {name!r} of {path}"
+                raise UsageError(f"{own} holds values that are no number, and is named by --number: {error}") from error
     return Table(path, frame, tuple(name for name in known if name not in there), left_out, _doubts(path, frame))
 
 

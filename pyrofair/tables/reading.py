@@ -109,9 +109,10 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data", fi
 
     ``fitted``: they are columns that an estimator was fitted on, rather than nodes of a graph.
 
-    A DataError if it has no rows, lacks or duplicates a column, or if a named column holds missing or infinite values,
-    numbers beyond double precision, numbers or dates of the type object, more than 20 different ones held as text, or
-    values that are neither numbers nor categories.
+    Numbers of half precision become single: pandas makes no index of them. A DataError if the DataFrame has no rows,
+    lacks or duplicates a column, or if a named column holds missing or infinite values, numbers beyond double
+    precision, numbers or dates of the type object, more than 20 different ones held as text, or values that are
+    neither numbers nor categories.
     """
     df = as_pandas(df)
     if not isinstance(df, pd.DataFrame):
@@ -147,7 +148,8 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data", fi
     table = df.loc[:, list(columns)]
     for name in columns:
         _check_values(table[name], what)
-    return table
+    half = [name for name in columns if table[name].dtype == np.float16]
+    return table.astype(dict.fromkeys(half, np.float32)) if half else table
 
 
 def _elsewhere(df: pd.DataFrame, name: str) -> str:

@@ -95,6 +95,8 @@ def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
         ("x,y\n1\n2,3\n", {}, r"line 2 of .*t\.csv has 1 field.* 2: '1'"),
         ("x,y\n1,2,3\n", {}, r"line 2 of .*t\.csv has 3 field.* 2: '1,2,3'"),
         ("x;y\n1;2\n", {}, "'x;y'.*one column.*--separator ';'"),
+        (b'y,"a;\nb"\n1,2\n', {}, "has no column 'x'"),
+        (f"y,{'a' * 200_000}\n1,2\n", {}, "cannot be read: field larger than field limit"),
         ("x\ty\n1\t2\n", {}, r"--separator 'tab'"),
         (" x,y\n1,2\n", {}, r"blanks around the name of the column ' x'; --strip"),
         ("", {}, "is empty"),
@@ -183,6 +185,12 @@ def test_parquet_has_types_of_its_own(tmp_path: Path) -> None:
         read_data(path, {"b": ""}, Reading())
     with pytest.raises(UsageError, match="--separator is of CSV files"):
         read_data(path, {"a": ""}, Reading(separator=";"))
+    pd.DataFrame({"a": [[1], [2]], "b": ["1", "x"]}).to_parquet(path)
+    for how in ({}, {"number": ("a",)}, {"text": ("a",)}):
+        with pytest.raises(UsageError, match=r"'a' of .* holds several values a row \(list"):
+            read_data(path, {"a": ""}, Reading(**how))
+    with pytest.raises(UsageError, match=r"'b' of .* holds values that are no number, and is named by --number"):
+        read_data(path, {"b": ""}, Reading(number=("b",)))
     pd.DataFrame({"a": [1, 2]}).to_csv(tmp_path / "t.csv.gz", index=False)
     zipped = read_data(str(tmp_path / "t.csv.gz"), {"a": "", "y": ""}, Reading(), optional=["y"])
     assert zipped.frame["a"].tolist() == [1, 2]
