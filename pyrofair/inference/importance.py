@@ -34,7 +34,7 @@ MOST, MANY = 1_000_000, 100_000
 ENOUGH, POOR, FEW = 100, 50, 10
 """The effective draws aimed at; the number below which the most proposals are made, so many units at a time."""
 STEP, ROUNDED = 1e-4, 100.0
-"""The step by which slopes are taken: so small a part of the spread of noise, and at least so many units of rounding."""
+"""Slopes are taken by a step of so small a part of the spread of noise, and of at least so many units of rounding."""
 CHAINS, WARMUP, STEPS, RATE = 2, 200, 2000, 0.1
 """Of the No-U-Turn sampler, and of variational inference."""
 

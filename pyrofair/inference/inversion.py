@@ -84,8 +84,8 @@ class Findings:
 class Preimage:
     """The noise, from ``low`` to ``high``, at which computed nodes of m units take their observed values, (m,) each.
 
-    The two are equal at a point. A node that is flat between them has its value with a probability, and ``flat`` ones do
-    not depend on the noise. Only where the equation is affine or monotone the search is ``conclusive``; ``possible``
+    The two are equal at a point. A node that is flat between them has its value with a probability, and ``flat`` ones
+    do not depend on the noise. Only where the equation is affine or monotone the search is ``conclusive``; ``possible``
     holds whether some noise then gives the value.
     """
 
