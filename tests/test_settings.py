@@ -116,8 +116,8 @@ NAMED = {
     "choice": "arm bootstrap coupling decisions form graph_or_unfair guide method name over parameters propensity"
     " regression score_noise scores shared target unit value variant",
     "choice or none": "joint returns",
-    "count": "batch_size chains components draws folds max_types most_levels most_units patience posterior_draws steps"
-    " warmup",
+    "count": "batch_size chains components draws folds max_types most_levels most_units patience posterior_draws splits"
+    " steps warmup",
     "count or none": "max_stack",
     "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings"
     " score groups",

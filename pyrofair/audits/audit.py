@@ -607,6 +607,7 @@ def _audit_by_influence(
             context,
             wald=True,
             estimates=found.normal,
+            resampling=found.describe_models(),
             stage_lines=stage_lines(found.weights, found.stages, context.graph),
             form=getattr(fitted, "form_", ""),
             doubts=doubts,
@@ -638,8 +639,8 @@ def _warn_few_fitted(fitted: Any, table: pd.DataFrame) -> None:
     if new > own:
         warnings.warn(
             f"The source was fitted on {own:,} rows, fewer than the {new:,} others that are audited: what these few "
-            "rows leave wrong with its models does not shrink with the rows audited, and intervals are widened for it "
-            "by a rule of thumb. Leave the source unfitted, so that it is cross-fitted on the audited rows.",
+            "rows leave wrong with its models does not shrink with the rows audited, and intervals are widened for it. "
+            "Leave the source unfitted, so that it is cross-fitted on the audited rows.",
             PyrofairWarning,
             stacklevel=2,
         )
@@ -859,11 +860,9 @@ def _poor_overlap(
 
 def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
     """Return which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
-    if not isinstance(fitted, Stratified) or fitted.trim is None:
+    if getattr(fitted, "trim", None) is None or not hasattr(fitted, "kept"):
         return np.ones(len(table), dtype=bool)
-    alone = fitted.by_group(["group 0", "group 1"]).values()
-    weights = [each.weights(regime, table) for each in alone for regime in fitted.unfair.regimes]
-    return np.asarray(np.sum(weights, axis=0) > 0.0)
+    return np.asarray(fitted.kept(table))
 
 
 def _doubtful_intervals(

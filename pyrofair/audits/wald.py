@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,32 @@ class WaldEstimates:
     weights: pd.DataFrame
     failure: str
     regimes: tuple[str, ...]
+    splits: int = 1
+
+    def describe_models(self) -> str:
+        """Return what the estimates owe to the models that were learned: the split into folds, and their rows."""
+        of = self.normal
+        if self.failure or of.apart is None:
+            return ""
+        model = of.influence.columns[0][0]
+        effect = of.of(Key(AUDITED, model, "threshold", "mean_unfair_effect"))
+        labels: list[Any] = of.influence.columns.tolist()
+        y0, ypi = (labels.index((model, "threshold", name)) for name in ("y0", "ypi"))
+        moves = (of.weight / of.weight.sum()) @ (of.apart[:, :, ypi] - of.apart[:, :, y0]).T
+        texts, s = [], self.splits if self.splits > 1 else 0
+        if s:
+            single = np.sqrt(moves[:s] @ moves[:s] * s / (s - 1.0))
+            texts.append(
+                f"The numbers are means of {s} splits into folds; a single split moves the unfair effect of "
+                f"{model!r} by {single:.2g} (sd)."
+            )
+        if len(moves) > s:
+            share = moves[s:] @ moves[s:] / effect.spread**2
+            texts.append(
+                f"Of the variance of the unfair effect of {model!r}, {share:.0%} is that of the models, which were "
+                "learned from other rows (estimated from halves of these)."
+            )
+        return " ".join(texts)
 
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
@@ -251,11 +278,26 @@ def estimate_by_influence(
     stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
-    inflation = max((each.inflation for each in found), default=1.0)
     of = _smallest(influence, weight, stages, names)
     sizes = {name: sizes_of(kish_size(weight), own) for name, own in of.items()}
-    normal = Estimates(influence, weight, bool(unfair.shared), inflation, sizes=sizes)
-    return WaldEstimates(normal, stages, weights, failure, names)
+    apart = _stack_moves(asked, [] if failure else found, influence.columns, len(table))
+    normal = Estimates(influence, weight, bool(unfair.shared), sizes=sizes, apart=apart)
+    return WaldEstimates(normal, stages, weights, failure, names, max((each.splits for each in found), default=1))
+
+
+def _stack_moves(
+    asked: Sequence[tuple[Any, Scores]], found: Sequence[InfluenceValues], labels: pd.Index[Any], n: int
+) -> Array | None:
+    """Return by how much other models would move the values of each row and functional, (k, n, F)."""
+    moves = [{} if own.apart is None else own.apart for own in found]
+    k = max((len(each) for own in moves for each in own.values()), default=0)
+    if not k:
+        return None
+    stacked, place = np.zeros((k, n, len(labels))), {label: at for at, label in enumerate(labels)}
+    for (_, scores), own in zip(asked, moves, strict=True):
+        for (at, columns), (name, values) in product(enumerate(scores.columns), own.items()):
+            stacked[: len(values), :, place[(*columns, name)]] = values[:, :, at]
+    return stacked
 
 
 def _check_values(name: str, values: InfluenceValues, shape: tuple[int, int]) -> None:

@@ -388,11 +388,11 @@ def joint_covariance(estimates: Sequence[Estimate]) -> Array:
     return found
 
 
-def mean_and_spread(values: Array, weight: Array, inflation: float) -> tuple[Array, Array]:
-    """Return the weighted means of influence values (n, G), and their standard errors, (G,) each."""
+def mean_and_spread(values: Array, weight: Array, more: float = 0.0) -> tuple[Array, Array]:
+    """Return the weighted means of influence values (n, G), and their standard errors, with ``more`` variance, (G,)."""
     share = weight / weight.sum()
     mean = share @ values
-    return mean, np.sqrt(inflation * (share**2 @ (values - mean) ** 2))
+    return mean, np.sqrt(share**2 @ (values - mean) ** 2 + more)
 
 
 def draw_normal(mean: Array, covariance: Array, random_state: int | None) -> Array:
@@ -455,16 +455,14 @@ class Estimates:
         Weights of the rows, (n,).
     given_shared
         Whether the two worlds share anything, so that there are quantities given it.
-    inflation
-        What the variances of potential outcomes are multiplied by.
     at
         The positions of the rows in a longer table, of which they are a part, ascending, (n,).
     groups
         Codes of clusters, whole numbers from 0 on, (n,), in the longer table if there is one.
     sizes
         The effective rows of each quantity by model, of which it is a share.
-    splits
-        The estimates of several splits into folds, of which these are the mean.
+    apart
+        Moves of the values by models learned otherwise, (k, n, F): the products of their means add to the covariance.
     samples
         Where models are fitted on samples of the rows: what that adds to the uncertainty.
     """
@@ -472,11 +470,10 @@ class Estimates:
     influence: pd.DataFrame
     weight: Array
     given_shared: bool = True
-    inflation: float = 1.0
     at: NDArray[np.int64] | None = None
     groups: NDArray[np.int64] | None = None
     sizes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    splits: tuple[Estimates, ...] = field(default=(), repr=False)
+    apart: Array | None = field(default=None, repr=False)
     samples: Samples | None = None
 
     @classmethod
@@ -502,31 +499,18 @@ class Estimates:
         at = np.arange(part * len(rows), (part + 1) * len(rows))
         return cls(rows, np.ones(len(rows)), given_shared, at=at, sizes=sizes or {}, samples=samples)
 
-    @classmethod
-    def averaged(cls, splits: Sequence[Estimates]) -> Estimates:
-        """Return the mean of estimates over S splits of the same rows into folds.
-
-        Its covariance is that of the mean of the influence values, not inflated, plus that ``between`` the splits.
-        """
-        first, *rest = splits
-        if not rest:
-            return first
-        influence = sum((each.influence for each in rest), first.influence) / len(splits)
-        return replace(first, influence=influence, inflation=1.0, splits=tuple(splits))
-
     def within(self, rows: NDArray[np.int64], sizes: Mapping[str, Mapping[str, float]] | None = None) -> Estimates:
         """Return the estimates of a part of the rows, by their positions, ascending."""
-        if self.splits:
-            return Estimates.averaged([each.within(rows, sizes) for each in self.splits])
         at, groups = (None if each is None else each[rows] for each in (self.at, self.groups))
+        apart = None if self.apart is None else self.apart[:, rows]
         return Estimates(
-            self.influence.iloc[rows], self.weight[rows], self.given_shared, self.inflation,
-            rows if at is None else at, groups, sizes or {},
+            self.influence.iloc[rows], self.weight[rows], self.given_shared,
+            rows if at is None else at, groups, sizes or {}, apart,
         )  # fmt: skip
 
     def placed(self, rows: NDArray[np.int64]) -> Estimates:
         """Return the estimates, of rows at these positions in a longer table, ascending."""
-        return replace(self, at=rows, splits=tuple(each.placed(rows) for each in self.splits))
+        return replace(self, at=rows)
 
     @cached_property
     def mean(self) -> Array:
@@ -535,26 +519,24 @@ class Estimates:
 
     @cached_property
     def between(self) -> Array:
-        """The covariance of the means of S splits over S, (F, F), or that of K samples over K; 0 of one split."""
+        """What the models that were learned add to the covariance of the means, (F, F)."""
         if self.samples is not None:
             return self.samples.covariance
-        if not self.splits:
+        if self.apart is None:
             return np.zeros((len(self._place),) * 2)
-        return np.atleast_2d(np.cov(np.stack([each.mean for each in self.splits]).T)) / len(self.splits)
+        moves = np.einsum("n,knf->kf", self._share, self.apart)
+        return np.asarray(moves.T @ moves)
 
     @cached_property
     def covariance(self) -> Array:
-        """The covariance of the weighted means, (F, F): the products of the errors of all units, summed.
-
-        That of potential outcomes is inflated by what their influence values leave out.
-        """
+        """The covariance of the weighted means, (F, F): the products of errors of all units, and those of models."""
         found = np.zeros((len(self._place),) * 2)
         for start in range(0, len(self._values), len(self._values) if self._clusters else CHUNK):
             rows = slice(start, None) if self._clusters else slice(start, start + CHUNK)
             part = self._share[rows, None] * (self._values[rows] - self.mean)
             part = self._clusters.sums(part) if self._clusters else part
             found += part.T @ part
-        return np.asarray(found * np.outer(self._inflated, self._inflated) + self.between)
+        return np.asarray(found + self.between)
 
     @cached_property
     def keys(self) -> list[Key]:
@@ -665,7 +647,7 @@ class Estimates:
 
     def _errors(self, at: list[int], factors: Array) -> Array:
         """Return what each row adds to the error of a sum of means at some places, (n,)."""
-        return np.asarray(self._share * ((self._values[:, at] - self.mean[at]) @ (factors * self._inflated[at])))
+        return np.asarray(self._share * ((self._values[:, at] - self.mean[at]) @ factors))
 
     @cached_property
     def _values(self) -> Array:
@@ -678,11 +660,6 @@ class Estimates:
     @cached_property
     def _place(self) -> dict[Any, int]:
         return {label: at for at, label in enumerate(self.influence.columns)}
-
-    @cached_property
-    def _inflated(self) -> Array:
-        """What the errors of each functional are multiplied by, (F,)."""
-        return np.array([np.sqrt(self.inflation) if each[-1] in CAUSAL else 1.0 for each in self._place])
 
     @cached_property
     def _clusters(self) -> _Clusters | None:

@@ -7,7 +7,7 @@ have intervals, alone and together, without fitting anything again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -49,9 +49,12 @@ class InfluenceValues:
         Diagnostics, a row for each column of scores (``column``, 0 to Q - 1), world (``regime``) and stage: ``nodes``,
         ``arm``, ``given``; ``mean_weight`` with ``mean_weight_z``, ``ess``, ``max_weight``; ``balance`` and
         ``correction`` with ``balance_z`` and ``correction_z``.
-    inflation
-        What the variances of means are multiplied by, for what the values leave out: the product of the errors of the
-        models, which is of second order in theory and does not vanish in samples.
+    apart
+        By functional, (k, n, Q): by how much other models, of other splits or other rows, would move the values. The
+        products of the means of each of the k add to the covariance of the estimates, for the errors of the models,
+        which are of second order in theory and do not vanish in samples.
+    splits
+        The number of splits into folds of which the values are the mean.
     """
 
     y0: NDArray[np.float64]
@@ -61,7 +64,8 @@ class InfluenceValues:
     disagreement: NDArray[np.float64]
     weight: NDArray[np.float64]
     stages: pd.DataFrame
-    inflation: float = 1.0
+    apart: Mapping[str, NDArray[np.float64]] | None = None
+    splits: int = 1
 
 
 @runtime_checkable

@@ -88,8 +88,8 @@ class Bins:
 
     @classmethod
     def of(cls, X: pd.DataFrame) -> Bins:
-        """Return the levels and bins of a table."""
-        levels, names = text_levels(X), tuple(X.columns)
+        """Return the levels and bins of a table; trees see its columns by name, in whatever order they come."""
+        levels, names = text_levels(X), tuple(sorted(X.columns))
         numbers = [name for name in names if not 0 < len(levels.get(name, ())) <= MOST_LEVELS]
         return cls(names, levels, {name: _cuts(_numbers(X[name], levels.get(name))) for name in numbers})
 

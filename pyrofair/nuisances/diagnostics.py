@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ __all__ = [
     "mean_and_z",
     "stage_table",
     "unsupported_cells",
+    "warn_of_overlap",
 ]
 
 Array = NDArray[np.float64]
@@ -49,8 +51,6 @@ FEW = 100.0
 """The smallest effective size of a stage, in rows, unless most of its arm's rows are left."""
 MOST_KEPT = 0.3
 """A stage whose effective size is this share of its arm's rows lacks rows, not overlap."""
-LARGEST = 0.1
-"""The largest weight, as a share of all rows."""
 HARDLY = 0.03
 """Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
 MOST_LACKING = 0.01
@@ -70,7 +70,7 @@ class Cell:
     rows: int = 0
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.mass:.2g} of the target, {self.rows or 'no'} row of group {self.value})"
+        return f"{self.name} ({100.0 * self.mass:.3g}% of the target, {self.rows or 'no'} row of group {self.value})"
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class GroupOverlap:
     def _first_cells(self) -> str:
         return "; ".join(map(str, self.cells[:5]))
 
-    def check(self, max_unsupported: float, *, stacklevel: int) -> None:
-        """Warn of what is wrong, or raise PositivityError where support is lacking or weights are infinite."""
+    def check(self, max_unsupported: float) -> str:
+        """Return what is wrong, or raise PositivityError where support is lacking or weights are infinite."""
         where = f"world {self.regime!r}, group {self.group_name}"
         if self.separated:
             raise PositivityError(
@@ -147,7 +147,7 @@ class GroupOverlap:
         if self.unsupported > max_unsupported:
             whose = "no counterpart" if not any(cell.rows for cell in self.cells) else "at most one counterpart"
             raise PositivityError(
-                f"{self.unsupported:.3g} of the target population has {whose} in {where}, more than "
+                f"{100.0 * self.unsupported:.3g}% of the target population has {whose} in {where}, more than "
                 f"max_unsupported={max_unsupported:g}: {self._first_cells()}. Merge these levels, weight another group "
                 "(arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported and read the "
                 "result with care."
@@ -159,14 +159,10 @@ class GroupOverlap:
                 f"{self.propensity} is exactly 0 or 1 there. {bounds}; or take a propensity that is never certain, "
                 "such as 'logistic'."
             )
-        if problems := self.problems():
-            extreme = self.at_bounds or self.effective_size < SMALLEST_SHARE * self.n
-            warnings.warn(
-                f"Poor overlap in {where}: {'; '.join(problems)}."
-                + (f" {bounds}." if extreme and not self.clipped else ""),
-                PositivityWarning,
-                stacklevel=stacklevel,
-            )
+        problems = self.problems()
+        extreme = self.at_bounds or self.effective_size < SMALLEST_SHARE * self.n
+        advice = f" {bounds}." if extreme and not self.clipped else ""
+        return f"Poor overlap in {where}: {'; '.join(problems)}.{advice}" if problems else ""
 
     def as_row(self, trimmed: int, used: bool) -> dict[str, object]:
         """Return a row of the overlap table."""
@@ -318,6 +314,17 @@ def _cells_of(table: pd.DataFrame) -> tuple[NDArray[np.int64], list[str]]:
     return codes, [", ".join(f"{c}={v}" for c, v in zip(table.columns, row, strict=True)) for row in rows]
 
 
+def warn_of_overlap(texts: Sequence[str]) -> None:
+    """Warn once of all that is wrong with overlap, at the line outside this package that asked for it."""
+    found = list(dict.fromkeys(filter(None, texts)))
+    if not found:
+        return
+    frame, depth = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "pyrofair":
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(" ".join(found), PositivityWarning, stacklevel=depth + 1)
+
+
 # -- stages of an estimate ---------------------------------------------------------------------------------------------
 
 
@@ -372,7 +379,6 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
 
 def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
     """Return what makes a stage's weights unusable, or an empty string."""
-    n = float((rows.weight > 0.0).sum())
     group = kish_size(rows.weight * rows.member(stage.arm))
     what = []
     if not np.isfinite(found["max_weight"]):
@@ -381,8 +387,6 @@ def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
         what.append(f"the mean weight is {found['mean_weight']:.2f}, not 1 (z {found['mean_weight_z']:.1f})")
     if found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
         what.append(f"the effective size is {found['ess']:.0f} of {group:.0f} rows")
-    if np.isfinite(found["max_weight"]) and found["max_weight"] > LARGEST * n:
-        what.append(f"one row weighs {found['max_weight']:.0f} of {n:.0f}")
     return "; ".join(what)
 
 

@@ -25,6 +25,8 @@ from pyrofair.tables.row_identity import match_rows
 
 __all__ = ["Nuisances", "Prefix", "Rows"]
 
+MOST_OFF, SURE = 0.2, 4.0
+"""A mean probability whose logarithm is off by more, and by so many standard errors, is the model's, not chance."""
 MOST_KEPT = 100_000
 """Worlds of so many rows are kept for replicates; more would take memory, and little of the time."""
 Prefix = tuple[str, ...]
@@ -138,9 +140,28 @@ class Nuisances:
     def model(self, prefix: Prefix) -> CrossFit:
         """Return the propensity of a prefix, fitting it at the first call."""
         if prefix not in self.models:
-            model = CrossFit(self.propensity, self.seed, self.folds)
-            self.models[prefix] = model.fit(*self._data(self.rows, prefix))
+            table, a, weight, groups = self._data(self.rows, prefix)
+            model = CrossFit(self.propensity, self.seed, self.folds).fit(table, a, weight, groups)
+            if not isinstance(self.propensity, str):
+                self._require_calibrated(model.fitted, a, weight)
+            self.models[prefix] = model
         return self.models[prefix]
+
+    def _require_calibrated(self, p: NDArray[np.float64], a: NDArray[np.int8], weight: NDArray[np.float64]) -> None:
+        """Refuse probabilities of a user's model whose mean is not the share of the group, though none is extreme."""
+        mean, share = (float(np.average(each, weights=weight)) for each in (p, a))
+        error = float(np.sqrt(weight**2 @ (p * (1.0 - p))) / weight.sum())
+        ratios = np.array([mean / share, (1.0 - mean) / (1.0 - share)])
+        extreme = p.min() == 0.0 or p.max() == 1.0
+        if extreme or (abs(np.log(ratios)) <= MOST_OFF).all() or abs(mean - share) <= SURE * error:
+            return
+        name = f"{self.graph.sensitive_column}={self.graph.label(1)!r}"
+        raise DataError(
+            f"The propensity {self.propensity_name} is not calibrated: its mean probability of {name} is {mean:.3g}, "
+            f"and the share of these rows is {share:.3g}. Weights made of it say nothing about overlap. "
+            "class_weight='balanced' does that, and so does a model that ignores sample weights: leave classes as "
+            "they are, or use propensity='logistic'."
+        )
 
     @property
     def saturated(self) -> bool:

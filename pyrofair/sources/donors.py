@@ -83,8 +83,8 @@ class Pool:
         return len(self.fitted)
 
     def matrix(self, nodes: Nodes, at: Positions) -> NDArray[np.float32]:
-        """Return the nodes of m drawn rows as a matrix, (m, k)."""
-        return np.ascontiguousarray(np.hstack([self._encode(node)[at[node]] for node in nodes]))
+        """Return the nodes of m drawn rows as a matrix, (m, k), by name, in whatever order they come."""
+        return np.ascontiguousarray(np.hstack([self._encode(node)[at[node]] for node in sorted(nodes)]))
 
     def cells(self, nodes: Nodes, at: Positions, m: int) -> NDArray[np.int64]:
         """Return one number for each combination of values of the nodes, shape (m,)."""

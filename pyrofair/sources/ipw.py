@@ -35,7 +35,7 @@ from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import Regime, UnfairPaths
-from pyrofair.nuisances.diagnostics import GroupOverlap, group_overlap
+from pyrofair.nuisances.diagnostics import GroupOverlap, group_overlap, warn_of_overlap
 from pyrofair.nuisances.folds import FOLDS
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
@@ -186,6 +186,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         """Choose the weighted group of each world by the overlap of those considered, and warn of poor overlap."""
         self.candidates_: list[GroupOverlap] = []
         self.groups_: dict[str, int | None] = {}
+        problems = []
         for part in self._parts():
             groups = self._considered(part)
             if self.estimand_.target == "outcome":  # a row shows the outcome under its own value alone
@@ -198,9 +199,10 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 )
             found = [group_overlap(part, group, self.nuisances_) for group in groups]
             chosen = min(found, key=lambda each: each.rank(self.max_unsupported))
-            chosen.check(self.max_unsupported, stacklevel=4)
+            problems.append(chosen.check(self.max_unsupported))
             self.candidates_ += found
             self.groups_[part.regime.name] = chosen.group
+        warn_of_overlap(problems)
 
     @property
     def arm_(self) -> dict[str, int | str]:
@@ -343,6 +345,10 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             rows.kept = self.trimmer_.inside(rows, self.trimming_prefixes_, self.trim)
             rows.probability = {}
         return rows
+
+    def kept(self, df: pd.DataFrame | None = None) -> NDArray[np.bool_]:
+        """Return which rows (by default the fitted ones) are not trimmed, shape (n,)."""
+        return self._rows(df, None).kept
 
     def weights(self, regime: Regime, df: pd.DataFrame | None = None) -> pd.Series[float]:
         """Return the unnormalised weight of each row in a world, 0 outside the weighted group, as a Series.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -27,15 +27,15 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
-from pyrofair.effects.estimates import mean_and_spread
+from pyrofair.effects.estimates import CAUSAL, mean_and_spread
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
-from pyrofair.exceptions import PositivityError, PositivityWarning
+from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells
-from pyrofair.nuisances.folds import FOLDS
+from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells, warn_of_overlap
+from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
@@ -45,6 +45,8 @@ from pyrofair.tables.reading import warn_unused
 __all__ = ["OneStep"]
 
 NEGLIGIBLE = 1e-12
+SPLITS, HALVES = 3, 3
+"""The splits into folds by default, and how often the fitted rows are halved."""
 MOST_UNSUPPORTED = 0.01
 """The most mass of the target population without a counterpart in a group that is weighted alone."""
 
@@ -54,6 +56,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "regression": partial(require_learner, target="regression"),
     "form": partial(require_choice, choices=("auto", "prefix", "graph")),
     "folds": require_integer,
+    "splits": require_integer,
     "clip": optional(partial(require_real, above=0.0, below=0.5)),
     "random_state": lambda name, value: require_seed(value, name),
 }
@@ -64,10 +67,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     The estimate averages the score over the features by regressions, and corrects their error by the weighted residuals
     of observed rows. In the prefix form it is consistent if at each stage the weights or the regression are; its error
-    is a product of theirs, and its uncertainty follows from the spread of the influence values, without replicates. The
-    variance is multiplied by 1 + m / (n (folds - 1)) for n fitted and m judged rows, since that product does not vanish
-    in samples. It audits; it makes no weighted rows, and so trains nothing. It is
-    :class:`~pyrofair.effects.InfluenceBased`.
+    is a product of theirs, and its uncertainty follows from the spread of the influence values, without replicates. To
+    that adds what the models leave: of fitted rows the spread between splits into folds, of others a share of the
+    difference of models from either half of the fitted rows. It audits; it makes no weighted rows, and so trains
+    nothing. It is :class:`~pyrofair.effects.InfluenceBased`.
 
     Parameters
     ----------
@@ -87,7 +90,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         else the graph form where its are and edges are missing, and refuses otherwise.
     folds
         The folds of cross-fitting: each row is judged by models that did not see it, but for logistic and saturated
-        ones, which have few parameters. 1 fits on all rows.
+        ones, which have few parameters. 1 fits on all rows, with a warning if models are then asked for what they saw.
+    splits
+        Fitted rows are judged by as many splits into folds, and the influence values averaged: no number rests on one
+        split, and each takes the time of a fit. Without cross-fitted models there is one.
     clip
         Bounds propensities to [clip, 1 - clip]; by default they are left as they are.
     random_state
@@ -128,6 +134,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         regression: LearnerName | RegressorMixin = "boosted",
         form: Literal["auto", "prefix", "graph"] = "auto",
         folds: int = FOLDS,
+        splits: int = SPLITS,
         clip: float | None = None,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -136,6 +143,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         self.regression = regression
         self.form = form
         self.folds = folds
+        self.splits = splits
         self.clip = clip
         self.random_state = random_state
 
@@ -177,6 +185,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """Take the first form whose weights are usable on the fitted rows, or warn of those of the form asked for."""
         found: dict[str, str] = {}
         rows = self.nuisances_.rows
+        self._kept: dict[Any, PrefixForm | GraphForm] = {}
         for name in self._considered():
             self._form = form = self._make_form(name)
             bad = form.stages(rows).query("problem != ''")
@@ -194,8 +203,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 "stages, or choose other unfair paths; form='prefix' or 'graph' gives numbers that are not to be "
                 "trusted."
             )
-        text = f"Poor overlap. {listed} The estimates are not to be trusted: coarsen the features of these stages."
-        warnings.warn(text, PositivityWarning, stacklevel=3)
+        warn_of_overlap([f"Poor overlap. {listed} The estimates are not to be trusted."])
 
     def _considered(self) -> tuple[str, ...]:
         """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
@@ -203,13 +211,39 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             return ("prefix",)
         return ("prefix", "graph") if self.form == "auto" else (self.form,)
 
-    def _make_form(self, name: str) -> PrefixForm | GraphForm:
-        make = PrefixForm if name == "prefix" else GraphForm
-        return make(self.estimand_, self.nuisances_, seed=self.nuisances_.seed, regression=self.regression)
+    def _make_form(self, name: str, nuisances: Nuisances | None = None) -> PrefixForm | GraphForm:
+        make, own = PrefixForm if name == "prefix" else GraphForm, nuisances or self.nuisances_
+        return make(self.estimand_, own, seed=own.seed, regression=self.regression)
+
+    def _made_again(self, number: int, weight: NDArray[np.float64] | None = None) -> PrefixForm | GraphForm:
+        """Return the form of another split, or of one fold with other weights (n,), as it was made before."""
+        kept: dict[Any, PrefixForm | GraphForm] = self.__dict__.setdefault("_kept", {})
+        key = number, None if weight is None else weight.tobytes()
+        if key not in kept:
+            own = self.nuisances_
+            rows = replace(own.rows, probability={}, weight=own.rows.weight if weight is None else weight)
+            folds = own.folds if weight is None else 1
+            other = replace(own, rows=rows, seed=self._seed(number), folds=folds, models={}, matches=[])
+            kept[key] = self._make_form(self.form_, other)
+        return kept[key]
+
+    def _seed(self, *number: int) -> int:
+        return int(np.random.default_rng([self.nuisances_.seed, *number]).integers(2**31))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the forms that seeds make again."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
+
+    @property
+    def _crossed(self) -> bool:
+        """Whether some models judge rows that they did not see, so that the split into folds matters."""
+        names = [each if isinstance(each, str) else "" for each in (self.propensity, self.regression)]
+        drawn = self.form_ == "graph" and names[1] != "saturated"  # from leaves of forests
+        return drawn or not {*names} <= {"logistic", "saturated"}
 
     def _unsupported(self) -> list[str]:
         """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
-        found = []
+        found, rare = [], []
         saturated = self.nuisances_.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
         for part in self._parts():
             cells, mass = unsupported_cells(part, None, self.nuisances_, saturated=saturated)
@@ -217,12 +251,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             if mass > MOST_UNSUPPORTED:
                 found.append(shown)
             elif cells:
-                warnings.warn(
+                rare.append(
                     f"Poor overlap in the {shown}. Scores there are extrapolated, or rest on one row; this affects "
-                    f"{mass:.2g} of that world.",
-                    PositivityWarning,
-                    stacklevel=5,
+                    f"{100.0 * mass:.2g}% of that world, as {mass * self.n_fitted_:.2g} of {self.n_fitted_:,} rows are."
                 )
+        warn_of_overlap(rare)
         return found
 
     @property
@@ -326,12 +359,56 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If the table, the weights or the scores are unfit.
         """
         check_is_fitted(self, "estimand_")
-        rows, own = self.nuisances_.rows_of(df, sample_weight), self.nuisances_
-        values = replace(self._form.influence(score, rows), weight=rows.weight / rows.weight.mean())
-        if own.folds == 1:
-            return values
-        judged, fitted = (float((each.weight > 0.0).sum()) for each in (rows, own.rows))
-        return replace(values, inflation=1.0 + judged / fitted / (own.folds - 1.0))
+        rows, folds = self.nuisances_.rows_of(df, sample_weight), self.nuisances_.folds
+        new = np.zeros(len(rows.a), dtype=bool) if rows.position is None else rows.position < 0
+        if folds == 1 and self._crossed and not new.all():
+            warnings.warn(
+                "folds=1: these rows are judged by models that saw them, so that the intervals are too short. Use "
+                f"folds={FOLDS}, or 'logistic' models.",
+                PyrofairWarning,
+                stacklevel=2,
+            )
+        asked: Any = self._form.scores(score, rows) if isinstance(self._form, PrefixForm) else score
+        found = [self._form.influence(asked, rows)]
+        if folds > 1 and self._crossed and not new.all():
+            found += [self._judge_again(asked, rows, number) for number in range(1, self.splits)]
+        values = _average(found, new)
+        values = replace(values, weight=rows.weight / rows.weight.mean())
+        if new.any():
+            values = _add_moves(values, self._halves(asked, rows, new), self.n_fitted_ * max(folds - 1, 1))
+        return values
+
+    def _judge_again(self, asked: Any, rows: Rows, number: int) -> InfluenceValues:
+        """Return the values of another split."""
+        form = self._made_again(number)
+        if rows.position is None:
+            return form.influence(asked, replace(form.nuisances.rows, weight=rows.weight))
+        return form.influence(asked, replace(rows, probability={}))
+
+    def _halves(self, asked: Any, rows: Rows, new: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
+        """Return half the differences of new rows' values by models of either half of the fitted rows, (HALVES, n, Q).
+
+        The halves are independent, and the error of models from all rows is at most that of their mean. Models of few
+        parameters take both halves, one with three times the weight of the other, so that no cell is lost: they move
+        half as far. So do others if half of the rows is too few.
+        """
+        own, found = self.nuisances_.rows, []
+        for number in range(HALVES):
+            first, _ = split_folds(own.a, own.weight, 2, self._seed(0, number), own.groups)[0]
+            side = np.full(len(own.a), -1.0)
+            side[first] = 1.0
+            for part in (1.0, 0.5) if self._crossed else (0.5,):
+                forms = (self._made_again(0, own.weight * (1.0 + sign * part * side)) for sign in (1.0, -1.0))
+                other = replace(rows, position=np.full(len(rows.a), -1))
+                try:
+                    one, two = (form.influence(asked, replace(other, probability={})) for form in forms)
+                    break
+                except (DataError, PositivityError):
+                    if part < 1.0:
+                        raise
+            scale = new[:, None] / (2.0 * part * np.sqrt(HALVES))
+            found.append({name: scale * (getattr(one, name) - getattr(two, name)) for name in CAUSAL})
+        return {name: np.stack([each[name] for each in found]) for name in CAUSAL}
 
     def learn(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
         """Learn the regressions of columns of scores from all fitted rows; return what judges any number of others."""
@@ -383,7 +460,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             one, other = (_values_of(each, quantity) for each in found.values())
             table: dict[str, object] = {"column": np.arange(one.shape[1]), "quantity": quantity}
             for name, values in (("prefix", one), ("graph", other), ("difference", other - one)):
-                table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight, 1.0)
+                table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight)
             tables.append(pd.DataFrame(table))
         joined = pd.concat(tables, ignore_index=True)
         size = joined["difference_error"].where(joined["difference_error"] > NEGLIGIBLE)
@@ -403,6 +480,37 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def _parts(self) -> tuple[RegimeEstimand, RegimeEstimand]:
         return self.estimand_.baseline, self.estimand_.switched
+
+
+def _average(found: Sequence[InfluenceValues], new: NDArray[np.bool_]) -> InfluenceValues:
+    """Return the mean of the values by several splits; diagnostics, and the values of new rows, are those of the first.
+
+    To the variance adds the mean square of the splits' differences from their mean.
+    """
+    first, *rest = found
+    if not rest:
+        return first
+    own = {name: np.stack([getattr(each, name) for each in found]) for name in CAUSAL}
+    for values in own.values():
+        values[:, new] = values[0, new]
+    mean = {name: each.mean(axis=0) for name, each in own.items()}
+    moves = {name: (each - mean[name]) / np.sqrt(len(found)) for name, each in own.items()}
+    return replace(first, **mean, apart=moves, splits=len(found))
+
+
+def _add_moves(values: InfluenceValues, moves: Mapping[str, NDArray[np.float64]], n: int) -> InfluenceValues:
+    """Return values that further models move besides, by functional, (k, n, Q).
+
+    The variance of the effect that they add is at most that of a mean of ``n`` rows: a half of few rows may have models
+    that are far worse than those of all.
+    """
+    known, share = values.apart or {}, values.weight / values.weight.sum()
+    effect = values.ypi - values.y0
+    most = share @ (effect - share @ effect) ** 2 / n
+    added = ((share @ (moves["ypi"] - moves["y0"])) ** 2).sum(axis=0)
+    scale = np.sqrt(np.divide(most, added, out=np.ones_like(added), where=added > most))
+    parts = {k: scale * each for k, each in moves.items()}
+    return replace(values, apart={k: np.concatenate([known[k], each]) if known else each for k, each in parts.items()})
 
 
 def _values_of(values: InfluenceValues, quantity: str) -> NDArray[np.float64]:

@@ -128,19 +128,26 @@ class PrefixForm:
         weight = self.nuisances.raw_weights(rows, world.part, None, stage.start)
         return describe_lacking(self.nuisances, rows, stage.arm, stage.given, weight)
 
-    def influence(self, score: Scorer, rows: Rows, learned: Learned | None = None) -> InfluenceValues:
-        """Return the influence values of rows for the columns of scores.
+    def scores(self, score: Scorer, rows: Rows) -> list[tuple[Array, Array]]:
+        """Return for each world the scores of rows and of the fitted ones, which any split and weights share."""
+        fitted = self.nuisances.rows
+        return [make_scores(score, world.part, rows, fitted, self.estimand) for world in self.worlds]
+
+    def influence(
+        self, score: Scorer | list[tuple[Array, Array]], rows: Rows, learned: Learned | None = None
+    ) -> InfluenceValues:
+        """Return the influence values of rows for the columns of scores, which may have been made by :meth:`scores`.
 
         Regressions are functions of the fitted rows and their scores: they are learned once for the same scores, or
         else are those of :meth:`learn`, and the fitted rows are then not scored again.
         """
-        fitted, parts = self.nuisances.rows, [world.part for world in self.worlds]
-        if learned is None:
-            scores = [make_scores(score, part, rows, fitted, self.estimand) for part in parts]
-            learned = self._recall(tuple(known for _, known in scores))
-        else:
+        if callable(score) and learned is not None:
+            fitted, parts = self.nuisances.rows, [world.part for world in self.worlds]
             own = (_score_table(score, part, rows, fitted, self.estimand) for part in parts)
             scores = list(zip(own, learned.known, strict=True))
+        else:
+            scores = self.scores(score, rows) if callable(score) else score
+            learned = self._recall(tuple(known for _, known in scores))
         return Walk(self, rows, scores, learned).values()
 
     def learn(self, score: Scorer) -> Learned:
@@ -309,8 +316,8 @@ class Walk:
         y0, ypi, lower, rest, disagreement = found
         self._add("y0", judged, share, y0 + t0)
         self._add("ypi", judged, share, ypi + t1)
-        self._add("lower", judged, share, lower + np.sign(b - a) * (t1 - t0))
-        self._add("rest", judged, share, rest - np.sign(1.0 - a - b) * (t0 + t1))
+        self._add("lower", judged, share, lower + _sign(b - a) * (t1 - t0))
+        self._add("rest", judged, share, rest - _sign(1.0 - a - b) * (t0 + t1))
         self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
 
     def averages(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> tuple[Average, Average]:
@@ -348,24 +355,30 @@ class Walk:
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
             y, groups = known[at], None if self.fitted.groups is None else self.fitted.groups[train[at]]
-            predict = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
+            predict = plain = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
+            beside = (*worlds, -1 - i)  # later stages pull what is averaged; signs must not follow
+            if self._knows(beside, regression.fit) if self.recalls else (y != smooth_known[at]).any():
+                plain = self._fit(beside, regression.fit, learned, train[at], smooth_known[at], groups)
             asked = take(design, judged)
-            start = predict(asked)
+            mean, pull = predict(asked), predict.pull(asked)
+            start = mean + pull
             weight = of[0].weight[judged, None]
-            rest = (own - start) / (1.0 - self._leverage(predict, asked, judged, train[at]))[:, None]
+            rest = (own - mean) / (1.0 - self._leverage(predict, asked, judged, train[at]))[:, None]
             correction = np.where(weight > 0.0, weight * rest, 0.0)
             for j, values in enumerate(of):
                 part = slice(j * self.columns, (j + 1) * self.columns)
                 values.correction[judged] += share * correction[:, part]
-                values.start[judged] += share * start[:, part]
-            total += correction
+                values.start[judged] += share * mean[:, part]
+            total += correction - np.where(weight > 0.0, weight * pull, 0.0)
             arm = stages[i - 1].arm if i else before
             needed = np.flatnonzero(self.fitted.member(arm)[train] & (not self.recalls))
-            known = smooth_known = np.full_like(known, np.nan)
+            known, smooth_known = np.full_like(known, np.nan), np.full_like(known, np.nan)
             last = not i and len(worlds) == 1
             if len(needed) and (i or (last and self.form.worlds[0].shared)):
-                known[needed] = predict(take(learned, train[needed]))
-            own = smooth = start
+                here = take(learned, train[needed])
+                smooth_known[needed] = plain(here)
+                known[needed] = predict(here) + predict.pull(here)
+            own, smooth = start, mean if plain is predict else plain(asked)
             if last and regression.smooths:
                 rough = self._fit((*worlds, i), regression.smooth, learned, train[at], y)
                 smooth, smooth_known = rough(asked), np.full_like(known, np.nan)
@@ -403,6 +416,9 @@ class Walk:
         if name not in fits:
             fits[name] = fit(take(design, at), y, self.fitted.weight[at], *more)
         return fits[name]
+
+    def _knows(self, key: tuple[int, ...], fit: Callable[..., Learner]) -> bool:
+        return self.fits is not None and (self.fold, fit.__name__, *key) in self.fits
 
     def _leverage(self, fit: Learner, design: Design, judged: NDArray[np.int64], learned: NDArray[np.int64]) -> Array:
         """Return by what share judged rows (m,) that a fit was ``learned`` from draw it to themselves.

@@ -173,15 +173,14 @@ def test_every_quantity_is_the_function_of_the_means() -> None:
 
 
 def test_spreads_are_those_of_the_joint_covariance() -> None:
-    known = made(inflation=1.3)
+    known = made()
     share = known.weight / known.weight.sum()
     centred = share[:, None] * (known.influence.to_numpy() - known.mean)
-    factor = np.array([1.3 if each in CAUSAL else 1.0 for each in FUNCTIONALS])
-    np.testing.assert_allclose(known.covariance, centred.T @ centred * np.sqrt(np.outer(factor, factor)), atol=1e-16)
+    np.testing.assert_allclose(known.covariance, centred.T @ centred, atol=1e-16)
     y0, ypi = known.covariance[:2, :2]
     effect = known.of(key("mean_unfair_effect"))
     assert effect.spread**2 == pytest.approx(y0[0] + ypi[1] - 2.0 * y0[1])
-    values, spread = mean_and_spread(known.influence.to_numpy(), known.weight, 1.3)
+    values, spread = mean_and_spread(known.influence.to_numpy(), known.weight)
     np.testing.assert_allclose(values, known.mean)
     assert spread[0] == pytest.approx(known.of(key("p_y0")).spread)
 
@@ -281,35 +280,25 @@ def test_intervals_of_clustered_rows_hold_the_mean(number: int) -> None:
 # --- splits ----------------------------------------------------------------------------------------------------------
 
 
-def test_splits_average_and_differ() -> None:
-    weight = np.random.default_rng(9).uniform(0.5, 2.0, 120)
-    splits = [made(seed=seed, weight=weight, inflation=1.4) for seed in range(4)]
-    whole = Estimates.averaged(splits)
-    means = np.array([each.mean for each in splits])
-    np.testing.assert_allclose(whole.mean, means.mean(axis=0))
-    np.testing.assert_allclose(whole.between, np.cov(means.T) / 4.0)
-    values = sum(each.influence.to_numpy() for each in splits) / 4.0
-    errors = (weight / weight.sum())[:, None] * (values - whole.mean)
-    np.testing.assert_allclose(whole.covariance, errors.T @ errors + whole.between)
-    effect, direction = whole.of(key("mean_unfair_effect")), np.zeros(len(FUNCTIONALS))
-    direction[:2] = -1.0, 1.0
-    assert effect.spread**2 == pytest.approx(direction @ whole.covariance @ direction)
-    assert joint_covariance([effect])[0, 0] == pytest.approx(effect.spread**2)
+def test_moves_by_other_models_add_the_products_of_their_means() -> None:
+    rng = np.random.default_rng(9)
+    weight, codes = rng.uniform(0.5, 2.0, 120), rng.integers(0, 9, 120)
+    moves = 0.1 * rng.normal(size=(4, 120, len(FUNCTIONALS)))
+    for groups in (None, codes):
+        whole, plain = (made(weight=weight, groups=groups, apart=apart) for apart in (moves, None))
+        means = np.average(moves, axis=1, weights=weight)
+        np.testing.assert_allclose(whole.covariance - plain.covariance, means.T @ means, atol=1e-15)
+        effect, direction = whole.of(key("mean_unfair_effect")), np.zeros(len(FUNCTIONALS))
+        direction[:2] = -1.0, 1.0
+        assert effect.spread**2 == pytest.approx(direction @ whole.covariance @ direction)
+        assert joint_covariance([effect])[0, 0] == pytest.approx(effect.spread**2)
+        v, (a, b) = whole.covariance[:2, :2], whole.mean[:2]
+        slope = np.array([2.0 - 4.0 * b, 2.0 - 4.0 * a])
+        expected = slope @ v @ slope + 16.0 * (v[0, 0] * v[1, 1] + v[0, 1] ** 2)
+        assert whole.of(key("piu_paper_bound")).spread ** 2 == pytest.approx(expected)
     part = np.arange(30, 90)
-    np.testing.assert_allclose(
-        whole.within(part).between, np.cov(np.array([each.within(part).mean for each in splits]).T) / 4.0
-    )
-    assert Estimates.averaged(splits[:1]) is splits[0]
-
-
-def test_the_paper_bound_has_its_second_order_beside_splits_and_clusters() -> None:
-    weight = np.ones(120)
-    codes = np.random.default_rng(5).integers(0, 9, 120)
-    whole = Estimates.averaged([made(seed=seed, weight=weight, groups=codes) for seed in range(3)])
-    v, (a, b) = whole.covariance[:2, :2], whole.mean[:2]
-    slope = np.array([2.0 - 4.0 * b, 2.0 - 4.0 * a])
-    expected = slope @ v @ slope + 16.0 * (v[0, 0] * v[1, 1] + v[0, 1] ** 2)
-    assert whole.of(key("piu_paper_bound")).spread ** 2 == pytest.approx(expected)
+    own = np.average(moves[:, part], axis=1, weights=weight[part])
+    np.testing.assert_allclose(whole.within(part).between, own.T @ own)
 
 
 # --- order -----------------------------------------------------------------------------------------------------------

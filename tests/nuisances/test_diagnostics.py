@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import pyrofair as pf
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
@@ -36,8 +37,8 @@ def score(rows: pd.DataFrame) -> Any:
 def test_a_level_without_counterpart_is_refused_by_default() -> None:
     with pytest.raises(
         PositivityError,
-        match=r"^0\.111 of the target population has no counterpart in world 'unfair', group 1, more than "
-        r"max_unsupported=0\.01: M=2 \(0\.11 of the target, no row of group 1\)\. Merge these levels, weight another",
+        match=r"^11\.1% of the target population has no counterpart in world 'unfair', group 1, more than "
+        r"max_unsupported=0\.01: M=2 \(11\.1% of the target, no row of group 1\)\. Merge these levels, weight another",
     ):
         IPW(ONE, arm="paper", propensity="saturated").fit(unsupported())
 
@@ -49,7 +50,7 @@ def test_a_level_without_counterpart_that_is_let_pass(normalize: bool, expected:
         source.fit(unsupported())
     assert [str(warning.message) for warning in caught] == [
         "Poor overlap in world 'unfair', group 1: the mean weight is 0.889, outside [0.9, 1.1]; unsupported: M=2 "
-        "(0.11 of the target, no row of group 1)."
+        "(11.1% of the target, no row of group 1)."
     ]
     assert caught[0].filename == __file__
     world = source.worlds()[1]
@@ -73,7 +74,7 @@ def test_the_limit_is_on_the_mass() -> None:
 def test_a_categorical_level_is_seen_whatever_the_propensity(propensity: Any) -> None:
     table = unsupported().astype({"M": str}).astype({"M": "category"})
     with pytest.raises(
-        PositivityError, match=r"group 1, more than .*: M=2 \(0\.\d+ of the target, no row of group 1\)"
+        PositivityError, match=r"group 1, more than .*: M=2 \([\d.]+% of the target, no row of group 1\)"
     ):
         IPW(ONE, arm="paper", propensity=propensity, random_state=0).fit(table)
 
@@ -134,7 +135,7 @@ def test_a_cell_of_two_nodes() -> None:
     table = pd.concat([full_cells(A=2, Q=2, D=2, M=2)] * 3)
     table = table[~((table["A"] == 1) & (table["Q"] == 1) & (table["D"] == 1))]
     with pytest.raises(
-        PositivityError, match=r"0\.214 .*: Q=1, D=1 \(0\.21 of the target, no row of group 1\)\. Merge"
+        PositivityError, match=r"21\.4% .*: Q=1, D=1 \(21\.4% of the target, no row of group 1\)\. Merge"
     ):
         IPW(HIRING.unfair("A -> Y"), arm=1, propensity="saturated").fit(table)
     source = IPW(HIRING.unfair("A -> Y"), arm=0, propensity="saturated").fit(table)
@@ -159,7 +160,7 @@ def test_a_distribution_is_not_learned_from_one_row_of_a_cell(rows: int, refused
     cell = ((table["A"] == 1) & (table["Q"] == 1) & (table["D"] == 1)).to_numpy()
     table = pd.concat([table[~cell], table[cell][:rows]])
     unfair, number = HIRING.unfair("A -> M -> Y"), "1" if rows else "no"
-    match = rf"Q=1, D=1 \(0\.\d+ of the target, {number} row of group 1\)"
+    match = rf"Q=1, D=1 \([\d.]+% of the target, {number} row of group 1\)"
     one_step = OneStep(unfair, propensity="logistic", regression="saturated", form="prefix")
     if not refused:
         IPW(unfair, arm=0, propensity="saturated").fit(table)
@@ -177,7 +178,7 @@ def test_a_cell_of_the_columns_of_the_first_node() -> None:
     table = full_cells(A=2, q=2, r=2)
     table = table[~((table["A"] == 0) & (table["q"] == 1) & (table["r"] == 1))]
     with pytest.raises(
-        PositivityError, match=r"world 'baseline', group 0, .*: q=1, r=1 \(0\.14 of the target, no row of"
+        PositivityError, match=r"world 'baseline', group 0, .*: q=1, r=1 \(14\.3% of the target, no row of"
     ):
         IPW(graph.unfair("A -> Y"), arm="paper", propensity="saturated").fit(table)
 
@@ -332,15 +333,21 @@ def test_problems_are_listed_together() -> None:
         "the mean weight is 1.3, outside [0.9, 1.1]",
         "the effective size 4.9 is below 5% of 100 rows",
         "3 row(s) have a propensity at 0 or 1",
-        "unsupported: " + "; ".join(f"M={i} (0.001 of the target, no row of group 0)" for i in range(5)) + " ...",
+        "unsupported: " + "; ".join(f"M={i} (0.1% of the target, no row of group 0)" for i in range(5)) + " ...",
     ]
     assert found.group_name == "pooled"
     assert overlap().problems() == []
-    with pytest.warns(
-        PositivityWarning, match=r"Poor overlap in world 'unfair', group pooled: the mean weight is 1\.3"
-    ):
-        found.check(0.01, stacklevel=1)
+    assert found.check(0.01).startswith("Poor overlap in world 'unfair', group pooled: the mean weight is 1.3")
     with pytest.raises(
-        PositivityError, match=r"0\.007 of the target population has no counterpart in world 'unfair', gr"
+        PositivityError, match=r"0\.7\d*% of the target population has no counterpart in world 'unfair', gr"
     ):
-        found.check(0.005, stacklevel=1)
+        found.check(0.005)
+
+
+def test_a_source_warns_of_overlap_once_at_the_line_that_asked() -> None:
+    model = {"model": pf.ScoresOf(lambda X: 0.2 + 0.2 * X["M"])}
+    rows = unsupported().assign(Y=lambda d: d["M"] % 2)
+    source = IPW(ONE, arm="paper", propensity="saturated", max_unsupported=1)
+    with pytest.warns(PositivityWarning, match="Poor overlap") as caught:
+        pf.audit(model, source, rows, n_boot=40, progress=False, random_state=0)
+    assert [each.filename for each in caught if "Poor overlap in world" in str(each.message)] == [__file__]

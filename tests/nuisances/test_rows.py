@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
 from pyrofair.effects.potential_outcomes import CounterfactualSample
@@ -97,3 +98,20 @@ def test_clusters_go_along_where_rows_are_trimmed_refitted_and_pickled() -> None
 def test_clusters_that_do_not_fit_the_rows_are_refused(clusters: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         nuisances(units(), clusters)
+
+
+def test_a_propensity_that_is_not_calibrated_is_refused_by_that_name() -> None:
+    rng = np.random.default_rng(0)
+    df = pd.DataFrame({"C": rng.normal(size=900), "A": (rng.random(900) < 0.1).astype(int), "M": rng.normal(size=900)})
+
+    class Deaf(LogisticRegression):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            return super().fit(X, y)
+
+    balanced, weight = LogisticRegression(class_weight="balanced"), np.where(df["A"] == 1, 8.0, 1.0)
+    for make in (pf.IPW, pf.OneStep):
+        for model, given in ((balanced, None), (Deaf(), weight)):
+            with pytest.raises(DataError, match=r"LogisticRegression|Deaf") as caught:
+                make(UNFAIR, propensity=model).fit(df, given)
+            assert "is not calibrated" in str(caught.value)
+            make(UNFAIR, propensity=LogisticRegression()).fit(df, given)

@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
+import pyrofair as pf
 from pyrofair.effects.group_agreement import compare_groups, disagreeing
 from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError, PositivityWarning
@@ -332,6 +333,14 @@ def test_trimming_says_what_it_drops_and_fits_again(normalize: bool) -> None:
     assert len(world1.rows) == 10
     assert source.weights(unfair.regimes[0], new).tolist() == pytest.approx([0.0] * 15 + [2.5] * 30)
     assert source.weights(unfair.regimes[1], new).tolist() == pytest.approx([5 / 9] * 10 + [0.0] * 35)
+
+
+def test_rows_trimmed_from_an_outcome_are_counted() -> None:
+    df = unsupported().assign(Y=lambda d: (d["M"] + d["A"]) % 2)
+    source = IPW(ONE.unfair("A -> Y"), propensity="saturated", trim=0.01)
+    with pytest.warns(PositivityWarning, match=r"trim=0\.01 leaves 5 of 105 audited rows|trim=0\.01 drops 5 of 105"):
+        report = pf.audit({"people": df["Y"]}, source, df, scores="outcome", n_boot=40, progress=False, random_state=0)
+    assert "trim=0.01 leaves 5 of 105 audited rows" in "".join(report.context.warnings)
 
 
 def test_trimming_that_leaves_one_group() -> None:

@@ -61,9 +61,11 @@ def equal(one: Any, other: Any) -> None:
         (("A -> Y", "A -> M -> Y"), {"folds": 2}),
     ],
 )
+@pytest.mark.filterwarnings("ignore:folds=1:pyrofair.exceptions.PyrofairWarning")
 def test_prefix_form(paths: tuple[str, ...], settings: dict[str, Any]) -> None:
     def made(paths: tuple[str, ...], **settings: Any) -> Any:
-        return pf.OneStep(GRAPH.unfair(*paths), regression=Counting(), random_state=0, **settings).fit(draw(400, 0))
+        given = {"regression": Counting(), "splits": 2, "random_state": 0, **settings}
+        return pf.OneStep(GRAPH.unfair(*paths), **given).fit(draw(400, 0))
 
     source, fresh = made(paths, **settings), made(paths, **settings)
     Counting.fits = 0
@@ -71,10 +73,14 @@ def test_prefix_form(paths: tuple[str, ...], settings: dict[str, Any]) -> None:
     learned = Counting.fits
     assert learned > 0
     other = source.influence(Score(1.0), draw(200, 2))
-    own = source.influence(Score(1.0))
     assert Counting.fits == learned
+    own = source.influence(Score(1.0))
+    with_splits = Counting.fits
+    assert (with_splits > learned) == (settings.get("folds") != 1)
+    equal(source.influence(Score(1.0)), own)
+    assert Counting.fits == with_splits
     changed = source.influence(Score(2.0), draw(300, 1))
-    assert Counting.fits == 2 * learned
+    assert Counting.fits == with_splits + learned
     equal(first, made(paths, **settings).influence(Score(1.0), draw(300, 1)))
     equal(other, fresh.influence(Score(1.0), draw(200, 2)))
     equal(own, made(paths, **settings).influence(Score(1.0)))

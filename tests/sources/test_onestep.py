@@ -97,8 +97,11 @@ def _at(world: CounterfactualSample, df: pd.DataFrame) -> NDArray[np.int64]:
     return df.index.get_indexer(world.rows.index)
 
 
-def test_residuals_of_small_cells_are_those_from_a_mean_without_the_row() -> None:
-    """Whether the fitted rows are judged alone or beside others, which have no residual of their own."""
+def test_residuals_of_small_cells_are_those_from_a_mean_without_the_row_that_a_further_row_pulls() -> None:
+    """Whether the fitted rows are judged alone or beside others, which have no residual of their own.
+
+    The further row has the mean of all; it moves values, and no estimate.
+    """
     graph = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
     rows = [(q, a, m) for q, k in enumerate((3, 9, 40)) for a in (0, 1) for m in (0, 1) for _ in range(k - (m < a))]
     df = pd.DataFrame(rows, columns=["Q", "A", "M"])
@@ -110,13 +113,17 @@ def test_residuals_of_small_cells_are_those_from_a_mean_without_the_row() -> Non
     mean = c[zero].groupby(df["Q"]).mean()[df["Q"]].to_numpy()
     size = zero.groupby(df["Q"]).transform("sum")
     weight = np.where(zero, df.groupby("Q")["A"].transform("size") / size, 0.0)
-    expected = mean + weight * (c - mean) / (1.0 - np.where(size < 10, 1.0 / size, 0.0))
+    pull = (c[zero].mean() - mean) / (1.0 + size)
+    expected = mean + pull + weight * ((c - mean) / (1.0 - np.where(size < 10, 1.0 / size, 0.0)) - pull)
     assert {*size} == {6, 18, 80}
+    assert expected.mean() == pytest.approx(mean.mean(), abs=1e-12)
     assert values[0].y0[:, 0] == pytest.approx(expected, abs=1e-12)
     assert values[1].y0[: len(df), 0] == pytest.approx(expected, abs=1e-12)
     alone = (size < 10) & zero
     assert values[1].y0[len(df) :, 0][~alone] == pytest.approx(expected[~alone], abs=1e-12)
-    assert values[1].y0[len(df) :, 0][alone] == pytest.approx((mean + weight * (c - mean))[alone], abs=1e-12)
+    assert values[1].y0[len(df) :, 0][alone] == pytest.approx(
+        (mean + pull + weight * (c - mean - pull))[alone], abs=1e-12
+    )
 
 
 # --- double robustness -----------------------------------------------------------------------------------------------
@@ -322,12 +329,12 @@ def test_scores_must_be_probabilities_of_all_rows() -> None:
 def test_a_cell_without_rows_of_the_group_is_refused() -> None:
     df = units(400).drop(columns="L").assign(L=0).assign(Q=lambda d: (d["Q"] > 0).astype(int))
     df = df[~((df["W"] == "x") & (df["A"] == 0) & (df["Q"] == 1))]
-    with pytest.warns(PositivityWarning, match=r"Q=1, W=x \(0\.\d+ of the target, no row of group 0\)"):
+    with pytest.warns(PositivityWarning, match=r"Q=1, W=x \([\d.]+% of the target, no row of group 0\)"):
         source = OneStep(UNFAIR, **SATURATED, form="prefix").fit(df)
     with pytest.raises(PositivityError, match="no row of the group in 34 of the cells of Q, W"):
         source.influence(score)
     df = df[~((df["W"] == "x") & (df["A"] == 0))]
-    with pytest.raises(PositivityError, match=r"baseline world: W=x \(0\.\d+ of the target, no row of group 0\)"):
+    with pytest.raises(PositivityError, match=r"baseline world: W=x \([\d.]+% of the target, no row of group 0\)"):
         OneStep(UNFAIR, **PLAIN, random_state=0).fit(df)
 
 
@@ -349,3 +356,85 @@ def test_the_seed_decides() -> None:
     one, same, other = (OneStep(UNFAIR, **boosted, random_state=s).fit(df).influence(score).ypi for s in (0, 0, 1))
     assert (one == same).all()
     assert (one != other).any()
+
+
+# --- small groups and splits -----------------------------------------------------------------------------------------
+
+
+def effects(
+    draw: Any, score: Any, unfair: Any, samples: int, **settings: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """The effects of decisions and their standard errors in some samples, and how many were refused."""
+    found, refused = [], 0
+    for seed in range(samples):
+        try:
+            values = OneStep(unfair, random_state=0, **settings).fit(draw(seed)).influence(score)
+        except PositivityError:
+            refused += 1
+            continue
+        found.append(estimate(values))
+    mean, error = (np.array(each)[:, 0] for each in zip(*found, strict=True))
+    return mean, error, refused
+
+
+@pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")
+@pytest.mark.parametrize(
+    ("n", "samples", "least"),
+    [(3000, 60, 0.88), *(pytest.param(n, k, 0.92, marks=pytest.mark.slow) for n, k in ((1000, 4000), (3000, 1000)))],
+)
+def test_intervals_of_a_group_of_five_percent_hold_the_effect(n: int, samples: int, least: float) -> None:
+    """Cells of few rows: those that agree leave no residuals, so that a variance of residuals alone is too small."""
+    rng = np.random.default_rng(7)
+    d_is, m_is = rng.uniform(0.2, 0.8, (2, 4)), rng.uniform(0.2, 0.8, (2, 4, 2))
+    decided = rng.uniform(0, 1, (2, 4, 2, 2)) > 0.5
+
+    def draw(seed: int) -> pd.DataFrame:
+        g = np.random.default_rng(seed)
+        c = g.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])
+        a = (g.random(n) < np.array([0.05, 0.06, 0.05, 0.04])[c]).astype(int)
+        d = (g.random(n) < d_is[a, c]).astype(int)
+        return pd.DataFrame({"C": c, "A": a, "D": d, "M": (g.random(n) < m_is[a, c, d]).astype(int)})
+
+    def score(world: CounterfactualSample) -> NDArray[np.float64]:
+        return decided[tuple(world.rows[name].astype(int) for name in "ACDM")].astype(np.float64)
+
+    unfair = pf.CausalGraph("C -> A; {A C} -> D; {A C D} -> M; {A C D M} -> Y", sensitive="A", outcome="Y").unfair(
+        "A -> Y", "A -> M -> Y"
+    )
+    mean, error, _ = effects(draw, score, unfair, samples, **SATURATED)
+    assert np.mean(np.abs(mean - 0.3351) < 1.96 * error) >= least
+    assert abs(mean.mean() - 0.3351) < 3.5 * mean.std() / np.sqrt(len(mean))
+
+
+def test_forty_five_rows_of_a_group_are_adjusted_and_seldom_refused() -> None:
+    """Weights of a small group are uneven because its rows are few: a large one is no lack of overlap."""
+
+    def draw(seed: int) -> pd.DataFrame:
+        g = np.random.default_rng(seed)
+        c = g.standard_normal(1000)
+        a = (g.random(1000) < expit(-3.1 + 0.5 * c)).astype(int)
+        m1 = 0.7 * a + 0.7 * c + g.standard_normal(1000)
+        return pd.DataFrame({"C": c, "A": a, "M1": m1, "M2": 0.5 * m1 + 0.7 * a + 0.5 * c + g.standard_normal(1000)})
+
+    def score(world: CounterfactualSample) -> NDArray[np.float64]:
+        rows = world.rows
+        return expit(0.5 * rows["A"] + 0.5 * rows["M1"] + 0.6 * rows["M2"] - 0.4 * rows["C"] - 0.6).to_numpy()
+
+    graph = pf.CausalGraph("C -> A; {A C} -> M1; {A C M1} -> M2; {A C M1 M2} -> Y", sensitive="A", outcome="Y")
+    settings = PLAIN | {"folds": 1}
+    mean, error, refused = effects(draw, score, graph.unfair("A -> Y", "A -> M2 -> Y"), 60, **settings)
+    assert refused <= 12
+    assert abs(mean.mean() - 0.182) < 3.0 * mean.std() / np.sqrt(len(mean))
+    assert np.mean(np.abs(mean - 0.182) < 1.96 * error) >= 0.85
+
+
+def test_estimates_do_not_depend_on_the_order_of_words_nor_of_rows_beyond_the_spread_of_splits() -> None:
+    df, splits = units(400), {"form": "prefix", "random_state": 0}
+    turned = pf.CausalGraph("{W Q} -> A; {W Q A} -> M; {M A W Q} -> L; {L W M A Q} -> Y", sensitive="A", outcome="Y")
+    first = OneStep(UNFAIR, **splits).fit(df).influence(score)
+    other = OneStep(turned.unfair(direct=True, through=["M"]), **splits).fit(df).influence(score)
+    np.testing.assert_allclose(first.ypi, other.ypi, atol=1e-12)
+    rows = OneStep(UNFAIR, **splits).fit(df.sample(frac=1.0, random_state=1)).influence(score)
+    gap = (rows.ypi - rows.y0).mean(axis=0) - (first.ypi - first.y0).mean(axis=0)
+    spread = sum(((v.apart["ypi"] - v.apart["y0"]).mean(axis=1) ** 2).sum(axis=0) for v in (first, rows))
+    assert (np.abs(gap) < 4.0 * np.sqrt(spread)).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn.base import clone
 
 import pyrofair as pf
 from pyrofair.exceptions import PositivityError, PyrofairWarning
@@ -61,22 +63,53 @@ def test_copies_of_rows_are_warned_of() -> None:
 
 def test_few_fitted_rows_widen_the_intervals_of_many() -> None:
     source = OneStep(UNFAIR, **LOGISTIC).fit(units(400))
-    few = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1], units(400, seed=1))
-    many = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1], units(4000, seed=1))
-    assert (few.inflation, many.inflation) == (1.25, 3.5)
+    shares = []
+    for m in (400, 40_000):
+        values = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1], units(m, seed=1))
+        effect, moves = values.ypi - values.y0, values.apart["ypi"] - values.apart["y0"]
+        shares.append((moves.mean(axis=1) ** 2).sum() / (effect.var() / m))
+    assert shares[1] > 10.0 * shares[0] > 0.0  # the error of the models does not shrink with the rows judged
+    beside = source.influence(
+        lambda world: Known().predict_proba(world.rows)[:, 1], pd.concat([units(400), units(40, seed=1)])
+    )
+    assert not beside.apart["ypi"][:, :400].any()
+    assert beside.apart["ypi"][:, 400:].any()
     with pytest.warns(PyrofairWarning, match="fitted on 400 rows, fewer than the 4,000 others"):
         audited(units(4000, seed=1), source)
 
 
-def test_values_are_inflated_by_the_folds_alone_where_all_rows_are_fitted() -> None:
-    source = OneStep(UNFAIR, **LOGISTIC, folds=3).fit(units(300))
-    values = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1])
-    assert values.inflation == 1.5
-    report = audited(units(300), OneStep(UNFAIR, **LOGISTIC, folds=3))
+@pytest.mark.parametrize(("settings", "splits"), [(LOGISTIC, 1), ({"propensity": "boosted", "folds": 2}, 3)])
+def test_the_spread_between_splits_adds_to_the_variance_where_models_are_cross_fitted(
+    settings: dict[str, Any], splits: int
+) -> None:
+    df = units(300)
+    source = OneStep(UNFAIR, **{"regression": "logistic", "form": "prefix", "random_state": 0} | settings).fit(df)
+
+    def score(world: Any) -> NDArray[np.float64]:
+        return Known().predict_proba(world.rows)[:, 1]
+
+    values, more = source.influence(score), 0.0
+    if splits > 1:
+        others = [values.y0 + np.sqrt(splits) * move for move in values.apart["y0"]]
+        more = np.var([each.mean() for each in others])
+        alone = clone(source).set_params(splits=1).fit(df).influence(score)
+        np.testing.assert_allclose(others[0], alone.y0, atol=1e-12)
+    assert (values.splits, values.apart is None, more > 0.0) == (splits, splits == 1, splits > 1)
+    report = audited(df, source)
     found = report.table.query("decisions == 'score' and quantity == 'p_y0'").iloc[0]
-    own = report.influence["known"]["score"]["y0"]
-    error = np.sqrt(1.5) * own.std(ddof=0) / np.sqrt(300)
+    error = np.sqrt(values.y0.var() / 300 + more)
     assert found["upper"] - found["estimate"] == pytest.approx(1.959964 * error, rel=1e-6)
+    assert (f"means of {splits} splits" in str(report)) == (splits > 1)
+
+
+def test_one_fold_of_models_that_must_not_see_what_they_judge_is_warned_of() -> None:
+    df = units(300)
+    source = OneStep(UNFAIR, form="prefix", folds=1, random_state=0).fit(df)
+    with pytest.warns(PyrofairWarning, match="folds=1"):
+        source.influence(lambda world: Known().predict_proba(world.rows)[:, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PyrofairWarning)
+        source.influence(lambda world: Known().predict_proba(world.rows)[:, 1], units(200, seed=1))
 
 
 @pytest.mark.parametrize("where", ["propensity", "regression"])

@@ -16,7 +16,15 @@ from pyrofair._validation import require_choice, require_real, require_seed, sho
 from pyrofair.audits.audit import default_source, fit_source
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
-from pyrofair.effects.estimates import GIVEN_UNITS, mean_and_spread, reach_of, reach_of_shares, shares_of
+from pyrofair.effects.estimates import (
+    AUDITED,
+    GIVEN_UNITS,
+    Key,
+    mean_and_spread,
+    reach_of,
+    reach_of_shares,
+    shares_of,
+)
 from pyrofair.effects.influence import Scorer
 from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -49,7 +57,7 @@ class Problem:
     rows: Rows
     scores: tuple[tuple[Array, Array], ...]
     means: dict[str, Array]
-    inflation: float
+    more: float
     context: dict[str, Any]
     scorer: Scorer
     model: AuditedModel
@@ -61,7 +69,7 @@ class Problem:
         Rows of which none, or all, are counted have no spread: limits are at least as far as those of shares.
         """
         reach, weight = reach_of(self.context["level"]), self.rows.weight
-        (low, down), (high, up) = (mean_and_spread(values, weight, self.inflation) for values in (low, high))
+        (low, down), (high, up) = (mean_and_spread(values, weight, self.more) for values in (low, high))
         downs, ups = (
             np.array([reach_of_shares(shares_of(*self._share(quantity, value)), reach) for value in ends])
             for ends in (low, high)
@@ -138,9 +146,9 @@ def read_problem(
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
     normal = estimates.normal
-    return Problem(
-        fitted, form, rows, tuple(made), means, normal.inflation, context, scorer, audited, normal.sizes[audited.name]
-    )
+    keys = (Key(AUDITED, audited.name, decisions, quantity) for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"))
+    more = max(normal.of(key).more for key in keys)
+    return Problem(fitted, form, rows, tuple(made), means, more, context, scorer, audited, normal.sizes[audited.name])
 
 
 def _judge(estimates: WaldEstimates, limit: float) -> str:
