@@ -276,7 +276,7 @@ class _ImportanceWeights:
         room = [
             (u - torch.as_tensor(getattr(d.support, end, torch.inf))).abs() for end in ("lower_bound", "upper_bound")
         ]
-        local = torch.stack(torch.broadcast_tensors((-log_p).exp(), *room, spread)).amin(0)
+        local = torch.stack([each.expand(u.shape) for each in ((-log_p).exp(), *room, spread)]).amin(0)
         return torch.maximum(STEP * local, ROUNDED * torch.finfo(u.dtype).eps * u.abs()).to(u.dtype)
 
     def _require_all_ways(self, site: str, missed: Tensor, some: Tensor, final: Reading) -> None:
