@@ -285,6 +285,15 @@ def test_noise_of_many_orders_of_magnitude(noise: Any, log_density: Any, m: floa
     assert found.switched["M"].item() == pytest.approx(right, abs=0.025)
 
 
+def test_many_rows_of_skewed_noise_are_all_solved() -> None:
+    """Of each unit there are few draws, which may lie far from its own noise."""
+    u = np.exp(3.0 * np.random.default_rng(0).normal(size=3000))
+    program = units(U=lambda _: dist.LogNormal(0.0, 3.0), M=lambda v: v.U.sqrt() * (1 + v.A))
+    found = sem(program, "A -> M -> Y").counterfactual(pd.DataFrame({"A": 0, "M": np.sqrt(u)}), random_state=0)
+    assert found.exact
+    np.testing.assert_allclose(found.switched["M"], 2.0 * np.sqrt(u), rtol=1e-9)
+
+
 def test_a_node_of_true_and_false() -> None:
     program = units(U=normal(), M=lambda v: v.U + v.A > 0.5)
     rows = pd.DataFrame({"A": [0, 1], "M": [0, 1]})
