@@ -342,7 +342,7 @@ class Evidence:
     def close(self, site: str, natural: Tensor, given: Mapping[str, Tensor]) -> Tensor:
         """Return where a computed value is the observed one up to rounding, shape (m,)."""
         value = given[site].to(torch.get_default_dtype())
-        return (natural - value).abs() <= self.leeway(site, value)
+        return (natural.to(value.dtype) - value).abs() <= self.leeway(site, value)
 
     def leeway(self, site: str, value: Tensor) -> Tensor:
         """Return how far an observed value may be from the computed one by rounding, shape (m,)."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from pyrofair._arviz import diagnose
 from pyrofair.exceptions import DataError
 from pyrofair.inference.evidence import Evidence, Reading, repeat_each
-from pyrofair.inference.inversion import BATCH, CHECKS, STEP, Equation, Findings
+from pyrofair.inference.inversion import BATCH, CHECKS, Equation, Findings
 from pyrofair.inference.samplers import NormalGuide, Schedule, fit_guide, fitting, outside, run_nuts
 from pyrofair.programs.provenance import is_deterministic
 from pyrofair.programs.sites import UNITS
@@ -33,6 +33,8 @@ MOST, MANY = 1_000_000, 100_000
 """Proposals for a unit before its row counts as impossible, and before few matches are all that can be had."""
 ENOUGH, POOR, FEW = 100, 50, 10
 """The effective draws aimed at; the number below which the most proposals are made, so many units at a time."""
+STEP, ROUNDED = 1e-4, 100.0
+"""Slopes are taken by a step of so small a part of the spread of noise, and of at least so many units of rounding."""
 CHAINS, WARMUP, STEPS, RATE = 2, 200, 2000, 0.1
 """Of the No-U-Turn sampler, and of variational inference."""
 
@@ -224,7 +226,7 @@ class _ImportanceWeights:
         missed = {}
         for site in weights:
             mine = repeat_each(self.solvable[site][some], count)
-            density, moves = self._log_density_of_points(site, mine, given, solved, final)
+            density, moves = self._log_density_of_points(site, mine, given, solved, first, final)
             matched = self.evidence.close(site, final.natural[site], given) | ~mine.any(1)
             weights[site] = torch.where(points[site], density, weights[site]).masked_fill(~matched, -torch.inf)
             missed[site] = ~matched & ~moves
@@ -234,7 +236,13 @@ class _ImportanceWeights:
         return final, sum(weights.values(), torch.zeros(size, dtype=torch.float64))
 
     def _log_density_of_points(
-        self, site: str, mine: Tensor, given: Mapping[str, Tensor], solved: Mapping[str, Tensor], final: Reading
+        self,
+        site: str,
+        mine: Tensor,
+        given: Mapping[str, Tensor],
+        solved: Mapping[str, Tensor],
+        first: Reading,
+        final: Reading,
     ) -> tuple[Tensor, Tensor]:
         """Return the log-weights (m,) of points, and where the node depends on a candidate of ``mine``, (m, k)."""
         natural = final.natural[site].to(torch.get_default_dtype())
@@ -244,8 +252,11 @@ class _ImportanceWeights:
             log_p = d.log_prob(u).double().masked_fill(~d.support.check(u), -torch.inf)
             if d.support.is_discrete:
                 return log_p.expand(len(mine)), torch.ones(len(mine), dtype=torch.bool)
-            step = STEP * (u.double().quantile(0.9) - u.double().quantile(0.1)).clamp(min=1e-6).to(u.dtype)
-            moved = [self.evidence.run(given, self.sites, {**solved, key: u + h}).natural[site] for h in (step, -step)]
+            step = self._step(d, u, log_p, first.noise[key])
+            moved = [
+                self.evidence.run(given, self.sites, {**solved, key: u + h}).natural[site].to(natural.dtype)
+                for h in (step, -step)
+            ]
             ahead, back = ((one - natural).abs().double() / step for one in moved)
             slope = torch.where(
                 ahead.isfinite() & back.isfinite(), (moved[0] - moved[1]).abs().double() / (2 * step), ahead
@@ -254,6 +265,19 @@ class _ImportanceWeights:
             terms.append((slope.log() - log_p).masked_fill(~mine[:, i], -torch.inf))
         every = torch.stack(terms, 1)
         return mine.sum(1).clamp(min=1).double().log() - every.logsumexp(1), (every > -torch.inf).any(1)
+
+    @staticmethod
+    def _step(d: Any, u: Tensor, log_p: Tensor, drawn: Tensor) -> Tensor:
+        """Return how far to move noise (m,) for a slope: a small part of its spread, there and in all, and of its room.
+
+        A skewed distribution is much narrower at some of its values than in all, and equations bend near its ends.
+        """
+        spread = drawn.double().quantile(0.9) - drawn.double().quantile(0.1)
+        room = [
+            (u - torch.as_tensor(getattr(d.support, end, torch.inf))).abs() for end in ("lower_bound", "upper_bound")
+        ]
+        local = torch.stack([each.expand(u.shape) for each in ((-log_p).exp(), *room, spread)]).amin(0)
+        return torch.maximum(STEP * local, ROUNDED * torch.finfo(u.dtype).eps * u.abs()).to(u.dtype)
 
     def _require_all_ways(self, site: str, missed: Tensor, some: Tensor, final: Reading) -> None:
         """Refuse a node that other continuous noise alone gives at some proposals, where it does not read its own."""

@@ -28,11 +28,12 @@ PROBES, CHECKS = 4096, 6
 """So many draws of all units together show what an equation is like, and so many at least of each."""
 OUTWARD, INWARD = (1.0, 3.0, 9.0, 81.0), (0.0, 1e-12, 1e-6, 1e-3, 0.1)
 """It is tested so many ranges of these draws away, and at such shares of the way from an end of the support to them."""
-BESIDE, STEP = (0.001, 0.1, 1.0), 1e-4
-"""So many ranges beside the noise of a row it is tested, too, and its slope is found."""
+BESIDE = (0.001, 0.1, 1.0)
+"""So many ranges beside the noise of a row it is tested, too."""
 WAYS = (-1.0, -0.1, -0.001, 0.001, 0.1, 1.0)
 """A vector of noise is tested so much of the way from that of a row to draws."""
 BISECTIONS, HUGE = 64, 1e30
+"""So many halvings leave one of all floating-point numbers. What is greater than the second counts as infinite."""
 
 
 @dataclass
@@ -83,14 +84,13 @@ class Findings:
 class Preimage:
     """The noise, from ``low`` to ``high``, at which computed nodes of m units take their observed values, (m,) each.
 
-    The two are equal at a point, where ``slope`` is the absolute slope of the node. A node that is flat between them
-    has its value with a probability, and ``flat`` ones do not depend on the noise. Only where the equation is affine or
-    monotone the search is ``conclusive``; ``possible`` holds whether some noise then gives the value.
+    The two are equal at a point. A node that is flat between them has its value with a probability, and ``flat`` ones
+    do not depend on the noise. Only where the equation is affine or monotone the search is ``conclusive``; ``possible``
+    holds whether some noise then gives the value.
     """
 
     low: Tensor
     high: Tensor
-    slope: Tensor
     conclusive: Tensor
     possible: Tensor
     flat: Tensor
@@ -155,7 +155,10 @@ class Equation:
         return torch.where(noise.isfinite() & support.check(noise.T).T, noise, instead)
 
     def _far(self, u: Tensor, span: Tensor) -> Tensor:
-        """Return noise far from draws (m, k): towards the ends of its support, or away from them if it has none."""
+        """Return noise far from draws (m, k): towards the ends of its support, or away from them if it has none.
+
+        ``span`` is the widest range of all units: the few draws of one may all lie close together.
+        """
         support, found = self.distribution.support, []
         for name, end, sign in (("lower_bound", u.amin(1), -1.0), ("upper_bound", u.amax(1), 1.0)):
             bound = torch.as_tensor(getattr(support, name, sign * torch.inf), dtype=u.dtype).expand(end.shape)
@@ -173,12 +176,13 @@ class Equation:
         start, slope = self._line(u, f)
         target = (self.value - start) / slope
         beside = span * torch.tensor(BESIDE)
-        more = torch.cat([self._far(u, span), target.unsqueeze(1) - beside, target.unsqueeze(1) + beside], 1)
+        more = torch.cat([self._far(u, span.amax()), target.unsqueeze(1) - beside, target.unsqueeze(1) + beside], 1)
         more = self._possible(more, one)
         u, f = torch.cat([u, more], 1), torch.cat([f, self(more)], 1)
         scale = self.evidence.scale[self.site]
         affine = _fits(u, f, start, slope, scale)
-        level = affine & ((slope.abs().unsqueeze(1) * span).squeeze(1) <= _precision() * (scale + f.abs().amax(1)))
+        most = f[:, :count].abs().amax(1)
+        level = affine & ((slope.abs().unsqueeze(1) * span).squeeze(1) <= _precision() * (scale + most))
         close = self.evidence.close(self.site, start, self.given)
         leeway = self.evidence.leeway(self.site, self.value) / slope.abs()
         solved, inside = in_support(self.distribution, torch.where(level, one[:, 0], target), leeway)
@@ -186,7 +190,6 @@ class Equation:
         found = Preimage(
             low=low,
             high=torch.where(level, torch.inf, solved),
-            slope=torch.where(level, 0.0, slope.abs()),
             conclusive=affine,
             possible=torch.where(level, close, inside),
             flat=level,
@@ -220,16 +223,13 @@ class Equation:
         rise, slack = f.diff(dim=1), 100 * torch.finfo(f.dtype).eps * torch.maximum(f[:, 1:].abs(), f[:, :-1].abs())
         up, down = (rise >= -slack).all(1), (rise <= slack).all(1)
         sign = torch.where(up, 1.0, -1.0).unsqueeze(1)
-        low, high, wanted, reached = self._between(u, sign * f, sign, span)
-        point = low == high
+        low, high, wanted, reached = self._enclose(u, sign * f, sign, span)
         beside = span * torch.tensor(BESIDE)
         around = self._possible(torch.cat([low - beside, high + beside], 1), u[:, :1])
         over = sign * self(around) - wanted
         slack = _precision() * (1.0 + wanted.abs())
         kept = ((over <= slack) | (around >= low)) & ((over >= -slack) | (around <= high))
         monotone = (up | down) & kept.all(1)
-        step = self._possible(torch.cat([low - STEP * span, low + STEP * span], 1), torch.where(point, low, u[:, :1]))
-        slope = self(step).diff(dim=1).abs() / step.diff(dim=1)
 
         def other(one: Tensor, mine: Tensor) -> Tensor:
             return torch.where(found.affine, one, mine.squeeze(1))
@@ -237,14 +237,13 @@ class Equation:
         return Preimage(
             low=other(found.low, low),
             high=other(found.high, high),
-            slope=other(found.slope, torch.where(point, slope, 0.0)),
             conclusive=found.affine | monotone,
             possible=other(found.possible, reached),
             flat=found.flat,
             affine=found.affine,
         )
 
-    def _between(self, u: Tensor, f: Tensor, sign: Tensor, span: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _enclose(self, u: Tensor, f: Tensor, sign: Tensor, span: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return between which noise, (m, 1), increasing values, f (m, k) at u, are the observed ones.
 
         The two are equal at a point. With them come the values that were looked for, and whether they are reached.
@@ -258,7 +257,8 @@ class Equation:
             # At a step the row may hold a rounded value, and not that of the program.
             near = sign * self(torch.cat([low, high], 1).clamp(u[:, :1], u[:, -1:]))
             nearest = near.gather(1, (near - wanted).abs().argmin(1, keepdim=True))
-            point = high - low <= _precision() ** 1.5 * span
+            size = torch.where(low.isfinite() & high.isfinite(), torch.maximum(low.abs(), high.abs()), 0.0)
+            point = high - low <= _precision() ** 1.5 * torch.maximum(span, size)
             reached = (nearest - wanted).abs() <= leeway
             if not bool((point & reached & (nearest != wanted)).any()):
                 break
@@ -276,7 +276,7 @@ class Equation:
         before = torch.cat([u.gather(1, (each - 1).clamp(min=0)) for each in counts], 1)
         after = torch.cat([u.gather(1, each.clamp(max=last)) for each in counts], 1)
         for _ in range(BISECTIONS):
-            middle = (before + after) / 2
+            middle = _between(before, after)
             gap = sign * self(middle) - wanted
             under = torch.cat([gap[:, :1] < 0, gap[:, 1:] <= 0], 1)
             before, after = torch.where(under, middle, before), torch.where(under, after, middle)
@@ -317,6 +317,18 @@ class Equation:
             except CouplingError:  # draws inside serve where the family has no distribution function
                 inner, mass = drawn, torch.where((drawn >= first) & (drawn <= last), 0.0, -torch.inf)
         return torch.where(part, inner, value), torch.where(part, mass, log_mass)
+
+
+def _between(one: Tensor, other: Tensor) -> Tensor:
+    """Return the numbers halfway in the order of all floating-point numbers, whatever their orders of magnitude."""
+    bits = torch.int64 if one.dtype == torch.float64 else torch.int32
+    least = torch.iinfo(bits).min
+
+    def mirrored(i: Tensor) -> Tensor:
+        return torch.where(i < 0, least - i, i)
+
+    a, b = mirrored(one.view(bits)), mirrored(other.view(bits))
+    return mirrored((a & b) + ((a ^ b) >> 1)).view(one.dtype)
 
 
 def _precision() -> float:

@@ -255,6 +255,44 @@ def test_several_noise_sites(case: Any, step: int) -> None:
     assert found.baseline["M"].item() == pytest.approx(m, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("noise", "log_density", "m"),
+    [
+        (dist.LogNormal(0.0, 8.0), lambda x: stats.norm.logpdf(x, scale=8.0), -3.0),
+        (dist.Gamma(0.02, 1.0), lambda x: 0.02 * x - np.exp(x), -3.0),
+        (dist.Gamma(0.05, 1.0), lambda x: 0.05 * x - np.exp(x), -3.0),
+    ],
+)
+@pytest.mark.parametrize("order", [("U", "V"), ("V", "U")])
+def test_noise_of_many_orders_of_magnitude(noise: Any, log_density: Any, m: float, order: tuple[str, ...]) -> None:
+    """M = log U + V, switched to log U + 2 V; most draws of U lie close together, next to the others."""
+    sites = {"U": lambda _: noise, "V": normal()}
+    program = units(**{name: sites[name] for name in order}, M=lambda v: v.U.log() + v.V + v.A * v.V)
+    rows = pd.DataFrame({"A": [0], "M": [m]})
+    found = sem(program, "A -> M -> Y").counterfactual(rows, random_state=0, draws=100_000)
+    x = np.linspace(-30.0, 4.0, 20_001)
+    right = m + mixed(np.exp(log_density(x) + stats.norm.logpdf(m - x)), m - x)
+    assert found.switched["M"].item() == pytest.approx(right, abs=0.025)
+
+
+def test_many_rows_of_skewed_noise_are_all_solved() -> None:
+    """Of each unit there are few draws, which may lie far from its own noise."""
+    u = np.exp(3.0 * np.random.default_rng(0).normal(size=3000))
+    program = units(U=lambda _: dist.LogNormal(0.0, 3.0), M=lambda v: v.U.sqrt() * (1 + v.A))
+    found = sem(program, "A -> M -> Y").counterfactual(pd.DataFrame({"A": 0, "M": np.sqrt(u)}), random_state=0)
+    assert found.exact
+    np.testing.assert_allclose(found.switched["M"], 2.0 * np.sqrt(u), rtol=1e-9)
+
+
+def test_a_node_of_true_and_false() -> None:
+    program = units(U=normal(), M=lambda v: v.U + v.A > 0.5)
+    rows = pd.DataFrame({"A": [0, 1], "M": [0, 1]})
+    found = sem(program, "A -> M -> Y").counterfactual(rows, random_state=0, draws=4000)
+    below = 1.0 - NORMAL.cdf(-0.5) / NORMAL.cdf(0.5)  # U + 1 > 0.5 of those with U < 0.5
+    np.testing.assert_allclose(found.switched["M"], [below, 1.0], atol=0.03)
+    np.testing.assert_allclose(found.baseline["M"], [0.0, NORMAL.sf(0.5) / NORMAL.sf(-0.5)], atol=0.03)
+
+
 def test_a_censored_node_bears_on_noise_in_common() -> None:
     """D = H + V and M = min(0.8 H + U, 1.5): a capped M raises H by the probability of its cap (Tobin, 1958)."""
     program = units(
