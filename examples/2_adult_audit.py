@@ -69,7 +69,9 @@ for name, levels in merged.items():
 # %%
 unfair = graph.unfair(direct=True, through=["M"])
 print(unfair)
-unfair.draw().figure.savefig(folder / "adult-graph.png", dpi=120)
+drawing = unfair.draw().figure
+drawing.savefig(folder / "adult-graph.png", dpi=120)
+drawing
 
 # %% [markdown]
 # ## Is the effect identified?

@@ -52,8 +52,8 @@ def show_count(number: int) -> str:
 
 
 def show_paths(paths: PathSet) -> str:
-    """Write the first paths of a set as text, and how many there are if these are not all."""
-    shown = "; ".join(map(show_path, paths[:SHOWN])) or "none"
+    """Write the paths of a set as text; of many the shortest, and how many there are."""
+    shown = "; ".join(map(show_path, paths.named)) or "none"
     return shown if paths.size <= SHOWN else f"{shown}; ... ({show_count(paths.size)} paths)"
 
 
@@ -137,8 +137,21 @@ class PathSet(Sequence[Path]):
         return hash(tuple(self)) if self.size <= _HASHED_AS_TUPLE else hash(self.states)  # as the equal tuple, if short
 
     def __repr__(self) -> str:
-        shown = ", ".join(repr(show_path(path)) for path in self[:SHOWN])
+        shown = ", ".join(repr(show_path(path)) for path in self.named)
         return f"PathSet({shown}{'' if self.size <= SHOWN else f', ... {show_count(self.size)} paths'})"
+
+    def shortest(self, count: int) -> tuple[Path, ...]:
+        """Return so many of the shortest paths, those of one length in their order."""
+        found: list[list[Path]] = []
+        for node, following in self.states:
+            every = [(node, *path) for state in following for path in found[state]] or [(node,)]
+            found.append(sorted(every, key=len)[:count])
+        return tuple(found[-1]) if found else ()
+
+    @property
+    def named(self) -> tuple[Path, ...]:
+        """The paths that a text names: all in their order, or the shortest of many."""
+        return self[:] if self.size <= SHOWN else self.shortest(SHOWN)
 
     def step(self, state: int, node: str) -> int | None:
         """Return the state after a step to a node; None where no path of the set goes on so."""
@@ -404,7 +417,7 @@ class UnfairPaths:
     def __str__(self) -> str:
         lines = []
         for word, paths in (("unfair: ", self.paths), ("fair:   ", self.fair_paths)):
-            lines += [f"{word}{show_path(path)}" for path in paths[:SHOWN]]
+            lines += [f"{word}{show_path(path)}" for path in paths.named]
             lines += [f"{word}... ({show_count(paths.size)} paths)"] if paths.size > SHOWN else []
         lines = lines if self.paths else ["unfair: no path", *lines]
         lines.append(f"shared by both worlds: {', '.join(self.shared) or 'nothing observed'}")

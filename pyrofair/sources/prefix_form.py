@@ -309,7 +309,11 @@ class Walk:
         found = _given_shared(one.end, other.end, one.smooth, other.smooth)
         if self.form.worlds[0].shared:
             learned = _given_shared(one.known, other.known, one.smooth_known, other.smooth_known)
-            found = self.over_shared(found, learned, train, judged, share)
+            plain = [
+                np.hstack([a, b, *rest[2:]])
+                for a, b, rest in zip(one.plain, other.plain, (found, learned), strict=True)
+            ]
+            found = self.over_shared(found, learned, (plain[0], plain[1]), train, judged, share)
         # Rows that no stage reads have no score, and no correction either.
         a, b = np.nan_to_num(one.smooth), np.nan_to_num(other.smooth)
         t0, t1 = one.total, other.total
@@ -342,33 +346,38 @@ class Walk:
         judged: NDArray[np.int64],
         share: Array,
         before: int | None,
+        plain: tuple[Array, Array] | None = None,
     ) -> Average:
         """Average scores over stages, the last first, for judged rows and for those of ``train`` with A = ``before``.
 
         The first columns of scores, as many as the classifiers, are those of the first of ``worlds``, the next those of
-        the second.
+        the second. ``plain`` are the scores that no further row has pulled, if others are.
         """
         total = np.zeros_like(own)
-        smooth, smooth_known = own, known
+        smooth, smooth_known = plain = plain or (own, known)
         for i in range(len(stages) - 1, -1, -1):
             stage = stages[i]
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
             y, groups = known[at], None if self.fitted.groups is None else self.fitted.groups[train[at]]
-            predict = plain = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
-            beside = (*worlds, -1 - i)  # later stages pull what is averaged; signs must not follow
+            predict = free = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
+            beside = (*worlds, -1 - i)  # signs and diagnostics are of what no further row pulls
             if self._knows(beside, regression.fit) if self.recalls else (y != smooth_known[at]).any():
-                plain = self._fit(beside, regression.fit, learned, train[at], smooth_known[at], groups)
+                free = self._fit(beside, regression.fit, learned, train[at], smooth_known[at], groups)
             asked = take(design, judged)
             mean, pull = predict(asked), predict.pull(asked)
+            level = mean if free is predict else free(asked)
             start = mean + pull
             weight = of[0].weight[judged, None]
-            rest = (own - mean) / (1.0 - self._leverage(predict, asked, judged, train[at]))[:, None]
-            correction = np.where(weight > 0.0, weight * rest, 0.0)
+            seen = 1.0 - self._leverage(predict, asked, judged, train[at])[:, None]
+            correction, told = (
+                np.where(weight > 0.0, weight * (one - other) / seen, 0.0)
+                for one, other in ((own, mean), (smooth, level))
+            )
             for j, values in enumerate(of):
                 part = slice(j * self.columns, (j + 1) * self.columns)
-                values.correction[judged] += share * correction[:, part]
-                values.start[judged] += share * mean[:, part]
+                values.correction[judged] += share * told[:, part]
+                values.start[judged] += share * level[:, part]
             total += correction - np.where(weight > 0.0, weight * pull, 0.0)
             arm = stages[i - 1].arm if i else before
             needed = np.flatnonzero(self.fitted.member(arm)[train] & (not self.recalls))
@@ -376,20 +385,22 @@ class Walk:
             last = not i and len(worlds) == 1
             if len(needed) and (i or (last and self.form.worlds[0].shared)):
                 here = take(learned, train[needed])
-                smooth_known[needed] = plain(here)
+                smooth_known[needed] = free(here)
                 known[needed] = predict(here) + predict.pull(here)
-            own, smooth = start, mean if plain is predict else plain(asked)
+            own, smooth = start, level
+            plain = smooth, smooth_known
             if last and regression.smooths:
                 rough = self._fit((*worlds, i), regression.smooth, learned, train[at], y)
                 smooth, smooth_known = rough(asked), np.full_like(known, np.nan)
                 if len(needed) and self.form.worlds[0].shared:
                     smooth_known[needed] = rough(take(learned, train[needed]))
-        return Average(total, own, known, smooth, smooth_known)
+        return Average(total, own, known, smooth, smooth_known, plain)
 
     def over_shared(
         self,
         given: Sequence[Array],
         known: Sequence[Array],
+        plain: tuple[Array, Array],
         train: NDArray[np.int64],
         judged: NDArray[np.int64],
         share: Array,
@@ -399,7 +410,7 @@ class Walk:
         ``given`` are those of the judged rows, (m, Q) each with Q as in the scores; ``known`` of those learned from.
         """
         stages = self.form.worlds[0].shared
-        found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None)
+        found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None, plain)
         return list(np.hsplit(found.total + found.end, len(given)))
 
     def _fit(
@@ -445,7 +456,8 @@ class Walk:
 class Average:
     """The corrections of some stages and what they leave of the scores, of m judged rows and of those learned from.
 
-    ``smooth`` is another estimate of the average ``end`` that varies less, for signs and products.
+    ``smooth`` is another estimate of the average ``end`` that varies less, for signs and products; ``plain`` the
+    averages, of judged rows and of those learned from, that no further row has pulled.
     """
 
     total: Array
@@ -453,6 +465,7 @@ class Average:
     known: Array
     smooth: Array
     smooth_known: Array
+    plain: tuple[Array, Array]
 
 
 def _sign(values: Array) -> Array:

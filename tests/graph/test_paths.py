@@ -499,6 +499,7 @@ def test_texts_of_many_paths_are_short() -> None:
     assert repr(unfair) == "UnfairPaths('A -> Y')"
     assert repr(unfair.complement()).endswith("... 1,048,575 paths)")
     assert show_paths(graph.directed_paths("A", "Y")).endswith("; ... (1,048,576 paths)")
+    assert str(graph.unfair()).splitlines()[1:3] == ["fair:   A -> Y", "fair:   A -> M0 -> Y"]  # the shortest of many
     assert show_paths(PathSet(())) == "none"
     assert repr(PathSet(())) == "PathSet()"
     assert show_count(10**12) == "1,000,000,000,000"
@@ -506,6 +507,14 @@ def test_texts_of_many_paths_are_short() -> None:
     with pytest.raises(GraphError, match=r"A -> Z -> Y|'Z', named as a node") as caught:
         graph.unfair("A -> Z -> Y")
     assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_shortest_paths_are_found_without_listing_all(seed: int) -> None:
+    graph = random_graph(random.Random(seed))
+    every = graph.directed_paths("A", "Y")
+    for count in (1, 3, 100):
+        assert every.shortest(count) == tuple(sorted(every, key=len)[:count])
 
 
 def test_a_function_of_a_path_has_a_limit() -> None:

@@ -17,8 +17,6 @@ __all__ = ["Answer", "answer", "changes", "describe_question", "percent", "short
 
 SHOWN = 4
 """The most paths that the question lists, the shortest ones."""
-MOST_SORTED = 500
-"""Of more than twice as many paths the shortest are looked for among the first and the last of them."""
 LONGEST = 120
 """The most characters of a name or a label in a sentence."""
 UNBROKEN = 36
@@ -73,9 +71,7 @@ def describe_question(
     first, other = graph.baseline, graph.contrast
     if paths.swapped:
         first, other = other, first
-    every = paths.paths
-    shortest = sorted(dict.fromkeys((*every[:MOST_SORTED], *every[-MOST_SORTED:])), key=len)
-    shown = "; ".join(_arrows([_read_as(graph, node) for node in path]) for path in shortest[:SHOWN])
+    shown = "; ".join(_arrows([_read_as(graph, node) for node in path]) for path in paths.paths.shortest(SHOWN))
     more = f"; and {paths.paths.size - SHOWN:,} more" if paths.paths.size > SHOWN else ""
     which = "this model" if models == 1 else f"these {models} models"
     return [
