@@ -57,7 +57,9 @@ def hiring(n: int) -> None:
 graph = pf.CausalGraph.from_pyro(hiring, nodes=["A", "Q", "D", "M", "Y"], sensitive="A", outcome="Y")
 unfair = graph.unfair("A -> Y", "A -> D -> Y")
 print(unfair)
-unfair.draw().figure.savefig(folder / "hiring-graph.png", dpi=120)
+drawing = unfair.draw().figure
+drawing.savefig(folder / "hiring-graph.png", dpi=120)
+drawing
 
 # %% [markdown]
 # ## A table of units, and a classifier of it

@@ -51,7 +51,9 @@ def draw(n: int, shift: float, curved: bool = False, seed: int = 0, group: int |
 graph = pf.CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
 unfair = graph.unfair("A -> Y")
 features = ["A", "Q", "M"]
-unfair.draw().figure.savefig(folder / "overlap-graph.png", dpi=120)
+drawing = unfair.draw().figure
+drawing.savefig(folder / "overlap-graph.png", dpi=120)
+drawing
 
 # %% [markdown]
 # The classifier that is judged is fixed once and for all; it is a known function, so nothing about it is in doubt.

@@ -42,7 +42,9 @@ hiring = pf.simulate.scenario("hiring")
 units, later = hiring.draw(1_000, random_state=0), hiring.draw(1_000, random_state=1)
 features = ["A", "Q", "D", "M"]
 model = pf.PenalizedClassifier(epochs=40, progress=False, random_state=0).fit(units[features], units["Y"])
-hiring.unfair.draw().figure.savefig(folder / "learned-graph.png", dpi=120)
+drawing = hiring.unfair.draw().figure
+drawing.savefig(folder / "learned-graph.png", dpi=120)
+drawing
 
 # %% [markdown]
 # ## A distribution for each mediator

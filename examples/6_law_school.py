@@ -58,7 +58,9 @@ def law(n: int) -> None:
 
 graph = pf.CausalGraph("R -> {G L Y}; K -> {G L}; {G L} -> Y", sensitive="R", outcome="Y", latent=["K"])
 unfair = graph.unfair("R -> Y", "R -> L -> Y")
-unfair.draw().figure.savefig(folder / "law-graph.png", dpi=120)
+drawing = unfair.draw().figure
+drawing.savefig(folder / "law-graph.png", dpi=120)
+drawing
 
 # %% [markdown]
 # `G` and `L` have a latent cause in common, and only one of them is to be switched: no weights identify that. The
