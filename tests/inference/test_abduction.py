@@ -26,7 +26,7 @@ from pyrofair.programs.interventions import do
 from pyrofair.programs.worlds import factual, sequential_worlds
 from pyrofair.simulate import hiring
 from pyrofair.sources.sem import SEM
-from tests.programs.models import Scores, coin, graph, normal, sem, through, units
+from tests.programs.models import Scores, coin, graph, kite, normal, sem, through, units
 
 undeclared = pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 """What is tested holds for noise that nodes share, whether the graph declares it or not."""
@@ -144,13 +144,6 @@ def test_a_node_is_named_by_its_site_or_its_column() -> None:
 
 
 def test_recanting_witness_kite() -> None:
-    kite = units(
-        u1=normal(),
-        u2=normal(),
-        M1=lambda v: v.A + v.u1,
-        M2=lambda v: 2 * v.M1 + v.u2,
-        Y=lambda v: v.A + v.M1 + 5 * v.M2,
-    )
     rows = table(draw(kite, 20), "A M1 M2 Y")
     for path, effect in [("A -> M1 -> M2 -> Y", 10.0), ("A -> M1 -> Y", 1.0), ("A -> Y", 1.0)]:
         found = sem(kite, "A -> M1 -> M2 -> Y; {A M1} -> Y", path).counterfactual(rows)

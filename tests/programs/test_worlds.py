@@ -36,7 +36,7 @@ from pyrofair.programs.worlds import (
     sequential_worlds,
     vectorised_worlds,
 )
-from tests.programs.models import coin, graph, normal, through, units
+from tests.programs.models import coin, graph, kite, normal, through, units
 
 EXPLICIT = ("linear", "threshold", "product", "floor")
 SEEDS = 30
@@ -297,13 +297,6 @@ linear = units(
     A=lambda v: (v.u_a > 0).float(),
     M=lambda v: 2 * v.A + v.u_m,
     Y=lambda v: v.A + 3 * v.M + v.u_y,
-)
-kite = units(
-    u1=normal(),
-    u2=normal(),
-    M1=lambda v: v.A + v.u1,
-    M2=lambda v: 2 * v.M1 + v.u2,
-    Y=lambda v: v.A + v.M1 + 5 * v.M2,
 )
 LINEAR, KITE = graph("A -> M -> Y; A -> Y"), graph("A -> M1; M1 -> M2; {A M1 M2} -> Y")
 
