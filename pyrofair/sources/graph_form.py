@@ -42,7 +42,7 @@ from pyrofair.sources.donors import (
     Regression,
 )
 from pyrofair.sources.gformula import MechanismGraph
-from pyrofair.sources.prefix_form import check_scores
+from pyrofair.sources.prefix_form import check_scores, sign_of
 from pyrofair.tables.labels import repeat_label
 
 __all__ = ["GraphForm"]
@@ -53,7 +53,6 @@ LARGEST_SHARE = 0.1
 """They are given up for a weight above this share of the rows, too."""
 CAPPED_SHARE = 0.01
 """The share of a stage's weight, on rows whose density ratio is cut, that is reported."""
-ROUNDING = 1e-12
 CHUNK = 60_000
 """The drawn rows that are held at once."""
 
@@ -90,12 +89,7 @@ class _Multipliers:
         """Return the sign of the effect, that of 1 minus both means, and both means."""
         means = self.means(pool, rows) if callable(self.means) else np.broadcast_to(self.means, (m, len(self.means)))
         a, b = np.hsplit(means, 2)
-        return _sign(b - a), _sign(1.0 - a - b), a, b
-
-
-def _sign(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sign of values, 0 where they differ from 0 by rounding alone."""
-    return np.where(np.abs(values) < ROUNDING, 0.0, np.sign(values))
+        return sign_of(b - a), sign_of(1.0 - a - b), a, b
 
 
 class GraphForm:

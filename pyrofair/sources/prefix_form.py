@@ -35,7 +35,7 @@ from pyrofair.nuisances.folds import fold_of
 from pyrofair.nuisances.learners import Learner, LearnerName, make_learner, smaller_group
 from pyrofair.nuisances.rows import Nuisances, Rows
 
-__all__ = ["Average", "Learned", "PrefixForm", "Walk", "World", "check_scores", "make_scores"]
+__all__ = ["Average", "Learned", "PrefixForm", "Walk", "World", "check_scores", "make_scores", "sign_of"]
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-12
@@ -320,8 +320,8 @@ class Walk:
         y0, ypi, lower, rest, disagreement = found
         self._add("y0", judged, share, y0 + t0)
         self._add("ypi", judged, share, ypi + t1)
-        self._add("lower", judged, share, lower + _sign(b - a) * (t1 - t0))
-        self._add("rest", judged, share, rest - _sign(1.0 - a - b) * (t0 + t1))
+        self._add("lower", judged, share, lower + sign_of(b - a) * (t1 - t0))
+        self._add("rest", judged, share, rest - sign_of(1.0 - a - b) * (t0 + t1))
         self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
 
     def averages(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> tuple[Average, Average]:
@@ -468,7 +468,7 @@ class Average:
     plain: tuple[Array, Array]
 
 
-def _sign(values: Array) -> Array:
+def sign_of(values: Array) -> Array:
     """Return the signs of values, 0 of what is nothing but rounding."""
     return np.where(np.abs(values) <= ROUNDING, 0.0, np.sign(values))
 
@@ -478,6 +478,6 @@ def _given_shared(a: Array, b: Array, smooth_a: Array, smooth_b: Array) -> list[
 
     Their signs and multipliers are those of the smooth means.
     """
-    sign, side = _sign(smooth_b - smooth_a), _sign(1.0 - smooth_a - smooth_b)
+    sign, side = sign_of(smooth_b - smooth_a), sign_of(1.0 - smooth_a - smooth_b)
     product = (1.0 - 2.0 * smooth_b) * a + (1.0 - 2.0 * smooth_a) * b + 2.0 * smooth_a * smooth_b
     return [a, b, sign * (b - a), side * (1.0 - a - b), product]
