@@ -45,6 +45,7 @@ __all__ = [
     "describe_doubts",
     "estimate_by_influence",
     "is_influence_based",
+    "label_stages",
     "largest_z",
     "not_compared",
     "require_estimates",
@@ -274,7 +275,7 @@ def estimate_by_influence(
     influence = pd.concat(
         [stack_values(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns"
     )
-    labelled = [_label(own.stages, scores, weight) for scores, own in pairs if own is not None]
+    labelled = [label_stages(own.stages, scores, weight) for scores, own in pairs if own is not None]
     stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
@@ -314,7 +315,7 @@ def _check_values(name: str, values: InfluenceValues, shape: tuple[int, int]) ->
             )
 
 
-def _label(stages: pd.DataFrame, scores: Scores, weight: Array) -> pd.DataFrame:
+def label_stages(stages: pd.DataFrame, scores: Scores, weight: Array) -> pd.DataFrame:
     """Return the diagnostics of the stages with the model and the decisions of each column of scores.
 
     Those of decisions that all but a few rows share do not count (``counts``): their residuals are skewed, and z is not

@@ -562,21 +562,32 @@ class Estimates:
     def _estimate(self, key: Key, at: list[int], factors: Array, constant: float) -> Estimate:
         """Return the estimate of a quantity by means at some places, their factors, and a constant."""
         _, image, product = QUANTITIES_OF[key.quantity]
-        mean, between, more = self.mean[at], self.between[np.ix_(at, at)], 0.0
+        mean, more = self.mean[at], 0.0
         if product:
             v = self.covariance[np.ix_(at, at)]
             more = float(product**2 * (v[0, 0] * v[1, 1] + v[0, 1] ** 2))
         slope = factors + product * mean[::-1]
-        own, errors, where, degrees = float(slope @ between @ slope), self._errors(at, slope), self.at, np.inf
+        value = float(factors @ mean + product * mean[0] * mean[-1] + constant)
+        values = self._reported[key.model, key.decisions]
+        shares = shares_of(key.quantity, values, self._size(key))
+        found = self._sum(at, slope)
+        return replace(found, value=value, image=image, more=found.more + more, shares=shares)
+
+    def sum_of(self, factors: Mapping[Any, float]) -> Estimate:
+        """Return the estimate of a sum of means, from the factors of their labels."""
+        at = [self._place[label] for label in factors]
+        return self._sum(at, np.array([*factors.values()]))
+
+    def _sum(self, at: list[int], slope: Array) -> Estimate:
+        """Return the estimate of a sum of means at some places by their factors."""
+        own, errors = float(slope @ self.between[np.ix_(at, at)] @ slope), self._errors(at, slope)
+        where, degrees = self.at, np.inf
         if self._clusters is not None:
             errors, where = self._clusters.sums(errors[:, None])[:, 0], self._clusters.at
             degrees = self._clusters.size - 1.0
         if self.samples is not None:
             degrees = self.samples.degrees_of(float(errors @ errors), own)
-        value = float(factors @ mean + product * mean[0] * mean[-1] + constant)
-        values = self._reported[key.model, key.decisions]
-        shares = shares_of(key.quantity, values, self._size(key))
-        return Estimate(value, errors, where, image=image, more=own + more, degrees=degrees, shares=shares)
+        return Estimate(float(slope @ self.mean[at]), errors, where, more=own, degrees=degrees)
 
     def _size(self, key: Key) -> float:
         """Return the effective number of independent units of which a quantity is a share, NaN where it is not known.

@@ -20,6 +20,7 @@ from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 
 __all__ = [
     "COLUMNS",
+    "MOST_UNSUPPORTED",
     "Cell",
     "GroupOverlap",
     "Stage",
@@ -28,6 +29,7 @@ __all__ = [
     "describe_lacking",
     "describe_scores",
     "describe_stages",
+    "describe_unsupported",
     "group_overlap",
     "group_sizes",
     "join_stages",
@@ -55,6 +57,8 @@ HARDLY = 0.03
 """Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
 MOST_LACKING = 0.01
 """The most of a world that may hardly have a counterpart."""
+MOST_UNSUPPORTED = 0.01
+"""The most of a world that may have no counterpart at all."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +302,22 @@ def unsupported_cells(
                 total += float(share[found].sum())
         lost |= fresh
     return tuple(cells), total
+
+
+def describe_unsupported(
+    part: RegimeEstimand, name: str, nuisances: Nuisances, *, saturated: bool
+) -> tuple[str, str]:
+    """Return what in a world has no counterpart in the groups that its stages need: too much of it, or a rest of it."""
+    cells, mass = unsupported_cells(part, None, nuisances, saturated=saturated)
+    shown = f"{name} world: {'; '.join(map(str, cells[:5]))}"
+    if mass > MOST_UNSUPPORTED:
+        return shown, ""
+    n = len(nuisances.rows.a)
+    rest = (
+        f"Poor overlap in the {shown}. Scores there are extrapolated, or rest on one row; this affects "
+        f"{100.0 * mass:.2g}% of that world, as {mass * n:.2g} of {n:,} rows are."
+    )
+    return "", rest if cells else ""
 
 
 def _levels_of(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:

@@ -7,7 +7,7 @@ when it is called; ``refit`` returns the copy that other weights of the same row
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -26,7 +26,7 @@ from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.columns import Bins, Cells, Design, number_cells, take
 from pyrofair.nuisances.folds import hold_out, split_folds
-from pyrofair.nuisances.leaves import find_leaves, move_leaves, value_leaves
+from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, value_leaves
 from pyrofair.nuisances.newton import fixed_columns, information, linear_design, newton_logistic
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels
@@ -112,6 +112,13 @@ class Learner(ABC):
     def smooth(self, design: Design, y: NDArray[Any], weight: Array) -> Learner:
         """Fit what :meth:`fit` does, by the fit that varies less."""
         return self.fit(design, y, weight)
+
+    def regrown(self, design: Design, rows: NDArray[np.int64], weight: Array) -> Callable[[Array], Array] | None:
+        """Return what makes predictions (n, Q) of all rows of a design from other responses (m, Q) of the fitted rows.
+
+        It takes less time than a fit; None if there is nothing like that.
+        """
+        return None
 
     def pull(self, design: Design) -> Array:
         """Return by how much predictions (m, Q) of few fitted rows move if one row of the mean of all joins them.
@@ -350,6 +357,16 @@ class Boosted(Estimator):
         other = replace(self, fits=((moved, low, high),))
         other.memo["leaves"] = self.memo["leaves"]
         return other
+
+    def regrown(self, design: Cells, rows: NDArray[np.int64], weight: Array) -> Callable[[Array], Array] | None:
+        """Keep the trees of each response, and learn the means of their leaves."""
+        if any(model is None for model, *_ in self.fits):
+            return None
+        made = {}
+        for model in {id(model): model for model, *_ in self.fits}.values():
+            leaves = [leaf[design.index] for leaf in find_leaves(model, design.different)]
+            made[id(model)] = LeafMeans(leaves, rows, weight)
+        return lambda y: np.column_stack([made[id(each)](y[:, i]) for i, (each, *_) in enumerate(self.fits)])
 
     def own(self, design: Cells) -> Array:
         """Return the predictions of fitted rows, after a refit by the leaves that they are known to be in."""

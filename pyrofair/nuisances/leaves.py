@@ -1,23 +1,27 @@
-"""Gradient-boosted trees with other weights: the same trees, the values of their leaves fitted again."""
+"""Gradient-boosted trees with other weights or responses: the same trees, the values of their leaves fitted again."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg, sparse
 from scipy.special import expit, logit
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
 from pyrofair.exceptions import DataError
 
-__all__ = ["find_leaves", "move_leaves", "value_leaves"]
+__all__ = ["RIDGE", "LeafMeans", "find_leaves", "move_leaves", "value_leaves"]
 
 Array = NDArray[np.float64]
 SMALLEST = 1e-12
 """A leaf without more curvature than this keeps the value 0."""
+RIDGE = 20.0
+"""Other responses shrink the differences between leaves as if so many rows had none."""
 
 
 def _with_values(tree: TreePredictor, values: Array) -> TreePredictor:
@@ -26,8 +30,8 @@ def _with_values(tree: TreePredictor, values: Array) -> TreePredictor:
     return TreePredictor(nodes, tree.binned_left_cat_bitsets, tree.raw_left_cat_bitsets)
 
 
-def find_leaves(model: HistGradientBoostingClassifier, X: Array) -> list[NDArray[np.uint8]]:
-    """Return for each tree of a model for two classes the node in which each row (m, p) ends, (m,)."""
+def find_leaves(model: HistGradientBoostingClassifier | HistGradientBoostingRegressor, X: Array) -> list[NDArray[np.uint8]]:
+    """Return for each tree of a model for one response the node in which each row (m, p) ends, (m,)."""
     rows = model._preprocess_X(X, reset=False)
     known, columns = model._bin_mapper.make_known_categories_bitsets()
     numbered = (_with_values(tree, np.arange(len(tree.nodes), dtype=np.float64)) for (tree,) in model._predictors)
@@ -69,3 +73,30 @@ def move_leaves(
     moves = zip(model._predictors, was[1:], now[1:], strict=True)
     other._predictors = [[_with_values(tree, tree.nodes["value"] + (new - old))] for (tree,), old, new in moves]
     return other
+
+
+class LeafMeans:
+    """The means of any responses given the leaves of trees that were grown for another one: ridge regression on them.
+
+    ``leaves`` are those of all n rows, by tree, and ``rows`` (m,) with ``weight`` (m,) are those to learn from.
+    """
+
+    def __init__(self, leaves: Sequence[NDArray[Any]], rows: NDArray[np.int64], weight: Array) -> None:
+        codes = [np.unique(leaf, return_inverse=True)[1] for leaf in leaves]
+        starts = np.cumsum([0, *(code.max() + 1 for code in codes)])
+        at = np.column_stack([code + start for code, start in zip(codes, starts[:-1], strict=True)])
+        n, trees = at.shape
+        ends = np.arange(0, at.size + 1, trees)
+        self._held = sparse.csr_matrix((np.ones(at.size), at.ravel(), ends), shape=(n, int(starts[-1])))
+        self._learned = self._held[rows]
+        self._weight, self._mean = weight, self._learned.T @ weight / weight.sum()
+        cross = (self._learned.T @ self._learned.multiply(weight[:, None])).toarray()
+        cross -= weight.sum() * np.outer(self._mean, self._mean)
+        cross[np.diag_indices_from(cross)] += RIDGE
+        self._root = linalg.cho_factor(cross)
+
+    def __call__(self, y: Array) -> Array:
+        """Return the means of all rows (n,) from the responses of those to learn from (m,), in their range."""
+        mean = self._weight @ y / self._weight.sum()
+        slopes = linalg.cho_solve(self._root, self._learned.T @ (self._weight * (y - mean)))
+        return np.asarray((mean + self._held @ slopes - self._mean @ slopes).clip(y.min(), y.max()))

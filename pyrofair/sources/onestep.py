@@ -34,7 +34,13 @@ from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells, warn_of_overlap
+from pyrofair.nuisances.diagnostics import (
+    MOST_UNSUPPORTED,
+    describe_unsupported,
+    group_overlap,
+    group_sizes,
+    warn_of_overlap,
+)
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
@@ -47,8 +53,6 @@ __all__ = ["OneStep"]
 NEGLIGIBLE = 1e-12
 SPLITS, HALVES = 3, 3
 """The splits into folds by default, and how often the fitted rows are halved."""
-MOST_UNSUPPORTED = 0.01
-"""The most mass of the target population without a counterpart in a group that is weighted alone."""
 
 CONSTRAINTS: dict[str, Constraint] = {
     "unfair": partial(require_instance, types=UnfairPaths, expected="unfair paths, made by graph.unfair(...)"),
@@ -243,20 +247,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def _unsupported(self) -> list[str]:
         """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
-        found, rare = [], []
         saturated = self.nuisances_.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
-        for part in self._parts():
-            cells, mass = unsupported_cells(part, None, self.nuisances_, saturated=saturated)
-            shown = f"{part.regime.name} world: {'; '.join(map(str, cells[:5]))}"
-            if mass > MOST_UNSUPPORTED:
-                found.append(shown)
-            elif cells:
-                rare.append(
-                    f"Poor overlap in the {shown}. Scores there are extrapolated, or rest on one row; this affects "
-                    f"{100.0 * mass:.2g}% of that world, as {mass * self.n_fitted_:.2g} of {self.n_fitted_:,} rows are."
-                )
+        named = ((part, part.regime.name, self.nuisances_) for part in self._parts())
+        found, rare = zip(*(describe_unsupported(*each, saturated=saturated) for each in named), strict=True)
         warn_of_overlap(rare)
-        return found
+        return [*filter(None, found)]
 
     @property
     def form_(self) -> str:

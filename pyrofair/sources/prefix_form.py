@@ -21,7 +21,7 @@ from pyrofair._progress import progress_bar
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
-from pyrofair.graph.identification import Estimand, RegimeEstimand
+from pyrofair.graph.identification import Estimand, RegimeEstimand, Target
 from pyrofair.nuisances.columns import Design, take
 from pyrofair.nuisances.diagnostics import (
     Stage,
@@ -35,7 +35,7 @@ from pyrofair.nuisances.folds import fold_of
 from pyrofair.nuisances.learners import Learner, LearnerName, make_learner, smaller_group
 from pyrofair.nuisances.rows import Nuisances, Rows
 
-__all__ = ["Average", "Learned", "PrefixForm", "Walk", "World", "check_scores", "make_scores", "sign_of"]
+__all__ = ["Average", "Learned", "PrefixForm", "Walk", "World", "as_world", "check_scores", "make_scores", "sign_of"]
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-12
@@ -80,9 +80,11 @@ class PrefixForm:
         nuisances: Nuisances,
         regression: LearnerName | RegressorMixin,
         seed: int,
+        worlds: Sequence[World] | None = None,
     ) -> None:
         self.estimand, self.nuisances, self.regression, self.seed = estimand, nuisances, regression, seed
-        self.worlds = tuple(_arrange(part, estimand) for part in (estimand.baseline, estimand.switched))
+        both = (estimand.baseline, estimand.switched)
+        self.worlds = tuple(_arrange(part, estimand) for part in both) if worlds is None else tuple(worlds)
         self._learned: Learned | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -172,18 +174,25 @@ def _arrange(part: RegimeEstimand, estimand: Estimand) -> World:
     roots, rest = part.order[: part.roots], part.order[part.roots :]
     caused = tuple(node for node in rest if node in shared)
     part = part.ordered((*roots, *caused, *(node for node in rest if node not in shared)))
+    return as_world(part, estimand.target, part.roots + len(caused))
+
+
+def as_world(part: RegimeEstimand, target: Target, boundary: int, name: str | None = None) -> World:
+    """Return a world of which so many nodes are shared, by its ``name`` in diagnostics."""
     nodes = [(node, factor.arm) for node, factor in zip(part.order, part.factors, strict=True)]
-    if estimand.target == "outcome":
-        nodes.append((estimand.unfair.graph.outcome, part.outcome_arm))
-    boundary = part.roots + len(caused)
-    return World(part, _runs(part, nodes, part.roots, boundary), _runs(part, nodes, boundary, len(nodes)))
+    if target == "outcome":
+        nodes.append((part.regime.unfair.graph.outcome, part.outcome_arm))
+    shared, own = (part.roots, boundary), (boundary, len(nodes))
+    return World(part, *(_runs(part, nodes, *ends, name or part.regime.name) for ends in (shared, own)))
 
 
-def _runs(part: RegimeEstimand, nodes: Sequence[tuple[str, int | None]], first: int, last: int) -> tuple[Stage, ...]:
+def _runs(
+    part: RegimeEstimand, nodes: Sequence[tuple[str, int | None]], first: int, last: int, name: str
+) -> tuple[Stage, ...]:
     found, start = [], first
     for arm, run in groupby(nodes[first:last], key=lambda each: each[1]):
         names = tuple(node for node, _ in run)
-        found.append(Stage(part.regime.name, names, arm, part.order[:start], start))
+        found.append(Stage(name, names, arm, part.order[:start], start))
         start += len(names)
     return tuple(found)
 
