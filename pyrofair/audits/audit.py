@@ -91,7 +91,7 @@ from pyrofair.tables.row_identity import describe_copies
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_settings"]
+__all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_settings", "require_models"]
 
 
 MOST_JOBS = 10_000
@@ -394,7 +394,8 @@ def audit(
     require_seed(random_state)
     random_state = None if random_state is None else seed_from(random_state)
     chosen: Any = default_source(source, random_state) if isinstance(source, UnfairPaths) else source
-    _check_settings(models, chosen)
+    require_models(models)
+    require_estimates("source", chosen)
     require_choice("bootstrap", bootstrap, ("bayesian", "multinomial"))
     require_integer("n_boot", n_boot, least=0)
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
@@ -660,10 +661,10 @@ def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
     return default_of("source of audits")(unfair, random_state=random_state)
 
 
-def _check_settings(models: Mapping[str, Any], source: Any) -> None:
+def require_models(models: object) -> None:
+    """Refuse what are no models by name."""
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
-    require_estimates("source", source)
     if unnamed := [shown(name) for name in models if not isinstance(name, str)]:
         raise DataError(
             f"models has the name {unnamed[0]}, which is no string; name each model: audit({{'plain': model}}, ...)."

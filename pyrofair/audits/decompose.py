@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, permutations
 from typing import Any, Literal
 
@@ -15,27 +16,40 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from pyrofair._random import seed_from
-from pyrofair._validation import require_choice, require_instance, require_integer, require_names, require_real
-from pyrofair._validation import require_seed
+from pyrofair._validation import (
+    did_you_mean,
+    require_choice,
+    require_instance,
+    require_integer,
+    require_names,
+    require_real,
+    require_seed,
+    shown,
+)
+from pyrofair.audits.audit import default_source, require_models
+from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, Decomposition
 from pyrofair.audits.models import AuditedModel, judge_scores
-from pyrofair.audits.parts import CONFOUNDING, GAP, NONE, TOTAL, Means, Plan, union_of
+from pyrofair.audits.parts import NONE, TABLE_COLUMNS, Means, Plan
+from pyrofair.audits.subgroups import Subgroup, read_subgroups
 from pyrofair.audits.thresholds import read_thresholds
 from pyrofair.audits.wald import Scores, describe_doubts, label_stages
-from pyrofair.effects.estimates import Estimates
-from pyrofair.effects.potential_outcomes import kish_size
-from pyrofair.effects.scoring import DECISIONS, Decisions, decide
-from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError, PyrofairWarning
+from pyrofair.effects.estimates import Estimates, reach_of_all
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.scoring import DECISIONS, decide
+from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.graph.first_edges import Block, Switched, beginning_with, heads_of, world_of
 from pyrofair.graph.identification import RegimeEstimand, Target
+from pyrofair.graph.paths import require_unfair
 from pyrofair.nuisances.diagnostics import describe_unsupported
 from pyrofair.nuisances.folds import FOLDS
-from pyrofair.nuisances.learners import LearnerName
+from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.prefix_form import PrefixForm, as_world
 from pyrofair.sources.walks import walk_worlds
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table
+from pyrofair.tables.row_identity import describe_copies
 
 __all__ = ["Decomposition", "decompose"]
 
@@ -44,23 +58,9 @@ MOST_HEADS = 6
 """Of more first edges there are too many orders to average over."""
 MOST_ORDERS = 24
 """So many orders of the features are tried for one in which all worlds overlap."""
-UNFAIR, FAIR = "unfair paths", "fair paths"
-CROSSED = {"logistic", "saturated"}
-
-
-@dataclass(frozen=True, eq=False)
-class Decomposition:
-    """The result of :func:`decompose`."""
-
-    table: pd.DataFrame
-    contrasts: pd.DataFrame
-    differences: pd.DataFrame
-    stages: pd.DataFrame
-    means: pd.DataFrame
-    plan: Plan
-    notes: list[str]
-    assumptions: tuple[str, ...]
-    doubts: Mapping[str, str]
+NOT_CROSSED = {"logistic", "saturated"}
+NOT_FOR_OUTCOME = "the data do not identify the total effect on it"
+FEWER_PARTS = "some parts cannot be told apart for it; outcome=True merges these for the models too"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +86,8 @@ class Pieces:
         kept, swapped = tuple(filter(None, groups)), unfair.swapped
         if not {*groups[0]} & {*groups[1]}:
             return cls(graph, kept, names=names, swapped=swapped)
-        whole = {UNFAIR: unfair, FAIR: unfair.complement()}
-        return cls(graph, ((UNFAIR,), (FAIR,)), whole, names, swapped)
+        whole = {UNFAIR_PATHS: unfair, FAIR_PATHS: unfair.complement()}
+        return cls(graph, ((UNFAIR_PATHS,), (FAIR_PATHS,)), whole, names, swapped)
 
     @property
     def heads(self) -> Block:
@@ -126,6 +126,24 @@ class Asked:
     worlds: dict[Switched, RegimeEstimand | None]
     problems: dict[Switched, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls,
+        target: Target,
+        models: Sequence[AuditedModel],
+        *,
+        observed: Mapping[str, NDArray[Any]],
+        threshold: float,
+        rules: Sequence[Any],
+        pieces: Pieces,
+        order: Block | None,
+    ) -> Asked:
+        """Return the worlds that single edges ask for, in the declared order of the features."""
+        scores = Scores(models, observed, threshold, fresh=True, rules=tuple(rules))
+        of = [order] if order else pieces.groups
+        singles = Plan(tuple(tuple((head,) for head in group) for group in of), stated=order is not None)
+        return cls(target, scores, {each: world_of(pieces.paths(each), target) for each in singles.worlds})
+
     def good(self, switched: Switched) -> bool:
         """Return whether a world is identified, and its groups overlap."""
         return self.worlds[switched] is not None and not self.problems.get(switched)
@@ -148,7 +166,7 @@ class Learners:
     def crossed(self) -> bool:
         """Whether rows are judged by models that did not see them."""
         both = (self.nuisances.propensity, self.regression)
-        return not {each if isinstance(each, str) else "" for each in both} <= CROSSED
+        return not {each if isinstance(each, str) else "" for each in both} <= NOT_CROSSED
 
     def form(self, asked: Asked, pieces: Pieces, worlds: Sequence[Switched], split: int = 0) -> PrefixForm:
         """Return the form of some worlds, by another split into folds."""
@@ -194,72 +212,207 @@ def decompose(
     splits: int = SPLITS,
     threshold: float = 0.5,
     thresholds: npt.ArrayLike | None = None,
+    subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
     groups: npt.ArrayLike | str | None = None,
     sample_weight: npt.ArrayLike | None = None,
     level: float = 0.95,
     random_state: int | np.random.Generator | None = None,
 ) -> Decomposition:
-    """Split the difference of mean scores between two groups: confounding, and a part for each first edge."""
-    require_choice("by", by, ("edges",))
+    """Split the difference between two groups into confounding and a part for each edge out of the sensitive attribute.
+
+    The gap is the difference of the groups' mean scores, or rates of positive decisions. With Y(S) the decision if all
+    paths that begin with an edge in S have the contrast, and all others the baseline, and E all such edges,
+    ``gap = confounding + P(Y(E)) - P(Y(none))``. An edge e adds P(Y(S and e)) - P(Y(S)), which depends on S: its part
+    is the average over all orders in which edges can be switched (Shapley's weights), with the smallest and the largest
+    beside it. Parts and confounding add up to the gap exactly.
+
+    Parameters
+    ----------
+    models
+        As in :func:`pyrofair.audit`.
+    graph
+        The causal graph, whose baseline and contrast are the two groups.
+    df
+        n rows with the graph's columns, a pandas, polars or Arrow table.
+    by
+        What a part belongs to: ``"edges"`` out of the sensitive attribute, each with all paths that begin with it.
+    order
+        The nodes that these edges lead to, in the one order in which they are switched; the outcome stands for the
+        direct edge. None: all orders, of at most six edges.
+    unfair
+        Unfair paths: a part each for these and for the others, before and after the other one; edges are switched
+        within these. The unfair paths before all others have the mean unfair effect of an audit. If both kinds begin
+        with one edge, there are no other parts.
+    outcome
+        Whether the observed outcome in ``df`` is split as well, and compared with the models: if its parts are those of
+        the models (None), always (True; parts that are not identified for it are merged), or never (False).
+    names
+        Words for nodes, such as ``{"M": "marital status"}``.
+    propensity, regression, folds, splits
+        As in :class:`pyrofair.OneStep`, whose prefix form estimates every mean.
+    threshold, thresholds, subgroups, sample_weight, level
+        As in :func:`pyrofair.audit`.
+    groups
+        Clusters of rows, such as households, that may depend on each other: a column of ``df``, or values (n,).
+    random_state
+        Seeds folds and models.
+
+    Returns
+    -------
+    Decomposition
+        Print it for the parts; ``.plot()`` is a waterfall, ``.table`` holds all numbers.
+
+    Raises
+    ------
+    DataError
+        If a setting, a model or the table is unfit; nothing has been fitted then.
+    NotIdentifiedError
+        If the total effect, or that of the unfair paths, is not identified.
+    PositivityError
+        If the groups do not overlap enough for the total effect.
+
+    See Also
+    --------
+    audit : The effect of the unfair paths alone, with bounds on the probability of individual unfairness.
+
+    References
+    ----------
+    Shapley (1953) and Owen (1977) for the averages; Avin, Shpitser and Pearl (2005) for which sets of edges are
+    identified; Zhang and Bareinboim (2018) for the difference as direct, indirect and spurious parts.
+
+    Examples
+    --------
+    >>> graph = CausalGraph("C -> A; {C A} -> M; {C A M} -> Y", sensitive="A", outcome="Y")
+    >>> rng = np.random.default_rng(0)
+    >>> c = rng.integers(0, 2, 2000)
+    >>> a = (rng.random(2000) < 0.3 + 0.4 * c).astype(int)
+    >>> df = pd.DataFrame({"C": c, "A": a, "M": (rng.random(2000) < 0.2 + 0.4 * a + 0.2 * c).astype(int)})
+    >>> class Model:
+    ...     def predict_proba(self, X):
+    ...         p = 0.1 + 0.1 * X["C"] + 0.2 * X["A"] + 0.3 * X["M"]
+    ...         return np.column_stack([1 - p, p])
+    >>> parts = decompose({"model": Model()}, graph, df, propensity="saturated", regression="saturated")
+    >>> scores = parts.table[parts.table["decisions"] == "score"].set_index("part")
+    >>> scores["estimate"].round(2).to_dict()
+    {'gap': 0.4, 'total effect': 0.32, 'confounding': 0.07, 'by way of M': 0.12, 'directly': 0.2}
+    """
+    require_models(models)
     require_instance("graph", graph, CausalGraph, "a CausalGraph")
+    if unfair is not None and require_unfair("unfair", unfair).graph != graph:
+        raise DataError("unfair has another graph than the one given; make the unfair paths by graph.unfair(...).")
+    require_choice("by", by, ("edges",))
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_real("threshold", threshold, least=0.0, below=1.0)
-    require_integer("splits", splits, least=1)
+    for name, value in (("folds", folds), ("splits", splits)):
+        require_integer(name, value, least=1)
+    require_learner("propensity", propensity, target="propensity")
+    require_learner("regression", regression, target="regression")
     require_seed(random_state)
-    seed = seed_from(random_state)
-    if unfair is not None:
-        require_instance("unfair", unfair, UnfairPaths, "unfair paths, made by graph.unfair(...), or None")
-    pieces = Pieces.of(graph, unfair, dict(names or {}))
+    seed, rules = seed_from(random_state), (*DECISIONS, *read_thresholds(thresholds))
+    pieces = Pieces.of(graph, unfair, _read_names(names, graph))
     wanted = None if order is None else _read_order(order, pieces)
     if wanted is None and len(pieces.heads) > MOST_HEADS:
         raise DataError(
-            f"{graph.sensitive!r} has {len(pieces.heads)} edges towards the outcome, and parts are averaged over orders of at most "
-            f"{MOST_HEADS}. Say in which order they are switched: order={list(pieces.heads)}."
+            f"{graph.sensitive!r} has {len(pieces.heads)} edges that lead to the outcome; parts are averaged over the "
+            f"orders of at most {MOST_HEADS}. Say in which order they are switched: order={list(pieces.heads)}."
         )
     df = as_pandas(df)
     table = read_table(df, feature_columns(graph), what="df")
-    for text in describe_reading(df, graph):
-        warnings.warn(text, PyrofairWarning, stacklevel=2)
-    if isinstance(groups, str):
-        groups = read_table(df, [groups], what="df")[groups].to_numpy()
-    rows = Rows.read(df, sample_weight, graph, groups)
-    rules = (*DECISIONS, *read_thresholds(thresholds))
-    known = [AuditedModel(name, model, graph, tuple(c for c in df.columns if c in graph.input_columns)) for name, model in models.items()]
+    clusters = read_table(df, [groups], what="df")[groups].to_numpy() if isinstance(groups, str) else groups
+    rows = Rows.read(df, sample_weight, graph, clusters)
+    whole = UnfairPaths(graph, graph.directed_paths(graph.sensitive, graph.outcome))
+    within = read_subgroups(subgroups, default_source(whole, seed), table)
+    warned = [*describe_copies(df, table.columns, sample_weight), *describe_reading(df, graph)]
+    columns = tuple(name for name in df.columns if name in graph.input_columns)
+    known = [AuditedModel(name, model, graph, columns) for name, model in models.items()]
     observed = {each.name: each.observed(table) for each in known}
     types = {each.name: judge_scores(each, table, observed[each.name], "auto") for each in known}
-    outcomes = [replace(each, model=observed[each.name], decided=len(each.decisions) == 1) for each in known if types[each.name].is_outcome]
+    warned += filter(None, (each.warning for each in types.values()))
+    for text in warned:
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
+    given = [
+        replace(each, model=observed[each.name], decided=len(each.decisions) == 1)
+        for each in known
+        if types[each.name].is_outcome
+    ]
     predicted = [each for each in known if not types[each.name].is_outcome]
-    made = Nuisances(graph, propensity, rows, seed, None, folds)
-    learners = Learners(made, regression, splits)
-    singles = Plan((tuple((head,) for head in wanted),), stated=True) if wanted else Plan(tuple(tuple((head,) for head in group) for group in pieces.groups))
-    targets: list[tuple[Target, list[AuditedModel]]] = [("prediction", predicted), ("outcome", outcomes)]
-    asked = [_ask(target, own, observed, threshold, rules, singles, pieces) for target, own in targets if own]
+    learners = Learners(Nuisances(graph, propensity, rows, seed, None, folds), regression, splits)
+    ask = partial(Asked.of, observed=observed, threshold=threshold, pieces=pieces, order=wanted)
+    targets: list[tuple[Target, list[AuditedModel]]] = [("prediction", predicted), ("outcome", given)]
+    asked = [ask(target, own, rules=rules) for target, own in targets if own]
     for each in asked:
         _choose_order(each, pieces, learners)
     plan, notes = _plan(asked, pieces, wanted)
-    shown = None
-    if outcome is not False and graph.outcome_column in df.columns and outcomes == []:
-        column = read_table(df, [graph.outcome_column], what="df")[graph.outcome_column]
-        values = read_outcome(column, graph.positive)[0].astype(np.float64)
-        name = f"{graph.outcome_column}, observed"
-        observed[name] = values
-        own = _ask("outcome", [AuditedModel(name, values, graph, (), None, True)], observed, threshold, DECISIONS[:1], singles, pieces)
-        reason = ""
-        if own.worlds[NONE] is None or own.worlds[Switched(pieces.heads)] is None:
-            reason = "the total effect on it is not identified"
-        else:
+    beside: str | None = None
+    if outcome is not False and (y := _observed_outcome(df, graph)) is not None:
+        beside = f"{graph.outcome_column}, observed"
+        observed[beside] = y
+        own = ask("outcome", [AuditedModel(beside, y, graph, columns, None, True)], rules=DECISIONS[:1])
+        joint, more = None, [f"The observed outcome is left out: {NOT_FOR_OUTCOME}."]
+        if own.worlds[NONE] is not None and own.worlds[Switched(pieces.heads)] is not None:
             _choose_order(own, pieces, learners)
             joint, more = _plan_or_none([*asked, own], pieces, wanted)
             if joint is None:
-                reason = "groups do not overlap enough for it"
+                more = ["The observed outcome is left out: the groups do not overlap enough for it."]
             elif len(joint.blocks) < len(plan.blocks) and not outcome:
-                reason = "its parts are fewer than those of the models; outcome=True compares these"
-            else:
-                plan, notes, shown = joint, more, name
-                asked.append(own)
-        if reason:
-            notes.append(f"The observed outcome is left out: {reason}.")
-    return _estimate(asked, pieces, learners, plan, notes, observed, level, unfair, shown)
+                joint, more = None, [f"The observed outcome is left out: {FEWER_PARTS}."]
+        if joint is None:
+            beside, notes = None, [*notes, *more]
+        else:
+            plan, notes = joint, more
+            asked.append(own)
+    elif outcome:
+        raise DataError(f"outcome=True splits the observed outcome, and df has no column {graph.outcome_column!r}.")
+    values, stages = _walk(asked, pieces, learners, plan.worlds, observed)
+    means = values.within(np.arange(len(table)), plan, pieces.named)
+    grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
+    heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
+    compared = [pair for pair in values.pairs if pair[0] != beside]
+    told = [text for each in asked for text in _assumptions(each, pieces, plan)]
+    return Decomposition(
+        table=means.table(values.pairs, level, grouped),
+        contrasts=means.contrasts(values.pairs, level, grouped),
+        means=means.worlds(values.pairs, level, pieces.named_world),
+        differences=means.differences(compared, (beside, "threshold"), level) if beside else pd.DataFrame(),
+        subgroups=_by_subgroup(values, plan, pieces.named, within, level),
+        stages=stages,
+        graph=graph,
+        plan=plan,
+        unfair=tuple(pieces.named(block) for block in plan.blocks if {*block} <= heads),
+        outcome=beside,
+        roots=_roots(asked[0], graph),
+        rows=len(table),
+        level=level,
+        threshold=threshold,
+        settings={
+            "propensity": str(propensity),
+            "regression": str(regression),
+            "folds": folds,
+            "splits": splits,
+            "threshold": threshold,
+            "order": wanted,
+            "level": level,
+            "random_state": random_state,
+        },
+        notes=tuple(notes),
+        doubts=describe_doubts(stages, pd.DataFrame()),
+        assumptions=tuple(dict.fromkeys(told)),
+        warnings=tuple(warned),
+        swapped=pieces.swapped,
+    )
+
+
+def _roots(asked: Asked, graph: CausalGraph) -> tuple[str, ...]:
+    """Return the columns that the sensitive attribute does not cause."""
+    part = next(part for part in asked.worlds.values() if part is not None)
+    return tuple(graph.columns_of(part.order[: part.roots]))
+
+
+def _assumptions(asked: Asked, pieces: Pieces, plan: Plan) -> Iterator[str]:
+    """Yield what the worlds of a plan rest on."""
+    for switched in plan.worlds:
+        estimand = identify(pieces.paths(switched), asked.target)
+        yield from (text for text in estimand.assumptions if text != estimand.support)
 
 
 def _read_order(order: Sequence[str], pieces: Pieces) -> Block:
@@ -272,18 +425,24 @@ def _read_order(order: Sequence[str], pieces: Pieces) -> Block:
     return given
 
 
-def _ask(
-    target: Target,
-    models: Sequence[AuditedModel],
-    observed: Mapping[str, NDArray[Any]],
-    threshold: float,
-    rules: Sequence[Any],
-    singles: Plan,
-    pieces: Pieces,
-) -> Asked:
-    scores = Scores(models, observed, threshold, fresh=True, rules=tuple(rules))
-    worlds = {each: world_of(pieces.paths(each), target) for each in singles.worlds}
-    return Asked(target, scores, worlds)
+def _read_names(names: object, graph: CausalGraph) -> dict[str, str]:
+    """Return words for nodes."""
+    if names is None:
+        return {}
+    if not isinstance(names, Mapping) or not all(isinstance(each, str) for each in (*names, *names.values())):
+        raise DataError(f"names={shown(names)} must give words for nodes, such as {{'M': 'marital status'}}, or None.")
+    if unknown := [each for each in names if each not in graph.nodes]:
+        raise DataError(f"names has {unknown[0]!r}, which is no node.{did_you_mean(unknown[0], graph.nodes)}")
+    return dict(names)
+
+
+def _observed_outcome(df: pd.DataFrame, graph: CausalGraph) -> NDArray[np.float64] | None:
+    """Return the outcomes (n,) in 0 and 1; None if the table does not hold any."""
+    name = graph.outcome_column
+    if name not in df.columns:
+        return None
+    column = read_table(df, [name], what="df")[name]
+    return read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0].astype(np.float64)
 
 
 def _choose_order(asked: Asked, pieces: Pieces, learners: Learners) -> None:
@@ -320,11 +479,10 @@ def _plan_or_none(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -
     if plan is None and not order and len(pieces.groups) > 1:
         return _plan_or_none(asked, pieces, pieces.heads)
     notes = []
-    for block in plan.blocks if plan and identified else ():
-        if len(block) > 1 and block in identified.blocks:
-            notes.append(f"Not told apart: {pieces.named(block)}. Latent causes join these paths.")
-        elif len(block) > 1:
-            notes.append(f"Not told apart: {pieces.named(block)}. The groups overlap too little for that.")
+    for block in (each for each in (plan.blocks if plan else ()) if len(each) > 1):
+        latent = identified is not None and block in identified.blocks
+        why = "latent causes join these paths" if latent else "the groups overlap too little for that"
+        notes.append(f"Not told apart: {pieces.named(block)}; {why}.")
     return plan, notes
 
 
@@ -339,64 +497,106 @@ def _plan(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[
         texts = [f"{pieces.named_world(S)}: {each.problems.get(S)}" for S in (NONE, whole) if each.problems.get(S)]
         if texts:
             raise PositivityError(
-                f"The two groups do not overlap enough for the total effect. {'. '.join(texts)}. Coarsen the features of these stages."
+                f"The two groups do not overlap enough for the total effect. {'. '.join(texts)}. Coarsen the features "
+                "of these stages."
             )
     raise PositivityError("The two groups do not overlap enough for any part.")
 
 
-def _estimate(
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Influence values of every world and group mean (n, F), by how much splits move them, and what they are of."""
+
+    asked: Sequence[Asked]
+    labels: list[Any]
+    values: NDArray[np.float64]
+    moves: NDArray[np.float64] | None
+    observed: Mapping[tuple[str, Any], NDArray[Any]]
+    sizes: Mapping[Switched, float]
+    rows: Rows
+
+    @property
+    def pairs(self) -> list[tuple[str, Any]]:
+        """The models and decisions."""
+        return [*self.observed]
+
+    def within(self, at: NDArray[np.int64], plan: Plan, named: Callable[[Block], str]) -> Means:
+        """Return the means of some rows: of both groups among them, and of all worlds."""
+        a, weight = self.rows.a[at], self.rows.weight[at]
+        columns = [*self.values[at].T]
+        labels = list(self.labels)
+        sizes: dict[Any, float] = {}
+        part = kish_size(weight) / kish_size(self.rows.weight)
+        sizes |= {each: size * part for each, size in self.sizes.items()}
+        for group in (0, 1):
+            member = weight * (a == group)
+            sizes[group] = kish_size(member)
+            for pair, of in self.observed.items():
+                mean = float(member @ of[at] / member.sum())
+                columns.append(mean + (a == group) * (of[at] - mean) * weight.sum() / member.sum())
+                labels.append((*pair, group))
+        more = len(labels) - len(self.labels)
+        moves = None if self.moves is None else np.pad(self.moves[:, at], ((0, 0), (0, 0), (0, more)))
+        index = pd.MultiIndex.from_tuples(labels, names=["model", "decisions", "functional"])
+        frame = pd.DataFrame(np.column_stack(columns), columns=index)
+        groups = None if self.rows.groups is None else self.rows.groups[at]
+        return Means(Estimates(frame, weight, at=at, groups=groups, apart=moves), sizes, plan, named)
+
+
+def _walk(
     asked: Sequence[Asked],
     pieces: Pieces,
     learners: Learners,
-    plan: Plan,
-    notes: list[str],
+    worlds: Sequence[Switched],
     observed: Mapping[str, NDArray[Any]],
-    level: float,
-    unfair: UnfairPaths | None,
-    shown: str | None,
-) -> Decomposition:
-    rows, worlds = learners.nuisances.rows, plan.worlds
+) -> tuple[Values, pd.DataFrame]:
+    """Return the influence values of all worlds for all models, and the diagnostics of their stages."""
+    rows = learners.nuisances.rows
     splits = learners.splits if learners.crossed and learners.nuisances.folds > 1 else 1
-    columns: dict[Any, NDArray[np.float64]] = {}
-    moves: dict[Any, NDArray[np.float64]] = {}
-    tables, sizes = [], {each: kish_size(rows.weight) for each in worlds}
+    labels: list[Any] = []
+    means, moves, tables = [], [], []
+    decided: dict[tuple[str, Any], NDArray[Any]] = {}
+    sizes = {each: kish_size(rows.weight) for each in worlds}
     for one in asked:
         found = []
         for split in range(splits):
             values, stages = walk_worlds(learners.form(one, pieces, worlds, split), one.scores)
-            found.append(np.stack(values, axis=-1))  # (n, Q, worlds)
-            if not split:
+            found.append(np.stack(values, axis=-1).reshape(len(rows.a), -1))  # a column of scores after the other
+            if not split and len(stages):
                 tables.append(label_stages(stages, one.scores, rows.weight))
-                for switched in worlds:
-                    own = stages[stages["regime"] == pieces.named_world(switched)] if len(stages) else stages
-                    sizes[switched] = min([sizes[switched], *own["ess"]]) if len(own) else sizes[switched]
+                smallest = stages.groupby("regime")["ess"].min()
+                sizes |= {each: min(sizes[each], smallest.get(pieces.named_world(each), np.inf)) for each in worlds}
         mean = np.mean(found, axis=0)
-        apart = (np.stack(found) - mean) / np.sqrt(splits)
-        for q, pair in enumerate(one.scores.columns):
-            for i, switched in enumerate(worlds):
-                columns[(*pair, switched)], moves[(*pair, switched)] = mean[:, q, i], apart[:, :, q, i]
-            decided = decide(observed[pair[0]], pair[1], one.scores.threshold)
-            for group in (0, 1):
-                member = (rows.a == group) * rows.weight
-                m = member @ decided / member.sum()
-                columns[(*pair, group)] = m + (rows.a == group) * (decided - m) * rows.weight.sum() / member.sum()
-                moves[(*pair, group)] = np.zeros((splits, len(m_ := columns[(*pair, group)])))
-                sizes[group] = kish_size(member)
-    labels = pd.MultiIndex.from_tuples(columns, names=["model", "decisions", "functional"])
-    influence = pd.DataFrame(np.column_stack([*columns.values()]), columns=labels)
-    between = np.stack([*moves.values()], axis=-1) if splits > 1 else None
-    means = Means(Estimates(influence, rows.weight, groups=rows.groups, apart=between), sizes, plan, pieces.named)
-    pairs = [pair for one in asked for pair in one.scores.columns]
-    grouped = (UNFAIR, FAIR) if len(plan.groups) > 1 and not pieces.whole else ()
-    stages = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-    return Decomposition(
-        means.table(pairs, level, grouped),
-        means.contrasts(pairs, level),
-        pd.DataFrame(),
-        stages,
-        means.world_table(pairs, level, pieces.named_world),
-        plan,
-        notes,
-        (),
-        describe_doubts(stages, pd.DataFrame()),
-    )
+        means.append(mean)
+        moves.append((np.stack(found) - mean) / np.sqrt(splits))
+        labels += [(*pair, switched) for pair in one.scores.columns for switched in worlds]
+        decided |= {pair: decide(observed[pair[0]], pair[1], one.scores.threshold) for pair in one.scores.columns}
+    apart = np.concatenate(moves, axis=2) if splits > 1 else None
+    held = Values(asked, labels, np.hstack(means), apart, decided, sizes, rows)
+    return held, pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _by_subgroup(
+    values: Values, plan: Plan, named: Callable[[Block], str], levels: Sequence[Subgroup], level: float
+) -> pd.DataFrame:
+    """Return the parts in each level of subgroups; those of a model and decisions hold together with the level."""
+    found, absent = {}, {}
+    for each in levels:
+        for code, name in enumerate(each.levels):
+            at = np.flatnonzero(each.codes == code)
+            sizes = [kish_size(values.rows.weight[at] * (values.rows.a[at] == group)) for group in (0, 1)]
+            if min(sizes) < FEWEST_ROWS:
+                absent[each.name, name] = f"a group has {min(sizes):.0f} effective rows, fewer than {FEWEST_ROWS}"
+            else:
+                found[each.name, name] = values.within(at, plan, named)
+    reach = {
+        pair: reach_of_all([part for each in found.values() for part in each.parts(pair).values()], level)
+        for pair in values.pairs
+    }
+    tables = []
+    for (subgroup, name), means in found.items():
+        table = means.table(values.pairs, level, reach_of=reach)
+        tables.append(table.assign(subgroup=subgroup, level=name, rows=len(means.of.weight), note=""))
+    tables += [pd.DataFrame([{"subgroup": key[0], "level": key[1], "note": text}]) for key, text in absent.items()]
+    columns = ["subgroup", "level", *TABLE_COLUMNS, "rows", "note"]
+    return pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)

@@ -14,14 +14,16 @@ import pandas as pd
 from pyrofair.effects.estimates import Estimate, Estimates, Share, reach_of_all
 from pyrofair.graph.first_edges import Block, Switched, partitions_of, subsets_of
 
-__all__ = ["CONFOUNDING", "GAP", "TABLE_COLUMNS", "TOTAL", "Contrast", "Means", "Plan", "union_of"]
+__all__ = ["CONFOUNDING", "GAP", "NONE", "TABLE_COLUMNS", "TOTAL", "Contrast", "Means", "Pair", "Plan", "union_of"]
 
 GAP, CONFOUNDING, TOTAL = "gap", "confounding", "total effect"
 TABLE_COLUMNS = (
     "model", "decisions", "part", "estimate", "lower", "upper", "smallest", "largest", "share",
 )  # fmt: skip
-CONTRAST_COLUMNS = ("model", "decisions", "part", "after", "estimate", "lower", "upper")
 NONE = Switched()
+"""The baseline: nothing is switched."""
+Pair = tuple[str, Any]
+"""A model and decisions."""
 
 
 def union_of(blocks: Sequence[Block]) -> Switched:
@@ -59,8 +61,9 @@ class Plan:
 
         What cannot be told apart is one block: the worlds that would part it are not good.
         """
+        place = {head: i for i, head in enumerate(head for group in groups for head in group)}
         plans = [
-            cls(tuple(tuple(sorted(blocks, key=lambda each: group.index(each[0]))) for group, blocks in zip(groups, found, strict=True)))
+            cls(tuple(tuple(sorted(blocks, key=lambda block: place[block[0]])) for blocks in found))
             for found in product(*map(partitions_of, groups))
         ]
         plans.sort(key=lambda plan: -len(plan.blocks))
@@ -125,7 +128,7 @@ class Means:
     plan: Plan
     named: Callable[[Block], str]
 
-    def sum_of(self, pair: tuple[str, Any], factors: Mapping[Any, float]) -> Estimate:
+    def sum_of(self, pair: Pair, factors: Mapping[Any, float]) -> Estimate:
         """Return the estimate of a sum of means, of decisions at least as uncertain as the shares that it is made of.
 
         Of worlds it is the share of rows whose answer they turn to yes, less that of those whom they turn to no.
@@ -144,77 +147,103 @@ class Means:
             shares += [Share(max(value, 0.0), size), Share(max(-value, 0.0), size, -1.0)]
         return replace(found, shares=tuple(shares))
 
-    def table(self, pairs: Sequence[tuple[str, Any]], level: float, groups: Sequence[str] = ()) -> pd.DataFrame:
+    def table(
+        self,
+        pairs: Sequence[Pair],
+        level: float,
+        groups: Sequence[str] = (),
+        reach_of: Mapping[Pair, float] | None = None,
+    ) -> pd.DataFrame:
         """Return a row for each model, decisions and part; parts and confounding hold together with the level.
 
-        ``groups`` name those of the plan, to be parts themselves.
+        ``groups`` name those of the plan, to be parts themselves; ``reach_of`` is how far intervals of parts reach.
         """
         rows: list[list[Any]] = []
+        whole, nothing = union_of(self.plan.blocks), (np.nan, np.nan)
         for pair in pairs:
-            gap = self.sum_of(pair, {1: 1.0, 0: -1.0})
-            whole = union_of(self.plan.blocks)
-            total = {whole: 1.0, NONE: -1.0}
-            held = {CONFOUNDING: ({1: 1.0, 0: -1.0, whole: -1.0, NONE: 1.0}, (np.nan, np.nan))}
-            held |= {self.named(block): (self._factors(block), self._range(pair, block)) for block in self.plan.blocks}
-            parts = {name: (self.sum_of(pair, factors), ends) for name, (factors, ends) in held.items()}
-            reach = reach_of_all([each for each, _ in parts.values()], level)
-            spans = [(GAP, gap, (np.nan, np.nan), None), (TOTAL, self.sum_of(pair, total), (np.nan, np.nan), None)]
-            spans += [(name, each, ends, reach) for name, (each, ends) in parts.items()]
-            spans += [(name, *self._of_group(pair, i), None) for i, name in enumerate(groups)]
-            clear = not np.prod(gap.interval(level)) <= 0.0
-            for name, each, ends, own in spans:
-                share = each.value / gap.value if clear else np.nan
-                rows.append([*pair, name, each.value, *each.interval(level, own), *ends, share])
+            gap, total = self.sum_of(pair, {1: 1.0, 0: -1.0}), self.sum_of(pair, {whole: 1.0, NONE: -1.0})
+            parts = self.parts(pair)
+            reach = reach_of_all([*parts.values()], level) if reach_of is None else reach_of[pair]
+            ranges = {self.named(block): self._range(pair, block) for block in self.plan.blocks}
+            spans: list[Any] = [(GAP, gap, nothing, None), (TOTAL, total, nothing, None)]
+            spans += [(name, each, ranges.get(name, nothing), reach) for name, each in parts.items()]
+            for i, name in enumerate(groups):
+                ends = [each.value for each in self._ends_of_group(pair, i)]
+                spans.append((name, self._of_group(pair, i), (min(ends), max(ends)), None))
+            low, high = gap.interval(level)
+            for name, each, ends_of, own in spans:
+                share = each.value / gap.value if low > 0.0 or high < 0.0 else np.nan
+                rows.append([*pair, name, each.value, *each.interval(level, own), *ends_of, share])
         return pd.DataFrame(rows, columns=list(TABLE_COLUMNS))
 
-    def contrasts(self, pairs: Sequence[tuple[str, Any]], level: float) -> pd.DataFrame:
-        """Return every comparison of a part; all of a model and decisions hold together with the level."""
+    def contrasts(self, pairs: Sequence[Pair], level: float, groups: Sequence[str] = ()) -> pd.DataFrame:
+        """Return every comparison of a part; all of a model and decisions hold together with the level.
+
+        ``groups`` name those of the plan, each compared before and after the other one.
+        """
         rows = []
         for pair in pairs:
-            found = [(each, self._added(pair, each)) for each in self.plan.contrasts]
-            reach = reach_of_all([each for _, each in found], level)
-            for of, each in found:
-                after = [self.named(block) for block in self.plan.blocks if {*block} <= of.after]
-                ends = each.interval(level, reach)
-                rows.append([*pair, self.named(of.block), "; ".join(after), each.value, *ends])
-        return pd.DataFrame(rows, columns=list(CONTRAST_COLUMNS))
+            named = [(self.named(of.block), self._after(of), self._added(pair, of)) for of in self.plan.contrasts]
+            for i, name in enumerate(groups):
+                first, last = self._ends_of_group(pair, i)
+                named += [(name, "", first), (name, groups[1 - i], last)]
+            reach = reach_of_all([each for *_, each in named], level)
+            rows += [[*pair, part, after, each.value, *each.interval(level, reach)] for part, after, each in named]
+        return pd.DataFrame(rows, columns=["model", "decisions", "part", "after", "estimate", "lower", "upper"])
 
-    def world_table(
-        self, pairs: Sequence[tuple[str, Any]], level: float, named: Callable[[Switched], str]
-    ) -> pd.DataFrame:
+    def differences(self, pairs: Sequence[Pair], other: Pair, level: float) -> pd.DataFrame:
+        """Return by how much each part of some models is more than that of another; intervals hold together."""
+        rows = []
+        for pair in pairs:
+            own, theirs = self.parts(pair), self.parts(other)
+            apart = {name: own[name] - theirs[name] for name in own}
+            reach = reach_of_all([*apart.values()], level)
+            rows += [[*pair, name, each.value, *each.interval(level, reach)] for name, each in apart.items()]
+        return pd.DataFrame(rows, columns=["model", "decisions", "part", "estimate", "lower", "upper"])
+
+    def worlds(self, pairs: Sequence[Pair], level: float, named: Callable[[Switched], str]) -> pd.DataFrame:
         """Return the mean in each world and group, each with an interval of its own."""
         rows = []
-        for pair, each in product(pairs, (*self.plan.worlds, 0, 1)):
+        every: list[Any] = [*self.plan.worlds, 0, 1]
+        for pair, each in product(pairs, every):
             found = self.of.sum_of({(*pair, each): 1.0})
-            found = replace(found, shares=(Share(found.value, self.sizes[each]),))
+            if pair[1] != "score":
+                found = replace(found, shares=(Share(found.value, self.sizes[each]),))
             name = f"group {each}" if isinstance(each, int) else named(each)
             rows.append([*pair, name, found.value, *found.interval(level), self.sizes[each]])
         return pd.DataFrame(rows, columns=["model", "decisions", "mean", "estimate", "lower", "upper", "ess"])
 
-    def _added(self, pair: tuple[str, Any], of: Contrast) -> Estimate:
+    def parts(self, pair: Pair) -> dict[str, Estimate]:
+        """Return confounding and the average of each block."""
+        whole = union_of(self.plan.blocks)
+        found = {CONFOUNDING: self.sum_of(pair, {1: 1.0, 0: -1.0, whole: -1.0, NONE: 1.0})}
+        for block in self.plan.blocks:
+            factors: dict[Any, float] = {}
+            for of in (each for each in self.plan.contrasts if each.block == block):
+                factors[of.switched] = factors.get(of.switched, 0.0) + of.weight
+                factors[of.after] = factors.get(of.after, 0.0) - of.weight
+            found[self.named(block)] = self.sum_of(pair, factors)
+        return found
+
+    def _after(self, of: Contrast) -> str:
+        return "; ".join(self.named(block) for block in self.plan.blocks if {*block} <= of.after)
+
+    def _added(self, pair: Pair, of: Contrast) -> Estimate:
         return self.sum_of(pair, {of.switched: 1.0, of.after: -1.0})
 
-    def _factors(self, block: Block) -> dict[Any, float]:
-        """Return the factors of the worlds in the average of a block."""
-        factors: dict[Any, float] = {}
-        for of in (each for each in self.plan.contrasts if each.block == block):
-            factors[of.switched] = factors.get(of.switched, 0.0) + of.weight
-            factors[of.after] = factors.get(of.after, 0.0) - of.weight
-        return factors
-
-    def _range(self, pair: tuple[str, Any], block: Block) -> tuple[float, float]:
+    def _range(self, pair: Pair, block: Block) -> tuple[float, float]:
         """Return the smallest and the largest that a block adds over orders."""
         if self.plan.stated:
             return np.nan, np.nan
         values = [self._added(pair, each).value for each in self.plan.contrasts if each.block == block]
         return min(values), max(values)
 
-    def _of_group(self, pair: tuple[str, Any], which: int) -> tuple[Estimate, tuple[float, float]]:
-        """Return what a group adds on average over the orders of both, and what it adds first and last, by size."""
-        own = union_of(self.plan.groups[which])
-        whole = union_of(self.plan.blocks)
-        ends = [self.sum_of(pair, {own: 1.0, NONE: -1.0}).value, self.sum_of(pair, {whole: 1.0, whole - own: -1.0}).value]
-        factors: dict[Any, float] = {}
-        for world, factor in ((own, 0.5), (NONE, -0.5), (whole, 0.5), (whole - own, -0.5)):
-            factors[world] = factors.get(world, 0.0) + factor
-        return self.sum_of(pair, factors), (min(ends), max(ends))
+    def _ends_of_group(self, pair: Pair, which: int) -> tuple[Estimate, Estimate]:
+        """Return what a group adds before the other one, and after it."""
+        own, whole = union_of(self.plan.groups[which]), union_of(self.plan.blocks)
+        return self.sum_of(pair, {own: 1.0, NONE: -1.0}), self.sum_of(pair, {whole: 1.0, whole - own: -1.0})
+
+    def _of_group(self, pair: Pair, which: int) -> Estimate:
+        """Return what a group adds on average over both."""
+        own, whole = union_of(self.plan.groups[which]), union_of(self.plan.blocks)
+        return self.sum_of(pair, {own: 0.5, NONE: -0.5, whole: 0.5, whole - own: -0.5})

@@ -304,9 +304,7 @@ def unsupported_cells(
     return tuple(cells), total
 
 
-def describe_unsupported(
-    part: RegimeEstimand, name: str, nuisances: Nuisances, *, saturated: bool
-) -> tuple[str, str]:
+def describe_unsupported(part: RegimeEstimand, name: str, nuisances: Nuisances, *, saturated: bool) -> tuple[str, str]:
     """Return what in a world has no counterpart in the groups that its stages need: too much of it, or a rest of it."""
     cells, mass = unsupported_cells(part, None, nuisances, saturated=saturated)
     shown = f"{name} world: {'; '.join(map(str, cells[:5]))}"

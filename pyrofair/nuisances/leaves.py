@@ -30,7 +30,9 @@ def _with_values(tree: TreePredictor, values: Array) -> TreePredictor:
     return TreePredictor(nodes, tree.binned_left_cat_bitsets, tree.raw_left_cat_bitsets)
 
 
-def find_leaves(model: HistGradientBoostingClassifier | HistGradientBoostingRegressor, X: Array) -> list[NDArray[np.uint8]]:
+def find_leaves(
+    model: HistGradientBoostingClassifier | HistGradientBoostingRegressor, X: Array
+) -> list[NDArray[np.uint8]]:
     """Return for each tree of a model for one response the node in which each row (m, p) ends, (m,)."""
     rows = model._preprocess_X(X, reset=False)
     known, columns = model._bin_mapper.make_known_categories_bitsets()
@@ -90,8 +92,8 @@ class LeafMeans:
         self._held = sparse.csr_matrix((np.ones(at.size), at.ravel(), ends), shape=(n, int(starts[-1])))
         self._learned = self._held[rows]
         self._weight, self._mean = weight, self._learned.T @ weight / weight.sum()
-        cross = (self._learned.T @ self._learned.multiply(weight[:, None])).toarray()
-        cross -= weight.sum() * np.outer(self._mean, self._mean)
+        held: Any = self._learned.T @ self._learned.multiply(weight[:, None])
+        cross = held.toarray() - weight.sum() * np.outer(self._mean, self._mean)
         cross[np.diag_indices_from(cross)] += RIDGE
         self._root = linalg.cho_factor(cross)
 

@@ -94,7 +94,7 @@ class _Walks(Walk):
             made = self.learned_from.get(of)
             if made is not None and (regrown := self._regrown(of, made, design, rows, weight)) is not None:
                 mean = regrown(y)
-                pull, seen = np.zeros_like(mean), 1.0
+                pull, seen = np.zeros_like(mean), np.ones((1, 1))
             else:
                 fit = regression.fit(take(design, rows), y, weight, None if groups is None else groups[rows])
                 self.learned_from.setdefault(of, fit)

@@ -58,7 +58,9 @@ def check(sem: Sem, target: str) -> Decomposition:
         [m1 - m0, total, m1 - m0 - total], abs=1e-10
     )
     blocks = found.plan.blocks
-    for block, name in zip(blocks, [each for each in own.index if each not in ("gap", "total effect", "confounding")], strict=True):
+    for block, name in zip(
+        blocks, [each for each in own.index if each not in ("gap", "total effect", "confounding")], strict=True
+    ):
         orders = [order[: order.index(block)] for order in permutations(blocks)]
         added = [mean[union_of(before) | {*block}] - mean[union_of(before)] for before in orders]
         assert own["estimate"][name] == pytest.approx(np.mean(added), abs=1e-10)

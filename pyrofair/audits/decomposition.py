@@ -1,0 +1,348 @@
+"""The result of a decomposition: tables, a text of a few lines, a picture, a page, and JSON."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup, escape
+
+from pyrofair._validation import require_choice
+from pyrofair.audits.audit_view import RIGHT_GRAPH
+from pyrofair.audits.display.export import known_versions
+from pyrofair.audits.display.page import Table, make_table
+from pyrofair.audits.display.words import Answer, percent, shorten
+from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Plan
+from pyrofair.audits.view import Block, View
+from pyrofair.audits.waterfall import draw_waterfall, points
+from pyrofair.graph import CausalGraph
+from pyrofair.graph.svg import graph_svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FAIR_PATHS", "UNFAIR_PATHS", "Decomposition"]
+
+UNFAIR_PATHS, FAIR_PATHS = "unfair paths", "fair paths"
+WHOLE = (GAP, TOTAL, UNFAIR_PATHS, FAIR_PATHS)
+"""The rows of the table that are sums of parts."""
+NO_VERDICT = "A part is no verdict: which paths are unfair is for you to say, and confounding may be unfair as well."
+BY_ORDER = (
+    "A part depends on what is switched before it. It is the average over all orders; 'by order' are the smallest and "
+    "the largest."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Decomposition:
+    """The result of :func:`decompose`; print it for a few lines a model.
+
+    Attributes
+    ----------
+    table : DataFrame
+        For each model, decisions and part: estimate, lower, upper, the smallest and the largest over orders, and the
+        share of the gap, NaN where the gap's interval holds 0. The parts are "confounding" and one for each first edge,
+        or for those that cannot be told apart; they add up to "gap", and without confounding to "total effect".
+        Intervals of parts hold together.
+    contrasts : DataFrame
+        What each part adds after every set of others; all intervals of a model and decisions hold together.
+    means : DataFrame
+        The mean in each world and group, with its effective size in rows.
+    differences : DataFrame
+        Where the observed outcome was split as well: what each part of a model is beyond that of the outcome.
+    subgroups : DataFrame
+        With ``subgroups``: the parts in each of their levels.
+    stages : DataFrame
+        The diagnostics of each world's stages by model and decisions, as those of :class:`pyrofair.Audit`.
+    unfair : tuple of str
+        The parts whose paths were called unfair.
+    notes, doubts, assumptions, warnings
+        What could not be told apart, or was left out, and why; why the numbers of a model are in doubt; what the
+        numbers rest on; what was warned of.
+
+    See Also
+    --------
+    decompose : Makes it.
+    """
+
+    table: pd.DataFrame
+    contrasts: pd.DataFrame
+    means: pd.DataFrame
+    differences: pd.DataFrame
+    subgroups: pd.DataFrame
+    stages: pd.DataFrame
+    graph: CausalGraph
+    plan: Plan
+    unfair: tuple[str, ...]
+    outcome: str | None
+    roots: tuple[str, ...]
+    rows: int
+    level: float
+    threshold: float
+    settings: Mapping[str, Any]
+    notes: tuple[str, ...]
+    doubts: Mapping[str, str]
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+    swapped: bool = False
+
+    # -- one model ----------------------------------------------------------------------------------------------------
+
+    def _pairs(self, decisions: Any) -> list[tuple[str, Any]]:
+        """Return each model with the decisions asked for, or those that it has."""
+        found: dict[str, Any] = {}
+        for model, own in self.table.groupby("model", sort=False):
+            known = list(dict.fromkeys(own["decisions"]))
+            found[str(model)] = decisions if decisions in known else known[0]
+        return list(found.items())
+
+    def _of(self, pair: tuple[str, Any]) -> pd.DataFrame:
+        own = self.table[(self.table["model"] == pair[0]) & (self.table["decisions"] == pair[1])]
+        found: pd.DataFrame = own.set_index("part", drop=False)
+        return found
+
+    def _labels(self) -> tuple[str, str]:
+        """Return the labels of the group that is compared with, and of the other one."""
+        one, other = (str(self.graph.label(int(value != self.swapped))) for value in (0, 1))
+        return one, other
+
+    def _word(self, part: str) -> str:
+        if part != CONFOUNDING:
+            return part
+        return f"confounding ({', '.join(self.roots)})" if self.roots else "confounding (no common cause)"
+
+    def _what(self, pair: tuple[str, Any]) -> str:
+        if pair[0] == self.outcome:
+            return f"the observed {self.graph.outcome_column}"
+        if pair[1] == "score":
+            return f"mean score of {pair[0]!r}"
+        return f"decisions of {pair[0]!r} (score above {self.threshold if pair[1] == 'threshold' else pair[1]:g})"
+
+    def _group_means(self, pair: tuple[str, Any]) -> tuple[float, float]:
+        own = self.means[(self.means["model"] == pair[0]) & (self.means["decisions"] == pair[1])]
+        by = own.set_index("mean")["estimate"]
+        return float(by["group 0"]), float(by["group 1"])
+
+    def _head(self, pair: tuple[str, Any]) -> str:
+        (one, other), (first, last) = self._labels(), self._group_means(pair)
+        gap = self._of(pair).loc[GAP]
+        return (
+            f"{shorten(self.graph.sensitive_column)}={shorten(other)} {percent(last)}, {shorten(one)} "
+            f"{percent(first)}: a gap of {_span(gap)} points"
+        )
+
+    def _lines(self, pair: tuple[str, Any]) -> list[str]:
+        """Return the text about one model."""
+        own = self._of(pair)
+        parts = own.drop(index=[each for each in WHOLE if each in own.index])
+        words = {each: self._word(each) for each in parts.index}
+        width = min(max(map(len, words.values())), 60)
+        lines = [f"Where the gap comes from: {self._what(pair)}, {self.rows:,} rows", f"  {self._head(pair)}"]
+        rows: Any = parts.itertuples()
+        for row in rows:
+            by_order = f"by order {_range(row)}" if np.isfinite(row.smallest) else ""
+            mark = "unfair" if row.part in self.unfair else ""
+            texts = [f"{words[row.part]:<{width}}", f"{_span(row):<20}", f"{by_order:<22}", mark]
+            lines.append("  " + "  ".join([*texts, self._beside(pair, row.part)]).rstrip())
+        if turned := [each for each in parts["part"] if self._turns(pair, each)]:
+            lines.append(f"  The sign depends on the order: {', '.join(turned)}.")
+        if UNFAIR_PATHS in own.index:
+            first, last = self._after(pair, UNFAIR_PATHS)["estimate"]
+            lines.append(
+                f"  Unfair paths: {points(first)} if switched first, as an audit does, and {points(last)} if last."
+            )
+        if pair[0] in self.doubts:
+            lines.append(f"  In doubt: {self.doubts[pair[0]]}.")
+        return lines
+
+    def _after(self, pair: tuple[str, Any], part: str) -> pd.DataFrame:
+        own: pd.DataFrame = self.contrasts
+        found: pd.DataFrame = own[(own["model"] == pair[0]) & (own["decisions"] == pair[1]) & (own["part"] == part)]
+        return found
+
+    def _turns(self, pair: tuple[str, Any], part: str) -> bool:
+        """Return whether the sign of a part changes over orders by more than chance."""
+        own = self._after(pair, part)
+        return bool((own["upper"] < 0.0).any() and (own["lower"] > 0.0).any())
+
+    def _beside(self, pair: tuple[str, Any], part: str) -> str:
+        """Return by how much the part of a model is more than that of the observed outcome."""
+        if self.differences.empty:
+            return ""
+        own = self.differences[(self.differences["model"] == pair[0]) & (self.differences["decisions"] == pair[1])]
+        if own.empty:
+            return ""
+        outcome = self._of((str(self.outcome), "threshold"))["estimate"][part]
+        return f"in the data {points(outcome)}; the model adds {_span(own.set_index('part').loc[part])}"
+
+    # -- forms of the report ------------------------------------------------------------------------------------------
+
+    def plot(self, model: str | None = None, decisions: Any = "threshold") -> Figure:
+        """Draw a waterfall from the mean of one group to that of the other.
+
+        Parameters
+        ----------
+        model
+            By default the first.
+        decisions
+            ``"threshold"``, ``"score"`` or a threshold, as in the table; of a model without these, what it has.
+        """
+        pairs = dict(self._pairs(decisions))
+        model = next(iter(pairs)) if model is None else model
+        require_choice("model", model, list(pairs))
+        pair = model, pairs[model]
+        own = self._of(pair)
+        parts = own.drop(index=[each for each in WHOLE if each in own.index])
+        (one, other), (first, last) = self._labels(), self._group_means(pair)
+        more = "more" if last >= first else "fewer"
+        size, column = abs(round(100.0 * (last - first))), shorten(self.graph.sensitive_column)
+        return draw_waterfall(
+            parts,
+            own.loc[GAP],
+            ((one, first), (other, last)),
+            {each: self._word(each) for each in parts.index},
+            self.unfair or None,
+            f"{column}={other}: {size:.0f} points {more} than {column}={one}. Where does that come from?",
+            f"{self._what(pair).capitalize()}, {self.rows:,} rows, split along the arrows out of {column}.",
+            self.level,
+        )
+
+    def block(self, decisions: Any = "threshold") -> Block:
+        """Return the parts of all models as a section of a page."""
+        pairs = self._pairs(decisions)
+        pictures = [self._table(i, pair) for i, pair in enumerate(pairs)]
+        lines = [line for pair in pairs for line in self._lines(pair)]
+        return Block(
+            "parts",
+            "Where the gap comes from",
+            lines,
+            aside=[BY_ORDER, *self.notes, NO_VERDICT],
+            pictures=pictures,
+            markup=lambda: Markup("").join(self._picture(pair) for pair in pairs[:3]),
+        )
+
+    def _picture(self, pair: tuple[str, Any]) -> Markup:
+        written = io.BytesIO()
+        self.plot(*pair).savefig(written, format="png", dpi=120)
+        data = base64.b64encode(written.getvalue()).decode()
+        return Markup(f'<img src="data:image/png;base64,{data}" alt="{escape(self._head(pair))}">')
+
+    def _table(self, i: int, pair: tuple[str, Any]) -> Table:
+        own = self._of(pair)
+        rows: Any = list(own.itertuples())
+        shown = pd.DataFrame(
+            {
+                "part": [self._word(each) for each in own["part"]],
+                "points": [points(each) for each in own["estimate"]],
+                "interval": [_span(row, point=False) for row in rows],
+                "by order": [_range(row) for row in rows],
+                "share of the gap": [percent(each, 0) for each in own["share"]],
+            }
+        )
+        if self.unfair:
+            shown["called unfair"] = ["yes" if each in (*self.unfair, UNFAIR_PATHS) else "" for each in own["part"]]
+        note = f"Intervals of the parts hold together at {self.level:.0%}."
+        return make_table(f"parts-{i}", self._what(pair), shown, own.reset_index(drop=True), note=note)
+
+    def _answer(self, pair: tuple[str, Any]) -> Answer:
+        """Return the gap, and its parts in the order of their size."""
+        own = self._of(pair)
+        parts = own.drop(index=[each for each in WHOLE if each in own.index])
+        parts = parts.loc[parts["estimate"].abs().sort_values(ascending=False).index]
+        rows: Any = parts.itertuples()
+        listed = [f"{points(row.estimate)} {self._word(row.part)}" for row in rows]
+        tone = "unfair" if self.unfair else "open"
+        return Answer(f"A gap of {points(own['estimate'][GAP])} points", f"{'; '.join(listed)}.", tone)
+
+    @property
+    def view(self) -> View:
+        """The report as data."""
+        pairs = self._pairs("threshold")
+        (one, other) = self._labels()
+        return View(
+            title="Where the gap comes from",
+            question=[
+                f"Why do {one} and {other} ({self.graph.sensitive_column}) get different decisions?",
+                self._head(pairs[0]),
+            ],
+            answers=[(self._what(pair), self._answer(pair)) for pair in pairs],
+            basis=[RIGHT_GRAPH, BY_ORDER, NO_VERDICT],
+            changes=[*self.notes, *(f"In doubt: {text}." for text in self.doubts.values())][:4]
+            or ["Another graph, or rows in which the groups overlap less."],
+            lead=[f"{self.rows:,} rows; {self.graph.sensitive_column}={other} compared with {one}."],
+            blocks=[
+                self.block(),
+                Block(
+                    "graph",
+                    "The causal graph",
+                    aside=["Arrows are causes."],
+                    markup=lambda: Markup(graph_svg(self.graph)),
+                ),
+                Block(
+                    "contrasts",
+                    "After every set of other parts",
+                    tables=[make_table("contrasts", "What each part adds", self.contrasts)],
+                ),
+                Block("means", "The mean in each world", tables=[make_table("means", "Means", self.means)]),
+            ],
+            schema="pyrofair-decomposition",
+            data=self._data,
+            assumptions=[("These numbers rest on:", self.assumptions)],
+            warnings=self.warnings,
+            settings=[(name, str(value)) for name, value in self.settings.items()],
+        )
+
+    def _data(self, rows: bool) -> dict[str, Any]:
+        return {
+            "versions": known_versions(),
+            "settings": self.settings,
+            "level": self.level,
+            "rows": self.rows,
+            "unfair": self.unfair,
+            "table": self.table,
+            "contrasts": self.contrasts,
+            "means": self.means,
+            "differences": self.differences,
+            "subgroups": self.subgroups,
+            "stages": self.stages,
+            "notes": self.notes,
+            "doubts": self.doubts,
+            "assumptions": self.assumptions,
+            "warnings": self.warnings,
+        }
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """Return the decomposition as one self-contained page, and write it to ``path`` if given."""
+        return self.view.html(path, title)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the decomposition as JSON: every table, notes, assumptions and warnings; NaN is null."""
+        return self.view.json(indent=indent)
+
+    def _repr_html_(self) -> str:
+        return self.view.fragment()
+
+    def __str__(self) -> str:
+        shown = [pair for pair in self._pairs("threshold") if pair[0] != self.outcome]
+        lines = [line for pair in shown for line in self._lines(pair)]
+        return "\n".join([*lines, *(f"  {each}" for each in self.notes), f"  {NO_VERDICT}"])
+
+    def __repr__(self) -> str:
+        models = ", ".join(dict.fromkeys(self.table["model"]))
+        return f"<Decomposition of {models} on {self.rows:,} rows; print it for the parts>"
+
+
+def _span(row: Any, *, point: bool = True) -> str:
+    """Return an estimate with its interval in points."""
+    ends = f"{points(row.lower)}, {points(row.upper)}" if np.isfinite(row.lower) else ""
+    return f"{points(row.estimate)} [{ends}]" if point and ends else points(row.estimate) if point else ends
+
+
+def _range(row: Any) -> str:
+    return f"{points(row.smallest)} to {points(row.largest)}" if np.isfinite(row.smallest) else ""
