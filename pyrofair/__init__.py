@@ -41,9 +41,11 @@ if TYPE_CHECKING:
     from pyrofair.audits import (
         Audit,
         ContrastAudit,
+        Decomposition,
         PenaltyPath,
         audit,
         audit_contrasts,
+        decompose,
         penalty_path,
     )
     from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
@@ -81,7 +83,7 @@ if TYPE_CHECKING:
     from pyrofair.tables import sample_rows
 
 _NAMES = {
-    "audits": "Audit ContrastAudit PenaltyPath audit audit_contrasts penalty_path",
+    "audits": "Audit ContrastAudit Decomposition PenaltyPath audit audit_contrasts decompose penalty_path",
     "classifiers": "PSCF PenalizedClassifier remove",
     "datasets": "",
     "effects": "Crossed DecisionsOf ScoresOf cross disagreement effect_gap feasible_interval interval_disagreement "
@@ -120,6 +122,7 @@ __all__ = [
     "Crossed",
     "DataError",
     "DecisionsOf",
+    "Decomposition",
     "EdgeCosts",
     "Estimand",
     "FormulaNotApplicableError",
@@ -152,6 +155,7 @@ __all__ = [
     "classifiers",
     "cross",
     "datasets",
+    "decompose",
     "disagreement",
     "do",
     "edge_costs",

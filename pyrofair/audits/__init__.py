@@ -7,6 +7,8 @@ classifier, a source and strengths give a :class:`PenaltyPath` over strengths an
 
 from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.contrasts import ContrastAudit, audit_contrasts
+from pyrofair.audits.decompose import decompose
+from pyrofair.audits.decomposition import Decomposition
 from pyrofair.audits.family import FamilyAudit
 from pyrofair.audits.individuals import flips
 from pyrofair.audits.penalty_path import PenaltyPath, penalty_path
@@ -17,10 +19,12 @@ __all__ = [
     "Audit",
     "AuditScorer",
     "ContrastAudit",
+    "Decomposition",
     "FamilyAudit",
     "PenaltyPath",
     "audit",
     "audit_contrasts",
+    "decompose",
     "flips",
     "penalty_path",
     "plot_feasible_region",

@@ -84,11 +84,11 @@ class Plan:
 
     @property
     def contrasts(self) -> list[Contrast]:
-        """Every comparison that a part is an average of, with the weights of Shapley, or of Owen if there are groups."""
+        """Every comparison that a part averages, with the weights of Shapley, or of Owen if there are groups."""
         if self.stated:
             return [Contrast(block, union_of(self.blocks[:i]), 1.0) for i, block in enumerate(self.blocks)]
         found = []
-        for group, block in ((group, block) for group in self.groups for block in group):
+        for group, block in ((own, each) for own in self.groups for each in own):
             others = [tuple(head for each in other for head in each) for other in self.groups if other != group]
             beside = [each for each in group if each != block]
             for first, then in product(subsets_of(others), subsets_of(beside)):

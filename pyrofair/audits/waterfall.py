@@ -134,5 +134,5 @@ def _add_legend(figure: Figure, unfair: Collection[str] | None, level: float, *,
     handles.append(Patch(color=NEUTRAL, label="confounding"))
     handles.append(Line2D([], [], color=INK, marker="|", markersize=7, label=f"{level:.0%}, all parts together"))
     handles += [Patch(color=RANGE, label="range over orders")] if ordered else []
-    figure.legend(handles=handles, loc="lower left", ncols=5, frameon=False, fontsize=9.5, bbox_to_anchor=(0.005, -0.005),
-                  handlelength=1.2, columnspacing=1.3, handletextpad=0.5)  # fmt: skip
+    near = {"bbox_to_anchor": (0.005, -0.005), "handlelength": 1.2, "columnspacing": 1.3, "handletextpad": 0.5}
+    figure.legend(handles=handles, loc="lower left", ncols=5, frameon=False, fontsize=9.5, **near)

@@ -47,8 +47,7 @@ def check(sem: Sem, target: str) -> Decomposition:
     models = {"m": Classifier(sem)} if target == "prediction" else {"m": y}
     saturated = {"propensity": "saturated", "regression": "saturated"}
     found = decompose(models, graph, table, sample_weight=weight, outcome=False, **saturated)
-    rule = "score"
-    own = found.table.query("decisions == @rule").set_index("part")
+    own = found.table.query("decisions == 'score'").set_index("part")
     score = sem.scores_of(table) if target == "prediction" else y
     a, whole = table["A"].to_numpy(), Switched(heads_of(graph.directed_paths("A", "Y"), graph))
     m0, m1 = (np.average(score[a == g], weights=weight[a == g]) for g in (0, 1))

@@ -1,0 +1,164 @@
+"""How often the intervals of a decomposition hold the truth, and what it costs beside one audit.
+
+python tests/benchmarks/decomposition.py cover --samples 200 --rows 1000 3000
+python tests/benchmarks/decomposition.py time --repetitions 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+import pyrofair as pf
+
+GRAPH = pf.CausalGraph("C -> {A M W Y}; A -> {M W Y}; M -> {W Y}; W -> Y", sensitive="A", outcome="Y")
+UNITS = 1_000_000
+NAMES = {"M": "by way of M", "W": "by way of W", "Y": "directly"}
+HEADS = ("M", "W", "Y")
+Array = np.ndarray[Any, Any]
+
+
+def binary(a: Array, c: Array, m: Array, w: Array) -> Array:
+    """A score with an interaction of the sensitive attribute and a mediator, which makes parts depend on the order."""
+    return np.asarray(expit(-0.5 + 0.4 * a + 0.5 * c + 0.6 * m + 0.8 * w + 0.5 * a * w))
+
+
+def curved(a: Array, c: Array, m: Array, w: Array) -> Array:
+    """A score that is curved in a mediator."""
+    return np.asarray(expit(-1.0 + 0.8 * a - 0.4 * c + 0.7 * m * np.abs(m) + 0.5 * w * c))
+
+
+DESIGNS: dict[str, tuple[Callable[..., Array], float]] = {"interaction": (binary, 0.6), "curved": (curved, 1.0)}
+
+
+class Model:
+    """A score as a classifier."""
+
+    def __init__(self, score: Callable[..., Array]) -> None:
+        self.score = score
+
+    def predict_proba(self, X: pd.DataFrame) -> Array:
+        p = self.score(*(X[name].to_numpy(np.float64) for name in "ACMW"))
+        return np.column_stack([1.0 - p, p])
+
+
+def draw(rng: np.random.Generator, n: int, shift: float) -> tuple[Array, Array, Callable[..., tuple[Array, Array]]]:
+    """Causes, the sensitive attribute, and the mediators in a world."""
+    c = rng.normal(size=n)
+    a = (rng.random(n) < expit(0.6 * c)).astype(int)
+    noise, uniform = rng.normal(size=n), rng.random(n)
+
+    def mediators(am: Any, aw: Any) -> tuple[Array, Array]:
+        m = shift * am + 0.5 * c + noise
+        return m, (uniform < expit(-0.3 + 0.7 * aw + 0.5 * m - 0.3 * c)).astype(float)
+
+    return c, a, mediators
+
+
+def truth(design: str, units: int) -> dict[tuple[str, str], float]:
+    """The parts of mean scores and of decisions, by simulation of the worlds."""
+    score, shift = DESIGNS[design]
+    c, a, mediators = draw(np.random.default_rng(0), units, shift)
+    found = {}
+    for decisions in ("score", "threshold"):
+        means = {}
+        for am, aw, ay in product((0, 1), repeat=3):
+            p = score(ay, c, *mediators(am, aw))
+            chosen = frozenset(head for head, arm in zip(HEADS, (am, aw, ay), strict=True) if arm)
+            means[chosen] = float((p if decisions == "score" else p > 0.5).mean())
+        p = score(a, c, *mediators(a, a))
+        observed = p if decisions == "score" else p > 0.5
+        gap = float(observed[a == 1].mean() - observed[a == 0].mean())
+        total = means[frozenset(HEADS)] - means[frozenset()]
+        found |= {(decisions, "gap"): gap, (decisions, "total effect"): total, (decisions, "confounding"): gap - total}
+        for head in HEADS:
+            added = []
+            for order in permutations(HEADS):
+                before = frozenset(order[: order.index(head)])
+                added.append(means[before | {head}] - means[before])
+            found[decisions, NAMES[head]] = float(np.mean(added))
+    return found
+
+
+def cover(design: str, n: int, samples: int, learner: Any, units: int) -> pd.DataFrame:
+    """Bias, spread and coverage of each part; together: all parts at once, by their simultaneous intervals."""
+    score, shift = DESIGNS[design]
+    right = pd.Series(truth(design, units)).rename_axis(["decisions", "part"])
+    rows, together = [], []
+    for sample in range(samples):
+        c, a, mediators = draw(np.random.default_rng(1000 + sample), n, shift)
+        m, w = mediators(a, a)
+        df = pd.DataFrame({"C": c, "A": a, "M": m, "W": w})
+        parts = pf.decompose(
+            {"model": Model(score)}, GRAPH, df, propensity=learner, regression=learner, random_state=sample
+        )
+        own = parts.table.set_index(["decisions", "part"]).reindex(right.index)
+        held = (own["lower"] <= right) & (right <= own["upper"])
+        rows.append(pd.DataFrame({"estimate": own["estimate"], "width": own["upper"] - own["lower"], "held": held}))
+        single = held.drop(index=["gap", "total effect"], level="part")
+        together.append(single.groupby(level="decisions").all())
+    every = pd.concat(rows, keys=range(samples))
+    of = every.groupby(level=[1, 2], sort=False)
+    table = pd.DataFrame(
+        {
+            "truth": right,
+            "bias": of["estimate"].mean() - right,
+            "bias_error": of["estimate"].std() / np.sqrt(samples),
+            "sd": of["estimate"].std(),
+            "width": of["width"].mean(),
+            "coverage": of["held"].mean(),
+        }
+    )
+    for decisions, share in pd.concat(together).groupby(level=0).mean().items():
+        table.loc[(decisions, "all parts"), "coverage"] = share
+    return table.assign(design=design, n=n).reset_index(names=["decisions", "part"])
+
+
+def compare_times(repetitions: int, n: int) -> None:
+    """Print the CPU seconds of a decomposition beside those of one audit."""
+    score, shift = DESIGNS["curved"]
+    c, a, mediators = draw(np.random.default_rng(1), n, shift)
+    m, w = mediators(a, a)
+    df = pd.DataFrame({"C": c, "A": a, "M": m, "W": w})
+    found: dict[str, list[float]] = {"audit": [], "decompose": []}
+    for _ in range(repetitions):
+        for name in found:
+            start = time.process_time()
+            if name == "audit":
+                pf.audit({"model": Model(score)}, GRAPH.unfair(direct=True), df, random_state=0)
+            else:
+                pf.decompose({"model": Model(score)}, GRAPH, df, random_state=0)
+            found[name].append(time.process_time() - start)
+    one, other = (min(found[name]) for name in ("audit", "decompose"))
+    print(f"audit {one:.2f} s, decompose {other:.2f} s, ratio {other / one:.2f} (the least of {repetitions})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("what", choices=["cover", "time"])
+    parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1000, 3000])
+    parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=list(DESIGNS))
+    parser.add_argument("--learner", default="logistic")
+    parser.add_argument("--units", type=int, default=UNITS)
+    parser.add_argument("--repetitions", type=int, default=3)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", pf.PyrofairWarning)
+    pd.set_option("display.width", 150, "display.max_columns", 20)
+    if given.what == "time":
+        compare_times(given.repetitions, given.rows[-1])
+        return
+    for design, n in product(given.designs, given.rows):
+        print(cover(design, n, given.samples, given.learner, given.units).round(4).to_string(index=False), flush=True)
+
+
+if __name__ == "__main__":
+    main()
