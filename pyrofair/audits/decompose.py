@@ -316,13 +316,16 @@ def decompose(
             f"{graph.sensitive!r} has {len(pieces.heads)} edges that lead to the outcome; parts are averaged over the "
             f"orders of at most {MOST_HEADS}. Say in which order they are switched: order={list(pieces.heads)}."
         )
+    whole = UnfairPaths(graph, graph.directed_paths(graph.sensitive, graph.outcome))
+    for paths in (whole, unfair):
+        if paths is not None:
+            identify(paths)
     df = as_pandas(df)
     table = read_table(df, feature_columns(graph), what="df")
     clusters = read_table(df, [groups], what="df")[groups].to_numpy() if isinstance(groups, str) else groups
     rows = Rows.read(df, sample_weight, graph, clusters)
-    whole = UnfairPaths(graph, graph.directed_paths(graph.sensitive, graph.outcome))
     within = read_subgroups(subgroups, default_source(whole, seed), table)
-    warned = [*describe_copies(df, table.columns, sample_weight), *describe_reading(df, graph)]
+    warned = [*describe_copies(df, table.columns, sample_weight), *describe_reading(_without(df, groups), graph)]
     columns = tuple(name for name in df.columns if name in graph.input_columns)
     known = [AuditedModel(name, model, graph, columns) for name, model in models.items()]
     observed = {each.name: each.observed(table) for each in known}
@@ -400,6 +403,11 @@ def decompose(
         warnings=tuple(warned),
         swapped=pieces.swapped,
     )
+
+
+def _without(df: pd.DataFrame, groups: object) -> pd.DataFrame:
+    """Return a table without its column of groups, which is read."""
+    return df.drop(columns=groups) if isinstance(groups, str) else df
 
 
 def _roots(asked: Asked, graph: CausalGraph) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import permutations
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
-from pyrofair.audits.decompose import Decomposition, decompose
+from pyrofair.audits.decomposition import Decomposition
 from pyrofair.audits.parts import union_of
 from pyrofair.graph.first_edges import Switched, beginning_with, heads_of
 from tests.test_oracles import Sem, random_graph, random_model
@@ -46,7 +47,7 @@ def check(sem: Sem, target: str) -> Decomposition:
     y = table[graph.columns["Y"][0]].to_numpy(float)
     models = {"m": Classifier(sem)} if target == "prediction" else {"m": y}
     saturated = {"propensity": "saturated", "regression": "saturated"}
-    found = decompose(models, graph, table, sample_weight=weight, outcome=False, **saturated)
+    found = pf.decompose(models, graph, table, sample_weight=weight, outcome=False, **saturated)
     own = found.table.query("decisions == 'score'").set_index("part")
     score = sem.scores_of(table) if target == "prediction" else y
     a, whole = table["A"].to_numpy(), Switched(heads_of(graph.directed_paths("A", "Y"), graph))
@@ -80,3 +81,263 @@ def test_parts_are_those_of_all_worlds(seed: int, target: str) -> None:
         check(sem, target)
     except pf.NotIdentifiedError:
         pytest.skip("the total effect is not identified")
+
+
+# --- laws, on a table of binary columns ------------------------------------------------------------------------------
+
+SATURATED = {"propensity": "saturated", "regression": "saturated"}
+EDGES = "C -> A; {C A} -> M; {C A M} -> L; {C A M L} -> Y"
+GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")
+
+
+class Linear:
+    """A score that is linear in some columns, and in a product of two."""
+
+    def __init__(self, **slopes: float) -> None:
+        self.slopes = slopes
+
+    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+        p = 0.1 + sum(slope * X[name].to_numpy(float) for name, slope in self.slopes.items() if name != "AM")
+        if "AM" in self.slopes:
+            p = p + self.slopes["AM"] * X["A"].to_numpy(float) * X["M"].to_numpy(float)
+        return np.column_stack([1.0 - p, p])
+
+
+MODEL = Linear(C=0.1, A=0.15, M=0.2, L=0.2, AM=0.2)
+
+
+def draw(n: int = 1500, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    c = rng.integers(0, 2, n)
+    a = (rng.random(n) < 0.35 + 0.3 * c).astype(int)
+    m = (rng.random(n) < 0.2 + 0.4 * a + 0.2 * c).astype(int)
+    table = pd.DataFrame({"C": c, "A": a, "M": m, "L": (rng.random(n) < 0.2 + 0.2 * a + 0.4 * m).astype(int)})
+    return table.assign(Y=(rng.random(n) < MODEL.predict_proba(table)[:, 1]).astype(int))
+
+
+TABLE = draw()
+
+
+@pytest.fixture(scope="module")
+def parts() -> Decomposition:
+    return pf.decompose({"m": MODEL}, GRAPH, TABLE, random_state=0, **SATURATED)
+
+
+def scores(found: Decomposition, decisions: object = "score", model: str = "m") -> pd.DataFrame:
+    own = found.table
+    return own[(own["model"] == model) & (own["decisions"] == decisions)].set_index("part")
+
+
+def test_exchanged_groups_turn_the_sign_of_an_average_but_not_of_an_order(parts: Decomposition) -> None:
+    other = pf.CausalGraph(EDGES, sensitive="A", outcome="Y", baseline=1, contrast=0)
+    turned = pf.decompose({"m": MODEL}, other, TABLE, random_state=0, **SATURATED)
+    one, two = scores(parts), scores(turned)
+    for name in ("gap", "by way of M", "by way of L", "directly"):
+        assert two["estimate"][name] == pytest.approx(-one["estimate"][name], abs=1e-12)
+        assert two["upper"][name] == pytest.approx(-one["lower"][name], abs=1e-12)
+    chains = [
+        scores(pf.decompose({"m": MODEL}, graph, TABLE, order=["M", "L", "Y"], random_state=0, **SATURATED))
+        for graph in (GRAPH, other)
+    ]
+    assert abs(chains[0]["estimate"]["by way of M"] + chains[1]["estimate"]["by way of M"]) > 0.01
+
+
+def test_the_total_and_the_unfair_block_are_those_of_audits() -> None:
+    unfair = GRAPH.unfair("A -> Y", through=["M"])
+    found = pf.decompose({"m": MODEL}, GRAPH, TABLE, unfair=unfair, outcome=False, random_state=0, **SATURATED)
+    assert found.unfair == ("by way of M", "directly")
+    everything = GRAPH.unfair(lambda path: True)
+    own = found.contrasts.query("part == 'unfair paths' and after == ''").set_index("decisions")["estimate"]
+    for paths, values in (
+        (everything, found.table.query("part == 'total effect'").set_index("decisions")["estimate"]),
+        (unfair, own),
+    ):
+        report = pf.audit({"m": MODEL}, pf.OneStep(paths, **SATURATED), TABLE, random_state=0).table
+        effect = report[report["quantity"] == "mean_unfair_effect"].set_index("decisions")["estimate"]
+        for decisions in ("score", "threshold"):
+            assert values[decisions] == pytest.approx(effect[decisions], abs=1e-10)
+    of = scores(found)["estimate"]
+    assert of["by way of M"] + of["directly"] == pytest.approx(of["unfair paths"], abs=1e-12)
+    assert of["unfair paths"] + of["fair paths"] == pytest.approx(of["total effect"], abs=1e-12)
+    assert "as an audit does" in str(found)
+
+
+def test_an_edge_that_does_nothing_has_no_part() -> None:
+    found = scores(pf.decompose({"m": Linear(C=0.1, M=0.3)}, GRAPH, TABLE, **SATURATED))
+    assert found["estimate"][["directly", "by way of L"]].abs().max() < 1e-12
+    assert found["estimate"]["by way of M"] > 0.05
+
+
+def test_the_order_of_columns_rows_and_edges_does_not_matter(parts: Decomposition) -> None:
+    table = TABLE.sample(frac=1.0, random_state=1)[["L", "Y", "C", "M", "A"]]
+    graph = pf.CausalGraph("{L M A C} -> Y; {M A C} -> L; {A C} -> M; C -> A", sensitive="A", outcome="Y")
+    found = pf.decompose({"m": MODEL}, graph, table, **SATURATED)
+    pd.testing.assert_series_equal(
+        scores(found)["estimate"].sort_index(), scores(parts)["estimate"].sort_index(), rtol=0.0, atol=1e-12
+    )
+
+
+def test_one_order_is_a_chain_of_its_worlds(parts: Decomposition) -> None:
+    chain = pf.decompose({"m": MODEL}, GRAPH, TABLE, order=["L", "Y", "M"], random_state=0, **SATURATED)
+    every = parts.contrasts.query("model == 'm' and decisions == 'score'").set_index(["part", "after"])["estimate"]
+    after = {"by way of L": "", "directly": "by way of L", "by way of M": "by way of L; directly"}
+    for name, before in after.items():
+        assert scores(chain)["estimate"][name] == pytest.approx(every[name, before], abs=1e-12)
+    assert scores(chain)["smallest"].isna().all()
+
+
+# --- what cannot be told apart ----------------------------------------------------------------------------------------
+
+
+def test_a_latent_cause_of_two_mediators_joins_their_parts() -> None:
+    graph = pf.CausalGraph(
+        "C -> A; {C A H} -> M; {C A M H} -> L; {C A M L} -> Y", sensitive="A", outcome="Y", latent=["H"]
+    )
+    found = pf.decompose({"m": MODEL}, graph, TABLE, **SATURATED)
+    assert scores(found).index.tolist()[3:] == ["by way of M and by way of L", "directly"]
+    assert "by way of M and by way of L" in " ".join(found.notes)
+
+
+def test_poor_overlap_joins_parts_or_refuses_all() -> None:
+    rng = np.random.default_rng(3)
+    graph = pf.CausalGraph("A -> {M W Y}; {M W} -> Y", sensitive="A", outcome="Y")
+    a = rng.integers(0, 2, 2000)
+    table = pd.DataFrame({"A": a, "M": 6.0 * a + rng.normal(size=2000)})
+    table["W"] = 6.0 * a + rng.normal(size=2000)
+    model = Linear(A=0.1, W=0.02)
+    found = pf.decompose({"m": model}, graph, table, propensity="logistic", regression="logistic")
+    assert len(found.plan.blocks) < 3
+    assert "overlap" in " ".join(found.notes)
+    apart = pf.CausalGraph("C -> {A M Y}; A -> {M Y}; M -> Y", sensitive="A", outcome="Y")
+    table = pd.DataFrame({"A": a, "C": 8.0 * a + rng.normal(size=2000), "M": rng.normal(size=2000)})
+    with pytest.raises(pf.PositivityError, match="total effect"):
+        pf.decompose({"m": Linear(A=0.1, M=0.01)}, apart, table, propensity="logistic", regression="logistic")
+
+
+def test_paths_that_part_after_their_first_edge_are_two_parts() -> None:
+    graph = pf.CausalGraph("A -> M; {A M} -> L; {A M L} -> Y", sensitive="A", outcome="Y")
+    unfair = graph.unfair("A -> M -> Y")
+    with pytest.raises(pf.NotIdentifiedError):
+        pf.decompose({"m": MODEL}, graph, TABLE, unfair=unfair, **SATURATED)
+
+
+def test_more_than_six_edges_need_an_order() -> None:
+    names = list("BCDEFGH")
+    edges = "; ".join(f"A -> {name}; {name} -> Y" for name in names)
+    graph = pf.CausalGraph(edges, sensitive="A", outcome="Y")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({name: rng.integers(0, 2, 400) for name in ["A", *names]})
+    model = Linear(B=0.2, C=0.1)
+    with pytest.raises(pf.DataError, match=r"7 edges.*order="):
+        pf.decompose({"m": model}, graph, table)
+    learners = {"propensity": "logistic", "regression": "logistic"}
+    found = pf.decompose({"m": model}, graph, table, order=names, **learners)
+    assert scores(found)["estimate"][[f"by way of {name}" for name in names]].sum() == pytest.approx(
+        scores(found)["estimate"]["total effect"], abs=1e-12
+    )
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_thresholds_subgroups_and_clusters(parts: Decomposition) -> None:
+    table = TABLE.assign(site=np.arange(len(TABLE)) // 5)
+    found = pf.decompose({"m": MODEL}, GRAPH, table, thresholds=[0.3], subgroups="C", groups="site", **SATURATED)
+    assert {"threshold", "score", 0.3} <= {*found.table["decisions"]}
+    assert scores(found)["estimate"].to_numpy() == pytest.approx(scores(parts)["estimate"].to_numpy(), abs=1e-12)
+    assert not np.allclose(scores(found)["lower"], scores(parts)["lower"], atol=1e-6)
+    within = found.subgroups.query("decisions == 'score' and model == 'm'")
+    assert {*within["level"]} == {"0", "1"}
+    for level, own in within.groupby("level"):
+        rows = TABLE[TABLE["C"] == int(level)]
+        p = MODEL.predict_proba(rows)[:, 1]
+        by = own.set_index("part")["estimate"]
+        assert by["gap"] == pytest.approx(p[rows["A"] == 1].mean() - p[rows["A"] == 0].mean(), abs=1e-12)
+        assert abs(by["confounding"]) < 1e-10, "C is the only cause"
+        assert by.drop(["gap", "total effect"]).sum() == pytest.approx(by["gap"], abs=1e-12)
+
+
+def test_copies_as_weights_change_nothing_but_intervals(parts: Decomposition) -> None:
+    weight = np.where(TABLE["M"] == 1, 2.0, 1.0)
+    found = pf.decompose({"m": MODEL}, GRAPH, TABLE, sample_weight=weight, **SATURATED)
+    twice = TABLE.iloc[np.repeat(np.arange(len(TABLE)), weight.astype(int))].reset_index(drop=True)
+    copied = pf.decompose({"m": MODEL}, GRAPH, twice, **SATURATED)
+    assert scores(found)["estimate"].to_numpy() == pytest.approx(scores(copied)["estimate"].to_numpy(), abs=1e-9)
+
+
+def test_the_observed_outcome_is_split_beside_the_models(parts: Decomposition) -> None:
+    assert parts.outcome == "Y, observed"
+    own, other = scores(parts), scores(parts, "threshold", "Y, observed")
+    apart = parts.differences.query("decisions == 'score'").set_index("part")
+    for name in apart.index:
+        assert apart["estimate"][name] == pytest.approx(own["estimate"][name] - other["estimate"][name], abs=1e-12)
+        assert apart["lower"][name] <= 0.0 <= apart["upper"][name], "the outcome was drawn from the scores"
+    assert "in the data" in str(parts)
+    without = pf.decompose({"m": MODEL}, GRAPH, TABLE.drop(columns="Y"), **SATURATED)
+    assert without.outcome is None
+    assert without.differences.empty
+    with pytest.raises(pf.DataError, match="outcome=True"):
+        pf.decompose({"m": MODEL}, GRAPH, TABLE.drop(columns="Y"), outcome=True, **SATURATED)
+
+
+def test_decisions_of_humans_are_split_as_an_outcome() -> None:
+    decided = (np.random.default_rng(5).random(len(TABLE)) < MODEL.predict_proba(TABLE)[:, 1]).astype(float)
+    found = pf.decompose({"humans": decided}, GRAPH, TABLE, outcome=False, **SATURATED)
+    own = scores(found, "threshold", "humans")["estimate"]
+    a = TABLE["A"].to_numpy()
+    assert own["gap"] == pytest.approx(decided[a == 1].mean() - decided[a == 0].mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"by": "paths"}, "edges"),
+        ({"order": ["M", "L"]}, "M, L, Y"),
+        ({"names": {"Z": "zeal"}}, "'Z'"),
+        ({"names": ["M"]}, "names"),
+        ({"unfair": pf.CausalGraph("A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")}, "graph"),
+        ({"level": 95}, "level"),
+        ({"splits": 0}, "splits"),
+        ({"propensity": "forest"}, "propensity"),
+        ({"subgroups": "M"}, "'M'"),
+        ({"groups": "site"}, "'site'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(given: dict, named: str) -> None:
+    with pytest.raises((pf.DataError, pf.GraphError), match=named):
+        pf.decompose({"m": MODEL}, GRAPH, TABLE, **given)
+
+
+@pytest.mark.parametrize("models", [{}, MODEL, {1: MODEL}])
+def test_models_have_names(models: object) -> None:
+    with pytest.raises(pf.DataError, match="models"):
+        pf.decompose(models, GRAPH, TABLE)
+
+
+# --- forms of the report ---------------------------------------------------------------------------------------------
+
+
+def test_text_page_picture_and_json_show_the_same_parts(parts: Decomposition) -> None:
+    lines = str(parts).splitlines()
+    assert len(lines) <= 12
+    gap = scores(parts, "threshold")["estimate"]["gap"]
+    assert f"{100.0 * gap:+.1f}" in lines[1]
+    page = parts.to_html()
+    held = json.loads(parts.to_json())
+    assert held["schema"] == "pyrofair-decomposition"
+    assert len(held["table"]) in (len(parts.table), len(parts.table.columns))
+    for name in ("confounding", "by way of M", "by way of L", "directly"):
+        assert name in str(parts)
+        assert name in page
+    figure = parts.plot("m", "score")
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert labels == ["1", "directly", "by way of L", "by way of M", "confounding (C)", "0"]
+    with pytest.raises(pf.DataError, match="'n'"):
+        parts.plot("n")
+
+
+def test_the_share_of_a_gap_that_may_be_none_is_left_out() -> None:
+    table = TABLE.assign(A=np.random.default_rng(1).integers(0, 2, len(TABLE)))
+    found = scores(pf.decompose({"m": Linear(C=0.01)}, GRAPH, table, outcome=False, **SATURATED))
+    assert found["lower"]["gap"] < 0.0 < found["upper"]["gap"]
+    assert found["share"].isna().all()
