@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, permutations
 from typing import Any, Literal
 
 import numpy as np
@@ -45,7 +44,7 @@ from pyrofair.nuisances.diagnostics import describe_unsupported
 from pyrofair.nuisances.folds import FOLDS
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
-from pyrofair.sources.prefix_form import PrefixForm, as_world
+from pyrofair.sources.prefix_form import PrefixForm, as_world, orders_of
 from pyrofair.sources.walks import walk_worlds
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table
@@ -56,8 +55,6 @@ __all__ = ["Decomposition", "decompose"]
 SPLITS = 3
 MOST_HEADS = 6
 """Of more first edges there are too many orders to average over."""
-MOST_ORDERS = 24
-"""So many orders of the features are tried for one in which all worlds overlap."""
 NOT_CROSSED = {"logistic", "saturated"}
 NOT_FOR_OUTCOME = "the data do not identify the total effect on it"
 FEWER_PARTS = "some parts cannot be told apart for it; outcome=True merges these for the models too"
@@ -458,16 +455,10 @@ def _choose_order(asked: Asked, pieces: Pieces, learners: Learners) -> None:
     known = {each: part for each, part in asked.worlds.items() if part is not None}
     if not known:
         return
-    first = next(iter(known.values()))
-    roots, rest = first.order[: first.roots], first.order[first.roots :]
-    needs: dict[str, set[str]] = {node: set() for node in rest}
-    for part in known.values():
-        for factor in part.factors[part.roots :]:
-            needs[factor.node] |= {*factor.given} & {*rest}
-    allowed = (each for each in permutations(rest) if all(needs[v] <= {*each[:i]} for i, v in enumerate(each)))
     best: tuple[int, dict[Switched, RegimeEstimand | None], dict[Switched, str]] | None = None
-    for tried in islice(allowed, MOST_ORDERS):
-        asked.worlds = asked.worlds | {each: part.ordered((*roots, *tried)) for each, part in known.items()}
+    for tried in orders_of([*known.values()]):
+        moved = {each: part.ordered((*part.order[: part.roots], *tried)) for each, part in known.items()}
+        asked.worlds = asked.worlds | moved
         problems = learners.find_problems(asked, pieces)
         poor = sum(map(bool, problems.values()))
         if best is None or poor < best[0]:

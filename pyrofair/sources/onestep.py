@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -45,7 +45,7 @@ from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
-from pyrofair.sources.prefix_form import PrefixForm
+from pyrofair.sources.prefix_form import PrefixForm, arrange, orders_of
 from pyrofair.tables.reading import warn_unused
 
 __all__ = ["OneStep"]
@@ -129,6 +129,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     estimand_: Estimand
     nuisances_: Nuisances
     _form: PrefixForm | GraphForm
+    _order: tuple[str, ...] | None = None
 
     def __init__(
         self,
@@ -190,16 +191,19 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         found: dict[str, str] = {}
         rows = self.nuisances_.rows
         self._kept: dict[Any, PrefixForm | GraphForm] = {}
-        for name in self._considered():
+        for name, order in self._considered():
+            self._order = order
             self._form = form = self._make_form(name)
             bad = form.stages(rows).query("problem != ''")
             stages = (f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples())
             problems = [*stages, *(self._unsupported() if name == "prefix" else ())]
             if not problems:
                 return
-            found[name] = "; ".join(problems)
+            found.setdefault(name, "; ".join(problems))
             if isinstance(form, PrefixForm) and form.complete:
                 break  # the graph form needs the same overlap
+        self._order = None
+        self._form = self._make_form(name)
         listed = " ".join(f"The {name} form: {text}." for name, text in found.items())
         if self.form == "auto":
             raise PositivityError(
@@ -209,15 +213,21 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             )
         warn_of_overlap([f"Poor overlap. {listed} The estimates are not to be trusted."])
 
-    def _considered(self) -> tuple[str, ...]:
-        """Return the forms to try, in order; an outcome that is no known function is no node to draw."""
-        if self.estimand_.target == "outcome":
-            return ("prefix",)
-        return ("prefix", "graph") if self.form == "auto" else (self.form,)
+    def _considered(self) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+        """Yield the forms to try, the prefix form in several orders of the nodes that the sensitive attribute causes.
+
+        An outcome that is no known function is no node to draw.
+        """
+        names = ("prefix", "graph") if self.form == "auto" else (self.form,)
+        for name in ("prefix",) if self.estimand_.target == "outcome" else names:
+            yield from ((name, order) for order in (orders_of(self._parts()) if name == "prefix" else (None,)))
 
     def _make_form(self, name: str, nuisances: Nuisances | None = None) -> PrefixForm | GraphForm:
-        make, own = PrefixForm if name == "prefix" else GraphForm, nuisances or self.nuisances_
-        return make(self.estimand_, own, seed=own.seed, regression=self.regression)
+        own, of = nuisances or self.nuisances_, self.estimand_
+        if name == "graph":
+            return GraphForm(of, own, seed=own.seed, regression=self.regression)
+        worlds = [arrange(part, of, self._order) for part in self._parts()]
+        return PrefixForm(of, own, self.regression, own.seed, worlds)
 
     def _made_again(self, number: int, weight: NDArray[np.float64] | None = None) -> PrefixForm | GraphForm:
         """Return the form of another split, or of one fold with other weights (n,), as it was made before."""

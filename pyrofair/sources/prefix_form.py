@@ -7,9 +7,9 @@ residual of each stage, weighted to the world, corrects for what the regression 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice, permutations
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,24 @@ from pyrofair.nuisances.folds import fold_of
 from pyrofair.nuisances.learners import Learner, LearnerName, make_learner, smaller_group
 from pyrofair.nuisances.rows import Nuisances, Rows
 
-__all__ = ["Average", "Learned", "PrefixForm", "Walk", "World", "as_world", "check_scores", "make_scores", "sign_of"]
+__all__ = [
+    "Average",
+    "Learned",
+    "PrefixForm",
+    "Walk",
+    "World",
+    "arrange",
+    "as_world",
+    "check_scores",
+    "make_scores",
+    "orders_of",
+    "sign_of",
+]
 
 Array = NDArray[np.float64]
 ROUNDING = 1e-12
+MOST_ORDERS = 24
+"""So many orders of the nodes are tried for one in which the groups overlap."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +98,7 @@ class PrefixForm:
     ) -> None:
         self.estimand, self.nuisances, self.regression, self.seed = estimand, nuisances, regression, seed
         both = (estimand.baseline, estimand.switched)
-        self.worlds = tuple(_arrange(part, estimand) for part in both) if worlds is None else tuple(worlds)
+        self.worlds = tuple(arrange(part, estimand) for part in both) if worlds is None else tuple(worlds)
         self._learned: Learned | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,13 +182,29 @@ class PrefixForm:
         return last
 
 
-def _arrange(part: RegimeEstimand, estimand: Estimand) -> World:
-    """Put what both worlds share first, and gather runs of nodes that read one arm."""
+def arrange(part: RegimeEstimand, estimand: Estimand, order: tuple[str, ...] | None = None) -> World:
+    """Put what both worlds share first, and gather runs of nodes that read one arm.
+
+    ``order`` is one of the nodes that the sensitive attribute causes, see :func:`orders_of`; None is the declared one.
+    """
     shared = set(estimand.unfair.shared)
-    roots, rest = part.order[: part.roots], part.order[part.roots :]
+    roots, rest = part.order[: part.roots], part.order[part.roots :] if order is None else order
     caused = tuple(node for node in rest if node in shared)
     part = part.ordered((*roots, *caused, *(node for node in rest if node not in shared)))
     return as_world(part, estimand.target, part.roots + len(caused))
+
+
+def orders_of(parts: Sequence[RegimeEstimand]) -> Iterator[tuple[str, ...]]:
+    """Yield orders of the nodes that the sensitive attribute causes in which every factor's causes come first.
+
+    The declared order is the first, and there are at most so many as are worth to be tried.
+    """
+    rest = parts[0].order[parts[0].roots :]
+    needs: dict[str, set[str]] = {node: set() for node in rest}
+    for factor in (factor for part in parts for factor in part.factors[part.roots :]):
+        needs[factor.node] |= {*factor.given} & {*rest}
+    allowed = (each for each in permutations(rest) if all(needs[node] <= {*each[:i]} for i, node in enumerate(each)))
+    yield from islice(allowed, MOST_ORDERS)
 
 
 def as_world(part: RegimeEstimand, target: Target, boundary: int, name: str | None = None) -> World:
