@@ -457,7 +457,9 @@ def _choose_order(asked: Asked, pieces: Pieces, learners: Learners) -> None:
         return
     best: tuple[int, dict[Switched, RegimeEstimand | None], dict[Switched, str]] | None = None
     for tried in orders_of([*known.values()]):
-        moved = {each: part.ordered((*part.order[: part.roots], *tried)) for each, part in known.items()}
+        moved: dict[Switched, RegimeEstimand | None] = {
+            each: part.ordered((*part.order[: part.roots], *tried)) for each, part in known.items()
+        }
         asked.worlds = asked.worlds | moved
         problems = learners.find_problems(asked, pieces)
         poor = sum(map(bool, problems.values()))
