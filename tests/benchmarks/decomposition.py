@@ -101,17 +101,19 @@ def cover(design: str, n: int, samples: int, learner: Any, units: int) -> pd.Dat
             {"model": Model(score)}, GRAPH, df, propensity=learner, regression=learner, random_state=sample
         )
         own = parts.table.set_index(["decisions", "part"]).reindex(right.index)
+        if own["estimate"].isna().any():  # parts that could not be told apart are one
+            continue
         held = (own["lower"] <= right) & (right <= own["upper"])
         rows.append(pd.DataFrame({"estimate": own["estimate"], "width": own["upper"] - own["lower"], "held": held}))
         single = held.drop(index=["gap", "total effect"], level="part")
         together.append(single.groupby(level="decisions").all())
-    every = pd.concat(rows, keys=range(samples))
+    every = pd.concat(rows, keys=range(len(rows)))
     of = every.groupby(level=[1, 2], sort=False)
     table = pd.DataFrame(
         {
             "truth": right,
             "bias": of["estimate"].mean() - right,
-            "bias_error": of["estimate"].std() / np.sqrt(samples),
+            "bias_error": of["estimate"].std() / np.sqrt(len(rows)),
             "sd": of["estimate"].std(),
             "width": of["width"].mean(),
             "coverage": of["held"].mean(),
@@ -119,7 +121,9 @@ def cover(design: str, n: int, samples: int, learner: Any, units: int) -> pd.Dat
     )
     for decisions, share in pd.concat(together).groupby(level=0).mean().items():
         table.loc[(decisions, "all parts"), "coverage"] = share
-    return table.assign(design=design, n=n).reset_index(names=["decisions", "part"])
+    return table.assign(design=design, n=n, told_apart=f"{len(rows)}/{samples}").reset_index(
+        names=["decisions", "part"]
+    )
 
 
 def compare_times(repetitions: int, n: int) -> None:

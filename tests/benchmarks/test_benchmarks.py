@@ -32,6 +32,10 @@ TINY: dict[str, list[str]] = {
         "run --replications 1 --sizes 200 --designs categories --sources OneStep --out {out}",
         "table --replications 1 --sizes 200 --out {out}",
     ],
+    "decomposition": [
+        "cover --samples 2 --rows 500 --designs interaction --units 20000",
+        "time --repetitions 1 --rows 500",
+    ],
     "flows": ["--only SEM"],
     "given_shared": ["--seeds 1 --replicates 2"],
     "given_shared_real": ["german --seeds 1 --strengths 1 --out {out}"],
