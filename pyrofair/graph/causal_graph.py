@@ -636,7 +636,7 @@ def _marked(role: str, nodes: Sequence[str], word: str) -> str:
     if len(nodes) == 1:
         return nodes[0]
     found = f"the graph marks {', '.join(nodes)} as {word}" if nodes else f"the graph marks no node as {word}"
-    raise GraphError(f"{role} is not named, and {found}. Name the node: {role}='...'.")
+    raise GraphError(f"{role}=None, and {found}. Name the node: {role}='...'.")
 
 
 def _require_roles(

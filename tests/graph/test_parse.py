@@ -225,9 +225,9 @@ def test_what_dagitty_draws_and_no_graph_here_means(text: str, message: str) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("A -> Y", "sensitive is not named, .* no node as exposure"),
+        ("A -> Y", "sensitive=None, .* no node as exposure"),
         ("dag { A [exposure] B [exposure] Y [outcome] {A B} -> Y }", "marks A, B as exposure.*sensitive='...'"),
-        ("dag { A [exposure] A -> Y }", "outcome is not named"),
+        ("dag { A [exposure] A -> Y }", "outcome=None"),
     ],
 )
 def test_roles_that_nobody_names(text: str, message: str) -> None:
