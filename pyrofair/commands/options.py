@@ -120,7 +120,8 @@ class Option(click.Option):
     def __init__(
         self, name: str, help: str, type: type = str, default: Any = None, *, many: bool = False,
         choices: Sequence[str] = (), metavar: str | None = None, least: float | None = None, most: float | None = None,
-        above: float | None = None, below: float | None = None, required: bool = False, **settings: Any,
+        above: float | None = None, below: float | None = None, required: bool = False, short: str = "",
+        **settings: Any,
     ) -> None:  # fmt: skip
         self.needed, self.usual = required, default
         metavar = metavar or ("NUMBER" if type in (int, float) else None)
@@ -132,7 +133,7 @@ class Option(click.Option):
             ),
         }  # fmt: skip
         super().__init__(
-            [f"--{name}/--no-{name}" if type is bool else f"--{name}"],
+            [f"--{name}/--no-{name}" if type is bool else f"--{name}", *([short] if short else [])],
             type=click.Choice(choices) if choices else kinds.get(type, type),
             default=False if type is bool else default, multiple=many, help=help,
             metavar=f"{metavar}..." if many else metavar,

@@ -91,7 +91,7 @@ def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
         ("x,y\n,1\n2,1\n", {}, r"1 of the 2 rows of .* have a missing value.*'x' \(1\); the first is row 1.*--drop"),
         ("x,y\n  ,1\n2,1\n", {}, "1 of the 2 rows"),
         ("x,y\n,1\n,1\n", {"drop_missing": True}, "every row of .* has a missing value"),
-        ("x,x\n1,2\n2,3\n", {}, "2 columns called 'x'; rename one"),
+        ("x,x\n1,2\n2,3\n", {}, "2 columns called 'x', which differ; rename one"),
         ("x,y\n1\n2,3\n", {}, r"line 2 of .*t\.csv has 1 field.* 2: '1'"),
         ("x,y\n1,2,3\n", {}, r"line 2 of .*t\.csv has 3 field.* 2: '1,2,3'"),
         ("x;y\n1;2\n", {}, "'x;y'.*one column.*--separator ';'"),
