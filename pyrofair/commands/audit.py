@@ -227,7 +227,7 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
         found.append(check.block())
         folder.add_table("check.csv", check.table)
     for i, (name, model) in enumerate(models.items() if settings["sensitivity"] else ()):
-        title = f"Hidden common causes: {name}"
+        title = f"Hidden common causes ({name})"
         try:
             sweep = analyse(settings, problem, model)
         except PyrofairError as error:

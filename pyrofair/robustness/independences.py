@@ -137,7 +137,7 @@ class GraphCheck:
         rows = self.failures if len(self.table) > MOST_SHOWN else self.table
         shown = rows[["left", "right", "given", "effect", "p_adjusted", "fails"]]
         shown = shown.assign(given=[", ".join(each) for each in rows["given"]]).rename(
-            columns={"effect": "correlation"}
+            columns={"effect": "correlation", "p_adjusted": "adjusted p"}
         )
         what = "Independences that the graph implies" + ", those that fail" * (rows is not self.table)
         table = make_table("check-table", what, shown, self.table, note=self._summary())

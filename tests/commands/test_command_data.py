@@ -67,6 +67,13 @@ def test_what_options_say(tmp_path: Path, text: str | bytes, how: dict[str, Any]
     assert read(tmp_path, text, "x", **how).frame["x"].tolist() == values
 
 
+def test_identical_columns_of_one_name_are_read_once(tmp_path: Path) -> None:
+    table = read(tmp_path, "x,y,x,x,z,z\n1,a,1,1,1,2\n2,b,2,2,1,2\n", "x", "y")
+    assert table.frame["x"].tolist() == [1, 2]
+    assert len(table.notes) == 1
+    assert "3 columns called 'x', identical" in table.notes[0]
+
+
 def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
     table = read(tmp_path, "x,y\n1,a\n,b\n3.5,\n4,c\n", "x", "y", drop_missing=True)
     assert table.frame["x"].dtype == np.int64
