@@ -7,7 +7,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
 from pathlib import Path
@@ -110,8 +110,7 @@ def read_edges(source: GraphSource) -> EdgeList:
         if not any(mark in source for mark in ("->", "→", "\n")) and source.strip().lower().endswith((".dot", ".gv")):
             return _from_file(source.strip())
         draft = _Draft()
-        for sides in _statements(source, draft.confound):
-            draft.add(*sides)
+        draft.read(source, ("<->",))
         return draft.finish(f"the edge string {source!r}")
     no_pairs = isinstance(source, bytes) or (isinstance(source, Mapping) and not isinstance(source, Set))
     if no_pairs or hasattr(source, "columns") or (pairs := listed(source)) is None:
@@ -122,7 +121,7 @@ def read_edges(source: GraphSource) -> EdgeList:
 def read_path(path: str | Sequence[str]) -> tuple[str, ...]:
     """Read one directed path of at least two different nodes, written ``"A -> D -> Y"`` or as a sequence of names."""
     if isinstance(path, str):
-        statements = list(_statements(path))
+        statements = [sides for sides, *_ in _statements(path)]
         if len(statements) != 1 or any(len(side) > 1 for side in statements[0]):
             raise GraphError(f"{path!r} is not one path through single nodes. Write one, 'A -> D -> Y', a string each.")
         names = tuple(name for (name,) in statements[0])
@@ -156,30 +155,9 @@ def read_undirected(text: str) -> tuple[EdgeList, tuple[tuple[str, str], ...]]:
     """
     if not isinstance(text, str):
         raise GraphError(f"undirected edges are read from an edge string such as 'A -> M; M - L', not {shown(text)}.")
-    draft, undirected = _Draft(), dict[tuple[str, str], None]()
-    for statement in filter(str.strip, re.findall(r'(?:"[^"\n]*"|\{[^{}]*\}|[^;\n"{])+', _COMMENT.sub("", text))):
-        plain = re.sub(r'"[^"\n]*"', lambda found: "x" * len(found[0]), statement)
-        places = [found.start() for found in re.finditer(r"-(?!>)", plain)]
-        if places and ("->" in plain or "→" in plain or "<" in plain):
-            raise GraphError(
-                f"{statement.strip()!r} has directed and undirected edges. Write each in a statement of its own, "
-                "'A -> M; M - L'."
-            )
-        for place in reversed(places):
-            statement = f"{statement[:place]}->{statement[place + 1 :]}"
-        for sides in _statements(statement, draft.confound):
-            if not places:
-                draft.add(*sides)
-                continue
-            for left, right in pairwise(sides):
-                for pair in product(left, right):
-                    draft.add([pair[0]])
-                    draft.add([pair[1]])
-                    if pair[0] == pair[1]:
-                        raise GraphError(f"{pair[0]!r} has an edge to itself, and no cause is its own effect.")
-                    if pair not in undirected and pair[::-1] not in undirected:
-                        undirected[pair] = None
-    listed = draft.finish(f"the edge string {text!r}")
+    draft = _Draft()
+    draft.read(text, ("<->", "-"))
+    listed, undirected = draft.finish(f"the edge string {text!r}"), draft.links["-"]
     known = [pair for pair in undirected if pair in listed.edges or pair[::-1] in listed.edges]
     if known:
         raise GraphError(f"{known[0][0]} - {known[0][1]} is undirected and directed as well. Keep one of the two.")
@@ -192,7 +170,7 @@ class _Draft:
     def __init__(self) -> None:
         self.latent: dict[str, bool] = {}
         self.edges: dict[tuple[str, str], None] = {}
-        self.confounded: dict[tuple[str, str], None] = {}
+        self.links: dict[str, dict[tuple[str, str], None]] = {"<->": {}, "-": {}}
         self.marked: dict[str, list[str]] = {"exposure": [], "outcome": []}
 
     def add(self, *sides: Iterable[str]) -> None:
@@ -206,15 +184,22 @@ class _Draft:
                 raise GraphError(f"{edge[0]!r} has an edge to itself, and no cause is its own effect. Remove the edge.")
             self.edges.setdefault(edge)
 
-    def confound(self, left: Iterable[str], right: Iterable[str]) -> None:
-        """Declare a latent common cause of each two nodes of both sides."""
+    def read(self, text: str, marks: Sequence[str]) -> None:
+        """Take over the statements of an edge string, whose links besides ``->`` are some marks."""
+        for sides, mark, right in _statements(text, marks):
+            self.add(*sides)
+            if mark:
+                self.link(mark, sides[-1], right)
+
+    def link(self, mark: str, left: Iterable[str], right: Iterable[str]) -> None:
+        """Link each two nodes of both sides by ``<->``, a latent common cause, or ``-``, an edge of any direction."""
         for one, other in product(left, right):
             if one == other:
-                raise GraphError(f"{one!r} has a latent cause in common with itself. Remove {one} <-> {other}.")
+                raise GraphError(f"{one!r} has an edge to itself, {one} {mark} {one}. Remove it.")
             self.add([one])
             self.add([other])
-            if (other, one) not in self.confounded:
-                self.confounded[one, other] = None
+            if (other, one) not in self.links[mark]:
+                self.links[mark][one, other] = None
 
     def mark(self, name: str, attributes: Mapping[str, Any]) -> None:
         """Take over whether the attributes of a node say that it is latent, the exposure or the outcome."""
@@ -241,14 +226,14 @@ class _Draft:
             if left and right:
                 ends = _arrowheads(f"{left[0]} -> {right[0]}", attributes)
                 if ends == (True, True):
-                    self.confound(left, right)
+                    self.link("<->", left, right)
                 else:
                     self.add(*((right, left) if ends[0] else (left, right)))
 
     def finish(self, what: str) -> EdgeList:
         if not self.latent:
             raise GraphError(f"{what} names no node. Pass {_FORMS}.")
-        for one, other in self.confounded:
+        for one, other in self.links["<->"]:
             name = f"U_{one}_{other}"
             while name in self.latent:
                 name += "_"
@@ -280,10 +265,11 @@ def _arrowheads(edge: str, attributes: Mapping[str, Any]) -> tuple[bool, bool]:
     return tail != "none", head != "none"
 
 
-def _statements(text: str, confound: Callable[[list[str], list[str]], None] | None = None) -> Iterator[list[list[str]]]:
-    """Parse an edge string: each statement is the list of its sides, the names between two arrows.
+def _statements(text: str, marks: Sequence[str] = ()) -> Iterator[tuple[list[list[str]], str, list[str]]]:
+    """Parse an edge string into chains, lists of sides, which are the names between two arrows.
 
-    ``confound`` is told the sides of each ``<->``, which parts a statement in two; without it there is none.
+    With each comes the mark by which it is linked to a further side, where there is one: ``A -> B <-> C`` is a chain of
+    A and B, its mark and C, and then a chain of C alone.
     """
     quoted: list[str] = []
 
@@ -303,21 +289,30 @@ def _statements(text: str, confound: Callable[[list[str], list[str]], None] | No
         hint = next((hint for mark, hint in _HINTS.items() if mark in statement), _SYNTAX)
         raise GraphError(f"{fact} in the edge string {written(statement)!r}. {hint}")
 
+    def side_of(text: str, statement: str) -> list[str]:
+        group = re.fullmatch(r"\{([^{}]*)\}", text.strip())
+        words = [word for word in re.split(r"[\s,]+", group[1]) if word] if group else []
+        return [name(word, statement) for word in words or [text.strip()]]
+
     plain = re.sub(r'"([^"\n]*)"', hide, _COMMENT.sub("", text))
     plain = re.sub(r"\s*(<->|↔|->|→)\s*", lambda arrow: arrow[1].replace("→", "->").replace("↔", "<->"), plain)
     plain = re.sub(r"\{[^{};]*\}", lambda group: group[0].replace("\n", " "), plain)
+    arrows = re.compile(f"({'|'.join(sorted((*marks, '->'), key=len, reverse=True))})")
     for statement in filter(str.strip, re.split("[;\n]", plain)):
-        before: list[str] | None = None
-        for part in statement.split("<->") if confound else [statement]:
-            sides = []
-            for side in map(str.strip, part.split("->")):
-                group = re.fullmatch(r"\{([^{}]*)\}", side)
-                words = [word for word in re.split(r"[\s,]+", group[1]) if word] if group else []
-                sides.append([name(word, statement) for word in words or [side]])
-            if confound and before is not None:
-                confound(before, sides[0])
-            before = sides[-1]
-            yield sides
+        first, *rest = arrows.split(statement)
+        if "-" in rest and {"-"} != {*rest[::2]}:  # native-country -> Y is no undirected edge
+            raise GraphError(
+                f"{written(statement)!r} has directed and undirected edges. Write each in a statement of its own, "
+                "'A -> M; M - L', and a name with a dash in double quotes."
+            )
+        chain = [side_of(first, statement)]
+        for mark, text in zip(rest[::2], rest[1::2], strict=True):
+            side = side_of(text, statement)
+            if mark != "->":
+                yield chain, mark, side
+                chain = []
+            chain.append(side)
+        yield chain, "", []
 
 
 def _from_pairs(pairs: Sequence[Any], *, ordered: bool) -> EdgeList:

@@ -58,7 +58,7 @@ NO_NODE = "an arrow has no node beside it in the edge string "
     [
         ("A -> D; Y <- D", r"'Y <- D' is neither a name.*\. Turn the edge around: A <- B is written B -> A"),
         ("A ← B", "Turn the edge around"),
-        ("A <-> A", "'A' has a latent cause in common with itself"),
+        ("A <-> A", "'A' has an edge to itself, A <-> A"),
         ("A <->", NO_NODE),
         ("A -- B", r"'A -- B' is neither a name .*Write an edge from cause to effect, A -> B"),
         ("A ->-> B", NO_NODE + "'A->->B'"),
