@@ -11,7 +11,6 @@ from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.decisions import (
     DECISION_OPTIONS,
     check_decisions,
-    files_of,
     on_scale,
     read_models,
     scores_are,
@@ -19,6 +18,7 @@ from pyrofair.commands.decisions import (
     threshold_of,
 )
 from pyrofair.commands.gate import GATE_OPTIONS, judge
+from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
@@ -92,7 +92,7 @@ that cannot be judged.
 def run(settings: Settings, lines: Any) -> int:
     """Audit, write the results, print the report, and return the exit code."""
     _check(settings)
-    files = files_of(settings)
+    files = model_files(settings["model"])
     read = [*files_read(settings, "train"), *files.values()]
     with computing(settings) as warned:
         problem = read_problem(

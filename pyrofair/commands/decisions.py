@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DECISION_OPTIONS",
     "check_decisions",
-    "files_of",
     "on_scale",
     "read_models",
     "scores_are",
@@ -46,7 +45,7 @@ def check_decisions(settings: Settings, thresholds: Sequence[float] = ()) -> Non
     """Refuse options that do not go together."""
     if not settings["score"] and not settings["model"]:
         raise UsageError("there is nothing to audit: name columns of scores, --score COLUMN, or models, --model FILE.")
-    names = [*settings["score"], *files_of(settings)]
+    names = [*settings["score"], *model_files(settings["model"])]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"{twice[0]!r} is named twice among --score and --model; name a model apart, NAME=FILE.")
     if "scores" in settings.given and not settings["score"]:
@@ -63,10 +62,8 @@ def check_decisions(settings: Settings, thresholds: Sequence[float] = ()) -> Non
     threshold = [] if settings["threshold"] is None else [settings["threshold"]]
     for each in (*threshold, *thresholds):
         if not 0.0 <= on_scale(settings, each) < 1.0:
-            fits = (
-                f"above {low:g} and at most {high:g}" if settings["score-negative"] else f"from {low:g}, below {high:g}"
-            )
-            raise UsageError(f"the threshold {each:g} does not fit scores from {low:g} to {high:g}: choose one {fits}.")
+            end = "above the lowest" if settings["score-negative"] else "below the highest"
+            raise UsageError(f"the threshold {each:g} does not fit scores from {low:g} to {high:g}: choose one {end}.")
 
 
 def _scale(settings: Settings) -> tuple[float, float]:
@@ -105,15 +102,10 @@ def tell_scale(settings: Settings) -> list[str]:
     ]
 
 
-def files_of(settings: Settings) -> dict[str, str]:
-    """Return the file of each model by name."""
-    return model_files(settings["model"])
-
-
 def read_models(settings: Settings, problem: Problem) -> dict[str, Any]:
     """Return the columns of scores and the models by name."""
     found: dict[str, Any] = {name: _scores(name, problem, settings) for name in settings["score"]}
-    files = files_of(settings).items()
+    files = model_files(settings["model"]).items()
     return found | {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files}
 
 

@@ -196,10 +196,11 @@ class Command(click.Command):
         """Read the command line; click takes one value after a flag, so each further one has the flag repeated."""
         many = {each.flag for each in self.params if isinstance(each, Option) and each.multiple}
         valued = {each.flag for each in self.params if isinstance(each, Option) and not each.is_flag}
+        short = {each for option in self.params for each in option.opts if each[:1] == "-" != each[1:2]}
         found: list[str] = []
         flag = ""
         for each in args:
-            if each.startswith("--"):
+            if each.startswith("--") or each in short:
                 if found and found[-1] in valued:
                     raise click.BadOptionUsage(found[-1], f"Option {found[-1]!r} requires an argument.", ctx)
                 flag = each

@@ -8,12 +8,12 @@ from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.decisions import (
     DECISION_OPTIONS,
     check_decisions,
-    files_of,
     read_models,
     scores_are,
     tell_scale,
     threshold_of,
 )
+from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
@@ -70,7 +70,7 @@ def run(settings: Settings, lines: Any) -> int:
     for name, fits in BELONGS.items():
         if settings[name] and doubt not in fits:
             raise UsageError(f"--{name} belongs to --doubt {' or '.join(fits)}, and not to --doubt {doubt}.")
-    read = [*files_read(settings), *files_of(settings).values()]
+    read = [*files_read(settings), *model_files(settings["model"]).values()]
     with computing(settings) as warned:
         extra = dict.fromkeys(settings["score"], "--score")
         problem = read_problem(settings, extra=extra, outcome_required=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, grouped
@@ -12,9 +12,6 @@ from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, fil
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import as_options, computing
 from pyrofair.commands.training import TRAINING_OPTIONS, make_classifier
-
-if TYPE_CHECKING:
-    from pyrofair.audits import Audit
 
 __all__ = ["COMMAND", "MODEL"]
 
@@ -55,6 +52,7 @@ def run(settings: Settings, lines: Any) -> int:
     import numpy as np
 
     import pyrofair
+    from pyrofair.audits import audit
     from pyrofair.classifiers import remove
 
     with computing(settings) as warned:
@@ -72,7 +70,8 @@ def run(settings: Settings, lines: Any) -> int:
             found = accuracy, share, decided
             told = _describe(settings, problem, classifier, found, folder.folder, held)
             if held is not None:
-                report = _judge(settings, held, classifier)
+                own = {"sample_weight": held.weight, "random_state": settings["seed"]}
+                report = audit({"trained": classifier}, held.unfair, held.frame, **own)
                 told += ["", f"On the {len(held.frame):,} rows held out:", "", str(report)]
                 folder.add_table("held-out.csv", report.table)
                 folder.add("held-out.html", report.to_html)
@@ -99,14 +98,6 @@ def _held_out(settings: Settings, problem: Problem) -> tuple[Problem, Problem | 
         for at in hold_out(yes, settings["held-out"], np.random.RandomState(settings["seed"]), "held_out")
     )
     return one, other
-
-
-def _judge(settings: Settings, held: Problem, classifier: Any) -> Audit:
-    """Return the audit of the classifier on rows held out, by one-step estimates of these rows alone."""
-    from pyrofair.audits import audit
-
-    own = {"sample_weight": held.weight, "random_state": settings["seed"]}
-    return audit({"trained": classifier}, held.unfair, held.frame, **own)
 
 
 def _describe(

@@ -57,7 +57,8 @@ def test_without_tiers_there_is_a_template_of_the_own_columns(call: Call) -> Non
 
 def test_tiers_become_a_graph_to_cut_down(call: Call) -> None:
     Path("tiers.txt").write_text("# from the start\nsex, skill\n\njob\nhired\n")
-    code, out, _ = call("graph", "t.csv", *ROLES, "--tiers", "tiers.txt", "-o", "graph.txt")
+    some = ("--missing-values", "NA", "-9", "-o", "graph.txt")  # -9 is a value, and -o an option
+    code, out, _ = call("graph", "t.csv", *ROLES, "--tiers", "tiers.txt", *some)
     assert code == 0
     text = Path("graph.txt").read_text()
     assert text in out
