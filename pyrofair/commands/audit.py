@@ -105,7 +105,9 @@ def run(settings: Settings, lines: Any) -> int:
             report = _audit(settings, problem, models, source, subgroups)
             sections = _sections(settings, problem, models, folder)
             texts = list(dict.fromkeys([*warned(), *map(as_options, report.context.warnings)]))
-            report = replace(report, context=report.context | {"warnings": texts, "sections": sections})
+            context = report.context | {"warnings": texts, "sections": sections}
+            notes = [as_options(each) for each in report.table["note"]]
+            report = replace(report, table=report.table.assign(note=notes), context=context)
             limit = settings["fail-above"]
             found = None if limit is None else judge(report, limit, settings["fail-quantity"])
             head = [f"pyrofair audit of {settings['data']}", *problem.notes, *tell_scale(settings)]

@@ -72,7 +72,8 @@ def run(settings: Settings, lines: Any) -> int:
             picture = output.with_suffix(".svg")
             try:
                 write_whole(output, text.encode())
-                draw_graph(graph).figure.savefig(picture, format="svg")
+                drawing: Any = draw_graph(graph).figure
+                drawing.savefig(picture, format="svg")
             except OSError as error:
                 lines.complain(f"The file {error.filename!r} cannot be written: {error.strerror}.")
                 return FAILED

@@ -196,7 +196,7 @@ class Command(click.Command):
         """Read the command line; click takes one value after a flag, so each further one has the flag repeated."""
         many = {each.flag for each in self.params if isinstance(each, Option) and each.multiple}
         valued = {each.flag for each in self.params if isinstance(each, Option) and not each.is_flag}
-        short = {each for option in self.params for each in option.opts if each[:1] == "-" != each[1:2]}
+        short = {each for option in self.params for each in option.opts if each.startswith("-") and each[:2] != "--"}
         found: list[str] = []
         flag = ""
         for each in args:

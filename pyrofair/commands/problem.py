@@ -169,11 +169,14 @@ def read_problem(
     table, dropped = _keep_groups(table, plain, settings)
     more = {name: _keep_groups(each, plain, settings) for name, each in further.items()}
     labels = _labels(settings, plain, table) if about_paths else {}
-    joined = []
+    joined: list[str] = []
     if settings["rest-is-no"] and "positive" in labels:
-        found = _join_rest([table, *(each for each, _ in more.values())], outcome, labels["positive"])
-        (table, *others), joined = found
-        more = {name: (each, more[name][1]) for name, each in zip(more, others, strict=True)}
+        column = table.frame[outcome]
+        rest = column[column != labels["positive"]].value_counts().index[:1]
+        table, joined = _join(table, outcome, [labels["positive"], *rest])
+        more = {
+            name: (_join(each, outcome, [labels["positive"], *rest])[0], lost) for name, (each, lost) in more.items()
+        }
     graph = make_graph(settings, labels)
     for name, (each, _) in more.items():
         _require_alike(table, each, [column for column in wanted if column in each.frame], name)
@@ -204,23 +207,17 @@ def read_problem(
     )
 
 
-def _join_rest(tables: Sequence[Table], outcome: str, positive: Any) -> tuple[list[Table], list[str]]:
-    """Return tables whose outcome has one value besides yes, the commonest of the first, and what was joined to it."""
-    made, told, no = [], [], None
-    for table in tables:
-        column = table.frame.get(outcome)
-        rest = () if column is None else column[column != positive]
-        if not len(rest):
-            made.append(table)
-            continue
-        no = rest.value_counts().index[0] if no is None else no
-        if len(joined := rest[rest != no]):
-            told.append(f"{outcome!r} of {table.path}: {list_values(joined)} count as {no!r} (--rest-is-no).")
-        values = column.astype(object).where(column == positive, no).astype(column.dtype)
-        if str(values.dtype) == "category":
-            values = values.cat.remove_unused_categories()
-        made.append(replace(table, frame=table.frame.assign(**{outcome: values})))
-    return made, told
+def _join(table: Table, outcome: str, kept: Sequence[Any]) -> tuple[Table, list[str]]:
+    """Return a table whose outcome has no value but two, the second for all others, and what was joined to it."""
+    column: Any = table.frame.get(outcome)
+    if column is None or column.isin(kept).all():
+        return table, []
+    others = list_values(column[~column.isin(kept)])
+    values = column.astype(object).where(column.isin(kept), kept[-1]).astype(column.dtype)
+    if str(values.dtype) == "category":
+        values = values.cat.remove_unused_categories()
+    told = f"{outcome!r} of {table.path}: {others} count as {kept[-1]!r} (--rest-is-no)."
+    return replace(table, frame=table.frame.assign(**{outcome: values})), [told]
 
 
 def _constant(table: Table, graph: CausalGraph) -> list[str]:

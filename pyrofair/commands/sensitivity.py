@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.decisions import (
@@ -19,9 +19,6 @@ from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, fil
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import as_options, computing
 from pyrofair.commands.sources import make_source, source_options
-
-if TYPE_CHECKING:
-    from pyrofair.robustness.sensitivity.sweep import Sweep
 
 __all__ = ["COMMAND", "analyse"]
 
@@ -90,12 +87,10 @@ def _sweeps(settings: Settings, problem: Problem, models: dict[str, Any], folder
 
     found = {name: analyse(settings, problem, model, settings["doubt"]) for name, model in models.items()}
 
-    def joined(tables: dict[str, Any]) -> pd.DataFrame:
-        return pd.concat([table.assign(model=name) for name, table in tables.items()], ignore_index=True)
-
     texts = [f"{name}\n{each}" for name, each in found.items()]
-    folder.add_table("sensitivity.csv", joined({name: each.table for name, each in found.items()}))
-    folder.add_table("flips.csv", joined({name: each.flips_at for name, each in found.items()}))
+    for file, part in (("sensitivity.csv", "table"), ("flips.csv", "flips_at")):
+        tables = [getattr(each, part).assign(model=name) for name, each in found.items()]
+        folder.add_table(file, pd.concat(tables, ignore_index=True))
     first: Any = next(iter(found.values()))
     marks = {}
     if settings["benchmark"]:
@@ -127,7 +122,7 @@ def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder:
     return [str(found)]
 
 
-def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "confounding") -> Sweep:
+def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "confounding") -> Any:
     """Return how far the numbers of a model move if an assumption is given up by some amounts."""
     from pyrofair.robustness import sensitivity
 
@@ -137,7 +132,7 @@ def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "conf
     if "hidden-causes" in settings.given:
         more["hidden_causes"] = settings["hidden-causes"]
     own = make_source(settings, problem.unfair) if settings["source"] == "onestep" else problem.unfair
-    return getattr(sensitivity, doubt.replace("-", "_"))(  # type: ignore[no-any-return]
+    return getattr(sensitivity, doubt.replace("-", "_"))(
         model,
         own,
         problem.frame,

@@ -90,7 +90,7 @@ def _held_out(settings: Settings, problem: Problem) -> tuple[Problem, Problem | 
 
     if settings["held-out"] is None:
         return problem, None
-    yes = (problem.frame[problem.graph.outcome_column] == problem.graph.positive).to_numpy(np.int8)
+    yes: Any = (problem.frame[problem.graph.outcome_column] == problem.graph.positive).to_numpy(np.int8)
     one, other = (
         replace(
             problem, frame=problem.frame.iloc[at], weight=None if problem.weight is None else problem.weight.iloc[at]

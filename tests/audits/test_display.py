@@ -283,7 +283,7 @@ def test_json_holds_all_tables(report: pf.audits.Audit) -> None:
     assert found["schema"] == "pyrofair-audit"
     assert found["schema_version"] == SCHEMA_VERSION
     assert list(found)[:12] == [
-        "schema", "schema_version", "versions", "settings", "source", "question", "readings", "tables", "assumptions",
+        "schema", "schema_version", "versions", "settings", "source", "question", "readings", "tables", "sections", "assumptions",
         "outcome_assumptions", "warnings", "context",
     ]  # fmt: skip
     for name in ("table", "groups", "stages", "thresholds", "subgroups"):
