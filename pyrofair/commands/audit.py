@@ -227,7 +227,7 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
     if settings["check"]:
         check = check_table(settings, problem)
         found.append(check.block())
-        folder.add_table("check.csv", check.table)
+        folder.add_table("check.csv", check.table.assign(given=check.table["given"].map(", ".join)))
     for i, (name, model) in enumerate(models.items() if settings["sensitivity"] else ()):
         title = f"Hidden common causes ({name})"
         try:

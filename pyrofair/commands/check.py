@@ -50,7 +50,7 @@ def run(settings: Settings, lines: Any) -> int:
             from pyrofair.graph.drawing import draw_graph
 
             found = check_table(settings, problem, settings["error"], settings["tests"])
-            folder.add_table("check.csv", found.table)
+            folder.add_table("check.csv", found.table.assign(given=found.table["given"].map(", ".join)))
             unfair = problem.unfair if len(problem.unfair.paths) else None
             folder.add_figure("graph.png", draw_graph(problem.graph, unfair).figure)
             head = [f"pyrofair check of {settings['data']}", *problem.notes, ""]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.check import TEST_OPTIONS, check_table
 from pyrofair.commands.data import DATA, DATA_OPTIONS, Reading, read_columns, require_columns
-from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped, no_file
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, read_problem
+from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, read_problem, read_text
 from pyrofair.commands.results import RESULT_OPTIONS
 from pyrofair.commands.running import computing
 
@@ -62,8 +62,8 @@ def run(settings: Settings, lines: Any) -> int:
         asked = replace(settings, values={**drawn, **settings.values})
         problem = read_problem(asked, about_paths=False)
         found = check_table(settings, problem, settings["error"], settings["tests"])
-        told = [*problem.notes, *str(found).splitlines(), *(f"Warning: {each}" for each in warned())]
-        text = "\n".join([*_head(graph, settings), *(f"# {each}" for each in told), ""])
+        told = "\n".join([*problem.notes, str(found), *(f"Warning: {each}" for each in warned())])
+        text = "\n".join([*_head(graph, settings), *(f"# {line}" for line in told.splitlines()), ""])
         lines.write(text)
         if output is not None:
             from pyrofair._files import write_whole
@@ -85,28 +85,19 @@ def _from_tiers(settings: Settings) -> CausalGraph:
     """Return the graph of the file of tiers, whose names are columns or nodes with --columns."""
     from pyrofair.graph import CausalGraph
 
-    known = read_columns(settings["data"], Reading.of(settings))
     if settings["tiers"] is None:
-        require_columns(settings["data"], known, {settings[each]: f"--{each}" for each in ("sensitive", "outcome")})
-        raise UsageError(_template(settings, known))
-    if missing := no_file(settings["tiers"]):
-        raise UsageError(f"--tiers: {missing}")
-    try:
-        text = Path(settings["tiers"]).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--tiers {settings['tiers']!r} cannot be read: {error}.") from error
-    rows = [
-        re.findall(r'"([^"]*)"|([^\s,"]+)', line) for line in text.splitlines() if not line.lstrip().startswith("#")
-    ]
-    tiers = [[quoted or plain for quoted, plain in row] for row in rows if row]
-    return CausalGraph.from_tiers(
-        tiers, within=settings["within"], sensitive=settings["sensitive"], outcome=settings["outcome"]
-    )
+        raise UsageError(_template(settings))
+    rows = [line for line in read_text("--tiers", settings["tiers"]).splitlines() if line.lstrip()[:1] not in ("", "#")]
+    tiers = [[quoted or plain for quoted, plain in re.findall(r'"([^"]*)"|([^\s,"]+)', row)] for row in rows]
+    roles = {role: settings[role] for role in ("sensitive", "outcome")}
+    return CausalGraph.from_tiers(tiers, within=settings["within"], **roles)
 
 
-def _template(settings: Settings, known: list[str]) -> str:
+def _template(settings: Settings) -> str:
     """Return how a file of tiers is written, with the columns of the table."""
     own, outcome = settings["sensitive"], settings["outcome"]
+    known = read_columns(settings["data"], Reading.of(settings))
+    require_columns(settings["data"], known, {own: "--sensitive", outcome: "--outcome"})
     names = {each: f'"{each}"' if re.search(r"[\s,]", each) else each for each in known}
     rest = " ".join(names[each] for each in dict.fromkeys(known) if each not in (own, outcome))
     return f"""--tiers FILE is missing: which columns come first. Write it, for example as tiers.txt:
@@ -129,7 +120,8 @@ def _head(graph: CausalGraph, settings: Settings) -> list[str]:
                        "--outcome", graph.outcome])  # fmt: skip
     edges = [line for line in str(graph).splitlines() if not line.startswith("#")]
     return [
-        f"# All {len(graph.edges)} arrows from earlier to later lines of {settings['tiers']}, which assume the least.",
+        f"# All {len(graph.edges)} arrows from earlier to later lines of {settings['tiers']}"
+        f"{'' if settings['within'] else '; columns of one line have none among them (--within)'}.",
         "# Cut those that you can argue are absent: delete the name of a cause from the braces before its effect. Each",
         "# cut assumes that the one acts on the other only through columns between them; write the reason beside it.",
         "# A hidden common cause of two columns is written A <-> B.",

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
     from pyrofair.graph import CausalGraph, UnfairPaths
 
-__all__ = ["GRAPH_OPTIONS", "LABEL_OPTIONS", "Problem", "files_read", "make_graph", "make_unfair", "read_problem"]
+__all__ = [
+    "GRAPH_OPTIONS",
+    "LABEL_OPTIONS",
+    "Problem",
+    "files_read",
+    "make_graph",
+    "make_unfair",
+    "read_problem",
+    "read_text",
+]
 
 GRAPH_OPTIONS = grouped(
     "the question",
@@ -96,13 +105,20 @@ def _edges(source: str) -> Any:
         )
     if path.suffix.lower() in (".dot", ".gv"):
         return path
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--graph {source!r} cannot be read: {error}.") from error
+    text = read_text("--graph", source)
     if not re.sub(r"(?m)^\s*#.*$", "", text).strip():
         raise UsageError(f"--graph {source!r} is empty. It holds arrows, such as A -> M; {{A M}} -> Y.")
     return f"{text}\n"  # a line break keeps a text of one word from being read as the name of a file
+
+
+def read_text(option: str, file: str) -> str:
+    """Return the text of a file that an option names."""
+    if missing := no_file(file):
+        raise UsageError(f"{option}: {missing}")
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{option} {file!r} cannot be read: {error}.") from error
 
 
 def _columns_of(text: str) -> tuple[str, list[str]]:
@@ -170,13 +186,11 @@ def read_problem(
     more = {name: _keep_groups(each, plain, settings) for name, each in further.items()}
     labels = _labels(settings, plain, table) if about_paths else {}
     joined: list[str] = []
-    if settings["rest-is-no"] and "positive" in labels:
-        column = table.frame[outcome]
-        rest = column[column != labels["positive"]].value_counts().index[:1]
-        table, joined = _join(table, outcome, [labels["positive"], *rest])
-        more = {
-            name: (_join(each, outcome, [labels["positive"], *rest])[0], lost) for name, (each, lost) in more.items()
-        }
+    if settings["rest-is-no"] and "positive" in labels and outcome in table.frame:
+        column, yes = table.frame[outcome], labels["positive"]
+        for no in column[column != yes].value_counts().index[:1]:  # none if all say yes
+            table, joined = _join(table, outcome, [yes, no])
+            more = {name: (_join(each, outcome, [yes, no])[0], lost) for name, (each, lost) in more.items()}
     graph = make_graph(settings, labels)
     for name, (each, _) in more.items():
         _require_alike(table, each, [column for column in wanted if column in each.frame], name)

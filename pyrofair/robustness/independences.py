@@ -134,13 +134,12 @@ class GraphCheck:
         """Return the tests as a part of the report of an audit: those that fail in a table, all others folded."""
         if self.table.empty:
             return Block("check", TITLE, [self._summary()])
-        rows = self.failures if len(self.table) > MOST_SHOWN else self.table
+        whole = self.table.assign(given=self.table["given"].map(", ".join))
+        rows = whole.loc[self.failures.index] if len(whole) > MOST_SHOWN else whole
         shown = rows[["left", "right", "given", "effect", "p_adjusted", "fails"]]
-        shown = shown.assign(given=[", ".join(each) for each in rows["given"]]).rename(
-            columns={"effect": "correlation", "p_adjusted": "adjusted p"}
-        )
-        what = "Independences that the graph implies" + ", those that fail" * (rows is not self.table)
-        table = make_table("check-table", what, shown, self.table, note=self._summary())
+        shown = shown.rename(columns={"effect": "correlation", "p_adjusted": "adjusted p"})
+        what = "Independences that the graph implies" + ", those that fail" * (rows is not whole)
+        table = make_table("check-table", what, shown, whole, note=self._summary())
         return Block("check", TITLE, str(self).splitlines(), pictures=[table])
 
     def __repr__(self) -> str:

@@ -87,6 +87,17 @@ def test_the_rest_is_no(call: Call) -> None:
     pd.testing.assert_frame_equal(numbers("audit-t"), numbers("plain"))
 
 
+def test_the_rest_is_no_without_an_outcome_and_where_all_say_yes(call: Call) -> None:
+    ipw = ("--source", "ipw", "--replicates", "0", "--train", "train.csv")
+    rest = (*QUESTION[:-4], *ipw, "--score", "p", "--positive", "1", "--rest-is-no")
+    for name, other in (("none", table().drop(columns="Y")), ("yes", table().assign(Y=1))):
+        other.to_csv("t.csv", index=False)
+        table().assign(Y=table()["stars"]).to_csv("train.csv", index=False)
+        code, out, _ = call(*rest, "--output", name)
+        assert code == 0
+        assert "(--rest-is-no)" not in out
+
+
 def test_decisions_of_several_values(call: Call) -> None:
     verdict = (*QUESTION, "--score", "verdict", "--score-positive", "granted")
     code, _, err = call(*verdict)
