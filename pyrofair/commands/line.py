@@ -32,9 +32,10 @@ COMMANDS: tuple[Command, ...] = (GRAPH, CHECK, IDENTIFY, AUDIT, SENSITIVITY, TRA
 DESCRIPTION = """\
 Assess and mitigate unfair effects of a sensitive attribute along paths of a causal graph.
 
-You say which table, which graph and which of its paths are unfair:
+You say which table, which graph and which of its paths are unfair; pyrofair graph starts a graph:
 
 \b
+  pyrofair graph applicants.csv --sensitive sex --outcome hired
   pyrofair identify --graph 'sex -> job -> hired; sex -> hired' --sensitive sex --outcome hired --direct
   pyrofair audit applicants.csv --graph graph.txt --sensitive sex --outcome hired --direct --score p
 
