@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from pyrofair._validation import (
 )
 from pyrofair.audits.audit import default_source, require_models
 from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, Decomposition
-from pyrofair.audits.models import AuditedModel, judge_scores
+from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.parts import NONE, TABLE_COLUMNS, Means, Plan
 from pyrofair.audits.subgroups import Subgroup, read_subgroups
 from pyrofair.audits.thresholds import read_thresholds
@@ -209,6 +209,7 @@ def decompose(
     splits: int = SPLITS,
     threshold: float = 0.5,
     thresholds: npt.ArrayLike | None = None,
+    scores: ScoresAre = "auto",
     subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
     groups: npt.ArrayLike | str | None = None,
     sample_weight: npt.ArrayLike | None = None,
@@ -247,7 +248,7 @@ def decompose(
         Words for nodes, such as ``{"M": "marital status"}``.
     propensity, regression, folds, splits
         As in :class:`pyrofair.OneStep`, whose prefix form estimates every mean.
-    threshold, thresholds, subgroups, sample_weight, level
+    threshold, thresholds, scores, subgroups, sample_weight, level
         As in :func:`pyrofair.audit`.
     groups
         Clusters of rows, such as households, that may depend on each other: a column of ``df``, or values (n,).
@@ -298,6 +299,7 @@ def decompose(
     if unfair is not None and require_unfair("unfair", unfair).graph != graph:
         raise DataError("unfair has another graph than the one given; make the unfair paths by graph.unfair(...).")
     require_choice("by", by, ("edges",))
+    require_choice("scores", scores, get_args(ScoresAre))
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_real("threshold", threshold, least=0.0, below=1.0)
     for name, value in (("folds", folds), ("splits", splits)):
@@ -326,7 +328,7 @@ def decompose(
     columns = tuple(name for name in df.columns if name in graph.input_columns)
     known = [AuditedModel(name, model, graph, columns) for name, model in models.items()]
     observed = {each.name: each.observed(table) for each in known}
-    types = {each.name: judge_scores(each, table, observed[each.name], "auto") for each in known}
+    types = {each.name: judge_scores(each, table, observed[each.name], scores) for each in known}
     warned += filter(None, (each.warning for each in types.values()))
     for text in warned:
         warnings.warn(text, PyrofairWarning, stacklevel=2)

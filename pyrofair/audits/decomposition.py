@@ -147,8 +147,9 @@ class Decomposition:
         rows: Any = parts.itertuples()
         for row in rows:
             by_order = f"by order {_range(row)}" if np.isfinite(row.smallest) else ""
-            mark = "unfair" if row.part in self.unfair else ""
-            texts = [f"{words[row.part]:<{width}}", f"{_span(row):<20}", f"{by_order:<22}", mark]
+            texts = [f"{words[row.part]:<{width}}", f"{_span(row):<20}"]
+            texts += [f"{by_order:<22}"] if parts["smallest"].notna().any() else []
+            texts += [f"{'unfair' if row.part in self.unfair else '':<6}"] if self.unfair else []
             lines.append("  " + "  ".join([*texts, self._beside(pair, row.part)]).rstrip())
         if turned := [each for each in parts["part"] if self._turns(pair, each)]:
             lines.append(f"  The sign depends on the order: {', '.join(turned)}.")

@@ -17,6 +17,7 @@ from pyrofair.commands.decisions import (
     tell_scale,
     threshold_of,
 )
+from pyrofair.commands.explain import add_parts, explain
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
@@ -36,6 +37,7 @@ __all__ = ["COMMAND"]
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
     "subgroups.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
+    "parts.csv", "parts.png",
 )  # fmt: skip
 OPTIONS = (
     DATA,
@@ -64,6 +66,7 @@ OPTIONS = (
     *grouped(
         "more in the report",
         Option("check", "test the graph on the table, as pyrofair check does", bool),
+        Option("explain", "where the difference between the groups comes from, as pyrofair explain shows", bool),
         Option("sensitivity", "how strong a hidden common cause would have to be, as pyrofair sensitivity shows", bool),
     ),
     *RESULT_OPTIONS,
@@ -224,6 +227,13 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
     from pyrofair.exceptions import PyrofairError
 
     found, tables = [], []
+    if settings["explain"]:
+        try:
+            parts = explain(settings, problem, models)
+            found.append(parts.block())
+            add_parts(folder, parts)
+        except PyrofairError as error:
+            found.append(Block("parts", "Where the gap comes from", [f"Not available: {as_options(str(error))}"]))
     if settings["check"]:
         check = check_table(settings, problem)
         found.append(check.block())

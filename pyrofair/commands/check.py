@@ -45,7 +45,7 @@ An independence that fails asks for an edge, or for a hidden common cause, A <->
 def run(settings: Settings, lines: Any) -> int:
     """Test the graph, write the results, print them, and return the exit code."""
     with computing(settings) as warned:
-        problem = read_problem(settings, outcome_required=False, about_paths=False)
+        problem = read_problem(settings, outcome_required=False, about_paths=False, about_groups=False)
         with ResultsFolder.claimed(settings, files_read(settings), FILES) as folder:
             from pyrofair.graph.drawing import draw_graph
 

@@ -60,7 +60,7 @@ def run(settings: Settings, lines: Any) -> int:
         graph = _from_tiers(settings)
         drawn = {"graph": str(graph), "unfair": [], "through": [], "direct": False}
         asked = replace(settings, values={**drawn, **settings.values})
-        problem = read_problem(asked, about_paths=False)
+        problem = read_problem(asked, about_paths=False, about_groups=False)
         found = check_table(settings, problem, settings["error"], settings["tests"])
         told = "\n".join([*problem.notes, str(found), *(f"Warning: {each}" for each in warned())])
         text = "\n".join([*_head(graph, settings), *(f"# {line}" for line in told.splitlines()), ""])

@@ -17,6 +17,7 @@ from pyrofair._version import __version__
 from pyrofair.commands.audit import COMMAND as AUDIT
 from pyrofair.commands.check import COMMAND as CHECK
 from pyrofair.commands.compare import COMMAND as COMPARE
+from pyrofair.commands.explain import COMMAND as EXPLAIN
 from pyrofair.commands.graph import COMMAND as GRAPH
 from pyrofair.commands.identify import COMMAND as IDENTIFY
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, INTERRUPTED, USAGE, Command, Option
@@ -28,7 +29,7 @@ from pyrofair.exceptions import NotIdentifiedError, PositivityError, PyrofairErr
 
 __all__ = ["COMMANDS", "Lines", "main"]
 
-COMMANDS: tuple[Command, ...] = (GRAPH, CHECK, IDENTIFY, AUDIT, SENSITIVITY, TRAIN, PATH, COMPARE)
+COMMANDS: tuple[Command, ...] = (GRAPH, CHECK, IDENTIFY, AUDIT, EXPLAIN, SENSITIVITY, TRAIN, PATH, COMPARE)
 DESCRIPTION = """\
 Assess and mitigate unfair effects of a sensitive attribute along paths of a causal graph.
 

@@ -151,12 +151,13 @@ def read_problem(
     others: Sequence[str] = (),
     outcome_required: bool = True,
     about_paths: bool = True,
+    about_groups: bool = True,
 ) -> Problem:
     """Read the tables of a command and make its graph, with values in the types of the columns.
 
     ``extra`` are columns besides the graph's, each with the option that asks for it; ``others`` options that name
     further tables, where given. The table may lack the outcome if that is not required. A question that is not about
-    paths needs no unfair ones, nor two groups.
+    paths needs no unfair ones, and one that is about no groups either needs no two of them.
     """
     how = Reading.of(settings)
     plain = make_graph(settings, {})
@@ -184,7 +185,7 @@ def read_problem(
     }
     table, dropped = _keep_groups(table, plain, settings)
     more = {name: _keep_groups(each, plain, settings) for name, each in further.items()}
-    labels = _labels(settings, plain, table) if about_paths else {}
+    labels = _labels(settings, plain, table) if about_groups else {}
     joined: list[str] = []
     if settings["rest-is-no"] and "positive" in labels and outcome in table.frame:
         column, yes = table.frame[outcome], labels["positive"]

@@ -1,0 +1,66 @@
+"""``pyrofair explain``, and the same part of an audit's report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+Call = Callable[..., tuple[int, str, str]]
+ROLES = ("--graph", "skill; {sex skill} -> job; {sex skill job} -> hired", "--sensitive", "sex", "--outcome", "hired",
+         "--baseline", "male", "--contrast", "female", "--positive", "yes", "--score", "p")  # fmt: skip
+FAST = ("--propensity", "saturated", "--regression", "saturated")
+
+
+@pytest.fixture
+def call(call_here: Call, no_pictures: None) -> Call:
+    """Run a command beside a table."""
+    rng = np.random.default_rng(0)
+    female, skill = rng.random(600) < 0.5, rng.integers(0, 2, 600)
+    manager = rng.random(600) < 0.4 + 0.2 * skill - 0.2 * female
+    p = (0.3 + 0.2 * skill + 0.2 * manager - 0.2 * female).round(3)
+    table = pd.DataFrame({"sex": np.where(female, "female", "male"), "skill": skill, "p": p})
+    table["job"] = np.where(manager, "manager", "clerk")
+    table["hired"] = np.where(rng.random(600) < p, "yes", "no")
+    table.to_csv("t.csv", index=False)
+    return call_here
+
+
+def test_the_parts_of_a_column_of_scores(call: Call) -> None:
+    code, out, _ = call("explain", "t.csv", *ROLES, *FAST)
+    assert code == 0
+    table = pd.read_csv("explain-t/parts.csv")
+    own = table[(table["model"] == "p") & (table["decisions"] == "score")].set_index("part")["estimate"]
+    assert own.drop(["gap", "total effect"]).sum() == pytest.approx(own["gap"], abs=1e-12)
+    assert own["directly"] == pytest.approx(-0.2, abs=1e-9)
+    for name in ("confounding", "by way of job", "directly", "in the data"):
+        assert name in out
+    assert {*table["model"]} == {"p", "hired, observed"}
+    assert json.loads(Path("explain-t/report.json").read_text())["schema"] == "pyrofair-decomposition"
+    assert {"report.html", "contrasts.csv", "means.csv", "differences.csv"} <= {
+        each.name for each in Path("explain-t").iterdir()
+    }
+
+
+def test_one_order_and_unfair_paths(call: Call) -> None:
+    code, out, _ = call("explain", "t.csv", *ROLES, *FAST, "--order", "hired", "job", "--overwrite")
+    assert code == 0
+    assert "by order" not in out
+    code, out, _ = call("explain", "t.csv", *ROLES, *FAST, "--direct", "--overwrite", "--output", "other")
+    assert code == 0
+    assert "unfair paths" in pd.read_csv("other/parts.csv")["part"].to_numpy()
+    code, _, err = call("explain", "t.csv", *ROLES, *FAST, "--order", "job", "--output", "third")
+    assert code == 2
+    assert "hired" in err
+
+
+def test_a_report_of_an_audit_says_where_the_gap_comes_from(call: Call) -> None:
+    code, out, _ = call("audit", "t.csv", *ROLES, *FAST, "--direct", "--explain")
+    assert code == 0
+    assert "by way of job" in out
+    assert "Where the gap comes from" in Path("audit-t/report.html").read_text()
+    assert len(pd.read_csv("audit-t/parts.csv"))
