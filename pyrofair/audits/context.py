@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -42,9 +42,10 @@ class Context:
         text; why the numbers of a model are in doubt, and those of a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
-    estimates, stage_lines, form, largest_z
-        Of influence values: the estimates that they make, a line for each stage, the form of the estimates, and the
-        limit of the diagnostics of stages.
+    estimates, cut, within, stage_lines, form, largest_z
+        Of influence values: the estimates that they make, those at further thresholds, those in the levels of subgroups
+        (each a ``Level``, its estimates and models), a line for each stage, the form of the estimates, and the limit of
+        the diagnostics of stages.
     """
 
     paths: UnfairPaths
@@ -73,6 +74,8 @@ class Context:
     failure: str = ""
     wald: bool = False
     estimates: Estimates | None = field(default=None, repr=False)
+    cut: Estimates | None = field(default=None, repr=False)
+    within: Sequence[tuple[Any, Estimates, Sequence[str]]] = field(default=(), repr=False)
     stage_lines: list[str] = field(default_factory=list)
     form: str = ""
     largest_z: float = np.nan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
-from pyrofair.audits.audit import audit
-from pyrofair.audits.audit_view import graph_block
+from pyrofair.audits.audit import audit, require_audit_settings
+from pyrofair.audits.audit_view import graph_block, subgroup_tables, threshold_tables, tracks_of
+from pyrofair.audits.context import Context
+from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.words import percent
 from pyrofair.audits.family import (
     KEY,
@@ -30,9 +32,10 @@ from pyrofair.audits.family import (
     require_unfitted,
     with_paths,
 )
-from pyrofair.audits.models import ScoresAre
+from pyrofair.audits.readings import quantities_of, read_levels, read_thresholds
 from pyrofair.audits.report import exact_accuracy
-from pyrofair.audits.view import Block, View
+from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
+from pyrofair.audits.view import Block, View, drawn
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
 from pyrofair.effects.influence import InfluenceBased
@@ -41,6 +44,7 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
+from pyrofair.tables.partitions import require_table
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table, read_weight
 
 __all__ = ["ContrastAudit", "audit_contrasts"]
@@ -49,6 +53,10 @@ WORST_OF = OF_WORLDS[2:]
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 MAX_T, BONFERRONI = "max |t|", "Bonferroni"
+SCALE = (
+    "On one scale from 0 to 100%. The thick bar is the range of PIU that the estimates leave open, thin lines are "
+    "intervals for chance that hold at once for all contrasts."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,6 +77,9 @@ class ContrastAudit(FamilyAudit):
         ``"max |t|"``, and are Bonferroni's otherwise.
     intervals : str
         ``"max |t|"``, of the joint normal distribution of the estimates, or ``"Bonferroni"``.
+    thresholds, subgroups : DataFrame
+        As those of :class:`pyrofair.Audit`, by contrast: the intervals at a threshold hold at once for all contrasts,
+        and those of subgroups for all contrasts and subgroups.
     failures : dict
         Why a contrast could not be audited, an error.
     context : dict
@@ -76,6 +87,8 @@ class ContrastAudit(FamilyAudit):
     """
 
     intervals: str
+    thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)
+    subgroups: pd.DataFrame = field(default_factory=pd.DataFrame)
     key = "contrast"
 
     @property
@@ -85,6 +98,40 @@ class ContrastAudit(FamilyAudit):
 
     def _label(self, name: Any) -> str:
         return repr(name)
+
+    def _paths(self, first: Context) -> UnfairPaths:
+        found: UnfairPaths = self.context["unfair"]
+        return found
+
+    def _tracks(self, model: str) -> list[tuple[str, list[dict[str, Any]]]]:
+        """Return what the page draws of the decisions of a model, PIU and the size of the effect by contrast."""
+        tracks = {
+            name: tracks_of(quantities_of(own), model, "threshold", self.context["threshold"])
+            for name, own in self.table[self.table["model"] == model].groupby("contrast", sort=False)
+        }
+        named = [[each[i] | {"label": self._label(name)} for name, each in tracks.items()] for i in (0, 1)]
+        return [(f"{model}, decisions: PIU", named[0]), (f"{model}, decisions: size of the mean effect", named[1])]
+
+    def _more_blocks(self) -> list[Block]:
+        """Return the tables of thresholds and of subgroups, by contrast."""
+        found: dict[str, list[Table]] = {"Thresholds": [], "Subgroups": []}
+        for i, (name, one) in enumerate(self.audits.items()):
+            at, within = (
+                each[each["contrast"] == name].drop(columns="contrast") if len(each) else each
+                for each in (self.thresholds, self.subgroups)
+            )
+            own = replace(one, thresholds=at, subgroups=within)
+            tables = {
+                "Thresholds": threshold_tables(own, read_thresholds(at, own.context)) if len(at) else [],
+                "Subgroups": subgroup_tables(own, read_levels(within, own.context), "threshold") if len(within) else [],
+            }
+            for title, made in tables.items():
+                named = {each.name: f"{self._label(name)}, {each.caption}" for each in made}
+                found[title] += [replace(each, name=f"{each.name}-{i}", caption=named[each.name]) for each in made]
+        return [Block(title.lower(), title, tables=tables) for title, tables in found.items() if tables]
+
+    def _data(self, rows: bool) -> dict[str, Any]:
+        return super()._data(rows) | {"thresholds": self.thresholds, "subgroups": self.subgroups}
 
     def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
         return {"rows": f"{self.context['sizes'][name]:,}"}
@@ -104,6 +151,8 @@ class ContrastAudit(FamilyAudit):
                 f"{row['model']}, {of_decisions(row['decisions'])}: worst {what}: {row['contrast']!r}, "
                 f"{percent(row['size'])} in size{ends if np.isfinite(row['lower']) else ''}"
             )
+        drawn_of = [self._tracks(model) for model in dict.fromkeys(table["model"])]
+        picture = partial(drawn, "tracks.html", tracks=[each for of_model in drawn_of for each in of_model])
         return View(
             title=f"Audit of the contrasts of {column}",
             question=[
@@ -123,7 +172,12 @@ class ContrastAudit(FamilyAudit):
                 f"{context['threshold']:g}.",
                 *str(unfair).splitlines(),
             ],
-            blocks=[Block("worst", "The worst contrasts", lines), graph_block(unfair)],
+            blocks=[
+                Block("worst", "The worst contrasts", lines),
+                Block("intervals", "Intervals", aside=[SCALE], markup=picture),
+                *self._more_blocks(),
+                graph_block(unfair),
+            ],
             schema=SCHEMA,
             data=self._data,
         )
@@ -137,12 +191,10 @@ def audit_contrasts(
     contrasts: Sequence[Hashable] | None = None,
     n_boot: int = 200,
     level: float = 0.95,
-    threshold: float = 0.5,
     sample_weight: npt.ArrayLike | None = None,
-    scores: ScoresAre = "auto",
-    n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
+    **settings: Any,
 ) -> ContrastAudit:
     """Audit models for each level of the sensitive attribute against the baseline, with simultaneous intervals.
 
@@ -170,8 +222,9 @@ def audit_contrasts(
         As for :func:`pyrofair.audit`. Of a source without influence values and k > 1 contrasts, (1 - level) / (2 k) of
         the replicates lie beyond each end: at 95 % and k = 4, 800 are needed for 5. Fewer are warned of, and refused
         below 1.
-    threshold, sample_weight, scores, n_jobs, progress, random_state
-        As for :func:`pyrofair.audit`.
+    sample_weight, progress, random_state, **settings
+        As for :func:`pyrofair.audit`: ``threshold``, ``scores``, ``thresholds``, ``subgroups``, ... Intervals at each
+        threshold hold at once for all contrasts, and those of subgroups for all contrasts and subgroups.
 
     Returns
     -------
@@ -212,11 +265,13 @@ def audit_contrasts(
     >>> report.worst.query("decisions == 'score' and quantity == 'mean_unfair_effect'")["contrast"].item()
     'black'
     """
+    require_table(df, "audit_contrasts")
     require_seed(random_state)
     seed = None if random_state is None else seed_from(random_state)
+    require_audit_settings(settings, "audit_contrasts")
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_unfitted(source, "contrast")
-    unfair: UnfairPaths = source if isinstance(source, UnfairPaths) else source.unfair
+    unfair: UnfairPaths = (source if isinstance(source, UnfairPaths) else source.unfair).with_contrast(None)
     graph = unfair.graph
     df = as_pandas(df)
     table = read_table(df, feature_columns(graph), what="df")
@@ -226,15 +281,8 @@ def audit_contrasts(
     joint = isinstance(source, UnfairPaths) or is_influence_based(source)
     require_integer("n_boot", n_boot, least=0)
     few_replicates = "" if joint else _few_replicates(n_boot, level, len(levels))
-    settings: dict[str, Any] = {
-        "n_boot": n_boot,
-        "level": level if joint else 1.0 - (1.0 - level) / len(levels),
-        "threshold": threshold,
-        "scores": scores,
-        "n_jobs": n_jobs,
-        "progress": progress,
-        "random_state": seed,
-    }
+    each_level = level if joint else 1.0 - (1.0 - level) / len(levels)
+    settings |= {"n_boot": n_boot, "level": each_level, "progress": progress, "random_state": seed}
     known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
     if few_replicates:
         warnings.warn(few_replicates, PyrofairWarning, stacklevel=2)
@@ -248,22 +296,32 @@ def audit_contrasts(
             members.failures[each] = DataError(few[each])
             continue
         own, one = _on_rows(models, at, len(table)), with_paths(source, paths[each])
-        members.run(each, partial(audit, own, one, df[known].iloc[at], sample_weight=weight[at], **settings), REFUSALS)
+        within = {"sample_weight": weight[at], "subgroups": _labels_of(settings.get("subgroups"), at, len(table))}
+        members.run(each, partial(audit, own, one, df[known].iloc[at], **settings | within), REFUSALS)
     if not members.audits:
         first = next((error for each, error in members.failures.items() if each not in few), None)
         raise first or DataError(f"No level can be compared with the baseline. {'; '.join(few.values())}.")
     context = {
         "rows": len(table),
         "level": level,
-        "threshold": threshold,
+        "threshold": settings.get("threshold", 0.5),
         "graph": graph,
         "unfair": unfair,
         "sizes": {each: int(np.asarray(values == each).sum()) for each in (graph.baseline, *levels)},
         "warnings": [*filter(None, [few_replicates]), *members.rewarn()],
     }
     found = _simultaneous(members, rows, level, joint=joint)
+    cut = any(len(each.thresholds) for each in members.audits.values())
     return ContrastAudit(
-        found, _worst(found), members.audits, members.failures, context, paths, MAX_T if joint else BONFERRONI
+        found,
+        _worst(found),
+        members.audits,
+        members.failures,
+        context,
+        paths,
+        MAX_T if joint else BONFERRONI,
+        _simultaneous(members, rows, level, joint=joint, cut=True) if cut else pd.DataFrame(),
+        _in_subgroups(members, rows, level),
     )
 
 
@@ -327,13 +385,18 @@ def _scores_of(name: str, model: Any, at: NDArray[np.int64], n: int) -> Any:
 
 
 def _simultaneous(
-    members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float, *, joint: bool
+    members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float, *, joint: bool, cut: bool = False
 ) -> pd.DataFrame:
-    """Return the quantities of all contrasts, with intervals that hold at once for each model and quantity."""
-    table, k = members.table(list(rows)), len(rows)
+    """Return the quantities of all contrasts, with intervals that hold at once for each model and quantity.
+
+    With ``cut`` they are those at further thresholds, each by itself.
+    """
+    names, k = {"threshold": "decisions"}, len(rows)
+    parts = {name: each.thresholds.rename(columns=names) for name, each in members.audits.items()} if cut else None
+    table = members.table(list(rows), parts)
     sizes = table["contrast"].map({each: len(at) for each, at in rows.items()})
     table.insert([*table].index("ess"), "n", sizes)
-    made = {name: each.context.estimates for name, each in members.audits.items()}
+    made = {name: each.context["cut" if cut else "estimates"] for name, each in members.audits.items()}
     estimates = {name: each.placed(rows[name]) for name, each in made.items() if each is not None}
     keys: Any = table.groupby(KEY, sort=False)
     for of, own in keys:
@@ -347,7 +410,29 @@ def _simultaneous(
             elif joint and np.isfinite(row["lower"]):
                 reach = reach_of_all([*found.values()], level) if np.isnan(reach) else reach
                 table.loc[i, ["lower", "upper"]] = found[row["contrast"]].interval(level, reach)
+    return table.rename(columns={"decisions": "threshold"}) if cut else table
+
+
+def _in_subgroups(members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float) -> pd.DataFrame:
+    """Return the quantities in all levels of subgroups of all contrasts, whose intervals hold together."""
+    told = [
+        (name, each)
+        for name, one in members.audits.items()
+        for each in estimate_levels([(of, own.placed(rows[name][own.at]), m) for of, own, m in one.context.within])
+    ]
+    table = tell_subgroups([each for _, each in told], level)
+    table.insert(0, "contrast", [name for name, _ in told])
     return table
+
+
+def _labels_of(subgroups: Any, at: NDArray[np.int64], n: int) -> Any:
+    """Return subgroups, with given labels (n,) those of some rows."""
+    if not isinstance(subgroups, Mapping):
+        return subgroups
+    return {
+        name: each.iloc[at] if isinstance(each, pd.Series) and len(each) == n else each
+        for name, each in subgroups.items()
+    }
 
 
 def _worst(table: pd.DataFrame) -> pd.DataFrame:

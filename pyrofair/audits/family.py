@@ -17,6 +17,7 @@ from sklearn.base import clone
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
 from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, settings_of
+from pyrofair.audits.context import Context
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
@@ -120,17 +121,25 @@ class FamilyAudit(ABC):
         return found
 
     def plot(self, model: str | None = None, decisions: str = "threshold") -> Figure:
-        """Draw the mean unfair effect of a model, by default the first, and where its PIU lies, by member."""
+        """Draw the mean unfair effect of a model, by default of all, and where its PIU lies, by member."""
         known = list(dict.fromkeys(self.quantities["model"]))
-        model = known[0] if model is None else model
-        require_choice("model", model, known)
-        own = self.quantities[self.quantities["model"] == model]
+        if model is not None:
+            require_choice("model", model, known)
+        models = known if model is None else [model]
+        own = self.quantities[self.quantities["model"].isin(models)]
         require_choice("decisions", decisions, list(dict.fromkeys(own["decisions"])))
-        names = self._beside(model, decisions)
+        own = own[own["decisions"] == decisions]
+        several = len(models) > 1
+        labels = own["model"].map(lambda each: f"{each}, " if several else "") + own[self.key].map(self._label)
+        beside = {
+            f"{f'{each}, ' if several else ''}{self._label(name)}": text
+            for each in models
+            for name, text in self._beside(each, decisions).items()
+        }
         return plot_members(
-            own[own["decisions"] == decisions].set_index([self.key, "quantity"]),
-            {name: (self._label(name), text) for name, text in names.items()},
-            f"{of_decisions(decisions)} of {model}",
+            own.assign(member=labels).set_index(["member", "quantity"]),
+            beside,
+            of_decisions(decisions) + ("" if several else f" of {models[0]}"),
             self.context["level"],
         )
 
@@ -176,8 +185,12 @@ class FamilyAudit(ABC):
             assumptions=assumptions,
             closing=[*doubts, *made.closing],
             warnings=warned,
-            settings=[] if first is None else settings_of(first),
+            settings=[] if first is None else settings_of(replace(first, paths=self._paths(first))),
         )
+
+    def _paths(self, first: Context) -> UnfairPaths:
+        """Return the unfair paths that the settings are about."""
+        return first.paths
 
     @abstractmethod
     def _told(self) -> View:
@@ -343,12 +356,12 @@ def with_paths(source: Any, unfair: UnfairPaths) -> Any:
 def require_unfitted(source: Any, each: str) -> None:
     """Refuse what cannot be cloned for each contrast, or graph: no paths, and no unfitted source of estimates."""
     if isinstance(source, UnfairPaths):
-        require_unfair("source", source)
+        require_unfair("source", source, each=each == "contrast")
         return
     if isinstance(source, SeveralContrasts):
         raise DataError(
             f"source={shown(source)} is for training. Audit with its paths, audit_{each}s(models, unfair, df), or "
             "with an unfitted source, IPW(unfair)."
         )
-    require_estimates("source", source)
+    require_estimates("source", source, each=each == "contrast")
     refuse_fitted("source", source, each, "or the unfair paths")

@@ -23,7 +23,7 @@ from pyrofair._validation import (
     shown,
     text_fault,
 )
-from pyrofair.exceptions import GraphError
+from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.parse import EdgeList, GraphSource, read_edges, read_undirected
 from pyrofair.graph.paths import PathSet, UnfairPaths, select_paths, smallest_automaton
 
@@ -96,7 +96,9 @@ class CausalGraph:
     sensitive, outcome
         The node of the sensitive attribute and that of the outcome (one column each).
     baseline, contrast
-        The two values of the sensitive attribute that the paper writes 0 and 1, matched by equality.
+        The two values of the sensitive attribute that the paper writes 0 and 1, matched by equality, by default 0
+        and 1. Beside another baseline ``contrast`` is None by default: each other level, which :func:`pyrofair.audit`
+        compares with the baseline one by one.
     positive
         The value of the outcome that counts as 1. The other value is whatever second value the data hold.
     columns
@@ -140,12 +142,14 @@ class CausalGraph:
         sensitive: str,
         outcome: str,
         baseline: Hashable = 0,
-        contrast: Hashable = 1,
+        contrast: Hashable = ...,
         positive: Hashable = 1,
         columns: Mapping[str, str | Sequence[str]] | None = None,
         latent: Iterable[str] = (),
     ) -> None:
         _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        if contrast is ...:
+            contrast = 1 if baseline == 0 else None
         hidden = require_names("latent", latent, "node names", one=True, error=GraphError)
         listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
         for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
@@ -158,7 +162,7 @@ class CausalGraph:
         for what, names in (
             ("nodes", listed.nodes),
             ("columns", own),
-            ("values", (baseline, contrast)),
+            ("values", (baseline,) if contrast is None else (baseline, contrast)),
             ("positive", (positive,)),
         ):
             if fault := text_fault(names):
@@ -336,7 +340,23 @@ class CausalGraph:
     def label(self, value: int) -> Hashable:
         """Return the label of the sensitive attribute's value 0 (baseline) or 1 (contrast)."""
         require_choice("value", value, (0, 1))
-        return self.contrast if value else self.baseline
+        return self.require_contrast().contrast if value else self.baseline
+
+    def require_contrast(self) -> CausalGraph:
+        """Return the graph, or raise a DataError if each other level is its contrast, and one is asked for."""
+        if self.contrast is None:
+            raise DataError(
+                f"The graph names the baseline {self.baseline!r} of {self.sensitive!r} and no contrast, and one is "
+                f"needed here: graph.with_contrast('one of the other levels'). pf.audit(models, unfair, df) compares "
+                "each other level with the baseline, and pf.Contrasts(source) trains with all of them."
+            )
+        return self
+
+    @property
+    def groups(self) -> str:
+        """The two values of the sensitive attribute in words."""
+        other = "each other level" if self.contrast is None else repr(self.contrast)
+        return f"0 is {self.baseline!r}, 1 is {other}"
 
     @cached_property
     def dag(self) -> nx.DiGraph[str]:
@@ -461,6 +481,8 @@ class CausalGraph:
     def with_contrast(self, contrast: Hashable) -> CausalGraph:
         """Return the same graph with another value of the sensitive attribute that the baseline is compared with.
 
+        None is each other level of a table, for audits.
+
         >>> graph = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="white", contrast="black")
         >>> graph.with_contrast("asian").contrast
         'asian'
@@ -521,7 +543,7 @@ class CausalGraph:
 
     def __str__(self) -> str:
         lines = [f"{' '.join(self.parents(node)) or '(no cause)'} -> {node}" for node in self.order]
-        lines.append(f"sensitive attribute: {self.sensitive} (0 is {self.baseline!r}, 1 is {self.contrast!r})")
+        lines.append(f"sensitive attribute: {self.sensitive} ({self.groups})")
         lines.append(f"outcome: {self.outcome} (1 is {self.positive!r})")
         lines.extend(f"{node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,))
         if self.latent:
@@ -586,7 +608,8 @@ def _require_roles(
     for role, name in (("sensitive", sensitive), ("outcome", outcome)):
         require_instance(role, name, str, "the name of a node", error=GraphError)
     for role, label in (("baseline", baseline), ("contrast", contrast), ("positive", positive)):
-        require_label(role, label, error=GraphError)
+        if role != "contrast" or label is not None:
+            require_label(role, label, error=GraphError)
     if columns is not None:
         expected = "a dictionary from nodes to their columns, such as {'S': ['savings', 'checking']}"
         require_instance("columns", columns, Mapping, expected, error=GraphError)

@@ -129,7 +129,7 @@ class Contrasts(Combined):
         found = getattr(self.source, "unfair", None)
         if not isinstance(found, UnfairPaths):
             raise DataError(f"source={shown(self.source)} must be a source of potential outcomes, such as IPW(unfair).")
-        return require_unfair("source.unfair", found)
+        return require_unfair("source.unfair", found, each=True)
 
     def _check_settings(self) -> None:
         source: Any = self.source

@@ -48,6 +48,7 @@ __all__ = [
     "read_sensitive",
     "repeat_label",
     "require_do",
+    "show_counts",
     "show_labels",
     "sort_labels",
     "span_of",
@@ -136,6 +137,7 @@ def _require_resolved(values: pd.Series[Any], largest: float, *, positive: bool)
 Levels = Mapping[str, NDArray[Any]]
 """For some node sites, whose values are codes 0, 1, ..., the label of each code, shape (k,)."""
 SHOWN = 10
+MOST_COUNTED = 12
 MOST_CONTRASTS = 20
 """The most levels of a sensitive attribute that are compared with a baseline."""
 
@@ -157,7 +159,7 @@ def read_sensitive(
 
     A third value is a DataError, and with ``both`` so is a group that does not occur, or has no weight.
     """
-    name = graph.sensitive_column
+    name = graph.require_contrast().sensitive_column
     values = df[name]
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
@@ -165,17 +167,20 @@ def read_sensitive(
             raise DataError(
                 f"The sensitive attribute {name!r} holds {found:,} different numbers, and two groups are compared at "
                 f"a time. Bin it before, at limits that mean something, df[{name!r}] = pd.cut(df[{name!r}], "
-                "[0, 40, 120], labels=['young', 'old']), and name two of the groups as baseline and contrast of the "
-                "graph; pf.audit_contrasts compares each of several with the baseline."
+                "[0, 40, 120], labels=['young', 'old']), and name one of the groups as baseline of the graph: "
+                "pf.audit compares each other one with it."
             )
         labels = {"baseline": graph.baseline, "contrast": graph.contrast}
         never = [role for value, role in enumerate(labels) if not (coded == value).any()]
+        base = plain_values(values.mode())[0] if "baseline" in never else graph.baseline
+        named = f"baseline={base!r}{', contrast=None' * (base == 0)}"
         raise DataError(
             f"The sensitive attribute {name!r} holds {show_labels(values[coded < 0].unique())} besides "
             f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
-            f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: name "
-            "its two values when making the graph, CausalGraph(..., baseline=..., contrast=...), and keep their rows; "
-            "or compare each level with the baseline: pf.audit_contrasts, and pf.Contrasts(source) in training."
+            f"{', and never the ' + ' or the '.join(never) if never else ''}. Its levels: {show_counts(values)}. To "
+            f"compare each with one of them, name that one alone when making the graph: CausalGraph(..., {named}); "
+            "pf.audit then reports all, and pf.Contrasts(source) trains with all. To compare two, name both, "
+            "baseline=... and contrast=..., and keep their rows."
             f"{did_you_mean(labels[never[0]], values[coded < 0].unique()) if never else ''}"
         )
     for value in (0, 1):
@@ -190,6 +195,16 @@ def read_sensitive(
                 "them."
             )
     return coded
+
+
+def show_counts(values: pd.Series[Any]) -> str:
+    """Write the values of a column with their numbers of rows, the most frequent first."""
+    counts = values.value_counts().loc[lambda each: each > 0]
+    texts = map(repr, plain_values(counts.index))
+    shown = ", ".join(
+        f"{text} ({count:,} rows)" for text, count in zip(texts, counts.iloc[:MOST_COUNTED], strict=False)
+    )
+    return shown + f", and {len(counts) - MOST_COUNTED:,} more" * (len(counts) > MOST_COUNTED)
 
 
 def observed_levels(values: pd.Series[Any]) -> list[Any]:
@@ -222,8 +237,8 @@ def read_contrasts(
     if graph.baseline not in levels:
         raise DataError(
             f"The sensitive attribute {name!r} never takes the baseline {graph.baseline!r}; it holds "
-            f"{show_labels(levels, MOST_CONTRASTS)}. Name one of these when making the graph: CausalGraph(..., "
-            f"baseline=...).{did_you_mean(graph.baseline, levels)}"
+            f"{show_counts(values)}. Name one of these when making the graph: CausalGraph(..., "
+            f"baseline={plain_values(values.mode())[0]!r}).{did_you_mean(graph.baseline, levels)}"
         )
     others = [each for each in levels if each != graph.baseline]
     if not others:
