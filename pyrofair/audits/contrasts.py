@@ -92,11 +92,25 @@ class ContrastAudit(FamilyAudit):
     key = "contrast"
 
     @property
+    def groups(self) -> pd.DataFrame:
+        """The comparison of the two observed groups of each contrast, as in :attr:`pyrofair.Audit.groups`."""
+        return self._gathered({name: one.groups for name, one in self.audits.items()})
+
+    @property
+    def stages(self) -> pd.DataFrame:
+        """The diagnostics of the stages of each contrast, as in :attr:`pyrofair.Audit.stages`."""
+        return self._gathered({name: one.stages for name, one in self.audits.items()})
+
+    def _gathered(self, tables: Mapping[Any, pd.DataFrame]) -> pd.DataFrame:
+        return pd.concat([own.assign(contrast=name)[["contrast", *own]] for name, own in tables.items()])
+
+    @property
     def worst(self) -> pd.DataFrame:
         """The contrast of the largest effect or bound of each model and decisions."""
         return self.summary
 
-    def _label(self, name: Any) -> str:
+    def label(self, name: Any) -> str:
+        """Return the level as texts have it."""
         return repr(name)
 
     def _paths(self, first: Context) -> UnfairPaths:
@@ -109,7 +123,7 @@ class ContrastAudit(FamilyAudit):
             name: tracks_of(quantities_of(own), model, "threshold", self.context["threshold"])
             for name, own in self.table[self.table["model"] == model].groupby("contrast", sort=False)
         }
-        named = [[each[i] | {"label": self._label(name)} for name, each in tracks.items()] for i in (0, 1)]
+        named = [[each[i] | {"label": self.label(name)} for name, each in tracks.items()] for i in (0, 1)]
         return [(f"{model}, decisions: PIU", named[0]), (f"{model}, decisions: size of the mean effect", named[1])]
 
     def _more_blocks(self) -> list[Block]:
@@ -126,7 +140,7 @@ class ContrastAudit(FamilyAudit):
                 "Subgroups": subgroup_tables(own, read_levels(within, own.context), "threshold") if len(within) else [],
             }
             for title, made in tables.items():
-                named = {each.name: f"{self._label(name)}, {each.caption}" for each in made}
+                named = {each.name: f"{self.label(name)}, {each.caption}" for each in made}
                 found[title] += [replace(each, name=f"{each.name}-{i}", caption=named[each.name]) for each in made]
         return [Block(title.lower(), title, tables=tables) for title, tables in found.items() if tables]
 

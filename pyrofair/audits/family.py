@@ -92,10 +92,10 @@ class FamilyAudit(ABC):
     @property
     def readings(self) -> pd.DataFrame:
         """What the numbers show of each member, model and decisions, as in :attr:`pyrofair.Audit.readings`."""
-        rows = [(*of, each.status, each.least, each.most, each.text) for of, each in self._read().items()]
+        rows = [(*of, each.status, each.least, each.most, each.text) for of, each in self.read().items()]
         return pd.DataFrame(rows, columns=[self.key, "model", "decisions", "status", "least", "most", "reading"])
 
-    def _read(self) -> dict[tuple[Any, str, Any], Reading]:
+    def read(self) -> dict[tuple[Any, str, Any], Reading]:
         """Return the reading of each member, model and decisions."""
         rates = {
             of: quantities["positive_rate"]
@@ -130,9 +130,9 @@ class FamilyAudit(ABC):
         require_choice("decisions", decisions, list(dict.fromkeys(own["decisions"])))
         own = own[own["decisions"] == decisions]
         several = len(models) > 1
-        labels = own["model"].map(lambda each: f"{each}, " if several else "") + own[self.key].map(self._label)
+        labels = own["model"].map(lambda each: f"{each}, " if several else "") + own[self.key].map(self.label)
         beside = {
-            f"{f'{each}, ' if several else ''}{self._label(name)}": text
+            f"{f'{each}, ' if several else ''}{self.label(name)}": text
             for each in models
             for name, text in self._beside(each, decisions).items()
         }
@@ -143,7 +143,8 @@ class FamilyAudit(ABC):
             self.context["level"],
         )
 
-    def _label(self, name: Any) -> str:
+    def label(self, name: Any) -> str:
+        """Return the name of a member as texts have it."""
         return str(name)
 
     def _beside(self, model: str, decisions: str) -> dict[Any, str]:
@@ -157,18 +158,18 @@ class FamilyAudit(ABC):
     @property
     def view(self) -> View:
         """The report as data."""
-        made, readings = self._told(), self._read()
+        made, readings = self._told(), self.read()
         of = {name: quantities_of(own) for name, own in self.quantities.groupby(self.key)}
         chosen = {key: each for key, each in readings.items() if key[2] == "threshold"} or readings
         level, warned = self.context["level"], self.context.get("warnings", ())
         paths = self.unfair if len(chosen) <= MOST_CARDS else {}  # in a long list the direction is left out
         answers = [
-            (f"{model}, {self._label(name)}", answer(each, of[name][model, decisions], paths.get(name), level))
+            (f"{model}, {self.label(name)}", answer(each, of[name][model, decisions], paths.get(name), level))
             for (name, model, decisions), each in chosen.items()
         ]
         contexts = {name: each.context for name, each in self.audits.items()}
         doubts = [
-            f"In doubt, {self._label(name)}, {model}: {text}."
+            f"In doubt, {self.label(name)}, {model}: {text}."
             for name, each in contexts.items()
             for model, text in each.doubts.items()
         ]
@@ -210,7 +211,7 @@ class FamilyAudit(ABC):
                     f"{model}, {of_decisions(decisions)}",
                     rows,
                     self.key,
-                    named=self._label,
+                    named=self.label,
                     before=self._before,
                     last=(
                         "answer",
@@ -227,7 +228,7 @@ class FamilyAudit(ABC):
         """Return the notes on the effects of a model."""
         own = rows[(rows["quantity"] == "mean_unfair_effect") & (rows["note"] != "")]
         notes = zip(own[self.key], own["note"], strict=True)
-        return " ".join(f"{self._label(name)}: {str(note).rstrip('.')}." for name, note in notes)
+        return " ".join(f"{self.label(name)}: {str(note).rstrip('.')}." for name, note in notes)
 
     def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
         """Return what else the tables show of a member."""

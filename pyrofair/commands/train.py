@@ -52,7 +52,7 @@ def run(settings: Settings, lines: Any) -> int:
     from pyrofair.classifiers import remove
 
     with computing(settings) as warned:
-        problem = read_problem(settings)
+        problem = read_problem(settings, several=True)
         columns = None if settings["remove"] is None else remove(problem.unfair, settings["remove"])
         classifier = make_classifier(settings, problem, strength=settings["strength"], columns=columns)
         with ResultsFolder.claimed(settings, files_read(settings), FILES) as folder:

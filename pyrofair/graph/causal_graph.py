@@ -582,7 +582,10 @@ class CausalGraph:
             if node in self.latent:
                 raise GraphError(f"The {role} {node!r} is declared latent; it must be a column of the data.")
             if len(self.columns_of([node])) != 1:
-                raise GraphError(f"The {role} {node!r} must stand for one column, not for {self.columns_of([node])}.")
+                hot = " Columns of 0 and 1, one for each level, are read by pf.from_one_hot." * (node == self.sensitive)
+                raise GraphError(
+                    f"The {role} {node!r} must stand for one column, not for {self.columns_of([node])}.{hot}"
+                )
         if self.baseline == self.contrast:
             raise GraphError(
                 f"baseline and contrast are both {self.baseline!r}; they are the two values of {self.sensitive!r} to "

@@ -12,7 +12,7 @@ from pyrofair.graph.causal_graph import CausalGraph, unused_name
 from pyrofair.graph.parse import EdgeList
 from pyrofair.graph.paths import PathSet, UnfairPaths
 
-__all__ = ["into_from_below", "join_nodes", "split_column", "without_edges"]
+__all__ = ["into_from_below", "join_nodes", "split_column", "split_node", "without_edges"]
 
 Edge = tuple[str, str]
 
@@ -83,6 +83,28 @@ def join_nodes(
         outcome=graph.outcome,
         baseline=baseline,
         contrast=contrast,
+        positive=graph.positive,
+        columns=columns,
+        latent=graph.latent,
+    )
+
+
+def split_node(graph: CausalGraph, node: str, names: Sequence[str]) -> CausalGraph:
+    """Return the graph in which several nodes, columns of these names, stand for the sensitive attribute.
+
+    Each has its causes and effects, and the first is the sensitive one.
+    """
+
+    def of(each: str) -> Sequence[str]:
+        return names if each == node else (each,)
+
+    edges = tuple((one, two) for parent, child in graph.edges for one in of(parent) for two in of(child))
+    nodes = tuple(name for each in graph.nodes for name in of(each))
+    columns = {each: own for each, own in graph.column_map if each != node}
+    return CausalGraph(
+        EdgeList(nodes, edges, graph.latent),
+        sensitive=names[0],
+        outcome=graph.outcome,
         positive=graph.positive,
         columns=columns,
         latent=graph.latent,
