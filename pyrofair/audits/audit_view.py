@@ -350,7 +350,7 @@ def settings_of(context: Context) -> list[tuple[str, str]]:
         elif name == "thresholds":
             value = ", ".join(f"{each:g}" for each in value)
         found.append(("seed (random_state)" if name == "random_state" else name, str(value)))
-    found.append((graph.sensitive, f"column {graph.sensitive_column!r}: {graph.groups}"))
+    found.append((graph.sensitive, f"column {graph.sensitive_column!r}: {graph.coding}"))
     if context.resampling:
         found.append(("resampling", context.resampling))
     if context.unnamed:

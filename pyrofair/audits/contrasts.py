@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from pyrofair._progress import progress_bar
@@ -19,7 +20,6 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
 from pyrofair.audits.audit import audit, require_audit_settings
 from pyrofair.audits.audit_view import graph_block, subgroup_tables, threshold_tables, tracks_of
-from pyrofair.audits.context import Context
 from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.words import percent
 from pyrofair.audits.family import (
@@ -92,19 +92,6 @@ class ContrastAudit(FamilyAudit):
     key = "contrast"
 
     @property
-    def groups(self) -> pd.DataFrame:
-        """The comparison of the two observed groups of each contrast, as in :attr:`pyrofair.Audit.groups`."""
-        return self._gathered({name: one.groups for name, one in self.audits.items()})
-
-    @property
-    def stages(self) -> pd.DataFrame:
-        """The diagnostics of the stages of each contrast, as in :attr:`pyrofair.Audit.stages`."""
-        return self._gathered({name: one.stages for name, one in self.audits.items()})
-
-    def _gathered(self, tables: Mapping[Any, pd.DataFrame]) -> pd.DataFrame:
-        return pd.concat([own.assign(contrast=name)[["contrast", *own]] for name, own in tables.items()])
-
-    @property
     def worst(self) -> pd.DataFrame:
         """The contrast of the largest effect or bound of each model and decisions."""
         return self.summary
@@ -113,36 +100,36 @@ class ContrastAudit(FamilyAudit):
         """Return the level as texts have it."""
         return repr(name)
 
-    def _paths(self, first: Context) -> UnfairPaths:
-        found: UnfairPaths = self.context["unfair"]
-        return found
-
-    def _tracks(self, model: str) -> list[tuple[str, list[dict[str, Any]]]]:
-        """Return what the page draws of the decisions of a model, PIU and the size of the effect by contrast."""
-        tracks = {
-            name: tracks_of(quantities_of(own), model, "threshold", self.context["threshold"])
-            for name, own in self.table[self.table["model"] == model].groupby("contrast", sort=False)
-        }
-        named = [[each[i] | {"label": self.label(name)} for name, each in tracks.items()] for i in (0, 1)]
-        return [(f"{model}, decisions: PIU", named[0]), (f"{model}, decisions: size of the mean effect", named[1])]
+    def _picture(self) -> Markup:
+        """Draw PIU of the decisions of each model, and the size of its effect, by contrast."""
+        tracks = []
+        for model, own in self.table.groupby("model", sort=False):
+            of = {
+                name: tracks_of(quantities_of(each), str(model), "threshold", self.context["threshold"])
+                for name, each in own.groupby("contrast", sort=False)
+            }
+            for i, what in enumerate(("PIU", "size of the mean effect")):
+                rows = [each[i] | {"label": self.label(name)} for name, each in of.items()]
+                tracks.append((f"{model}, decisions: {what}", rows))
+        return drawn("tracks.html", tracks=tracks)
 
     def _more_blocks(self) -> list[Block]:
         """Return the tables of thresholds and of subgroups, by contrast."""
-        found: dict[str, list[Table]] = {"Thresholds": [], "Subgroups": []}
+        found: dict[str, list[Table]] = {}
         for i, (name, one) in enumerate(self.audits.items()):
-            at, within = (
-                each[each["contrast"] == name].drop(columns="contrast") if len(each) else each
-                for each in (self.thresholds, self.subgroups)
-            )
-            own = replace(one, thresholds=at, subgroups=within)
-            tables = {
-                "Thresholds": threshold_tables(own, read_thresholds(at, own.context)) if len(at) else [],
-                "Subgroups": subgroup_tables(own, read_levels(within, own.context), "threshold") if len(within) else [],
-            }
-            for title, made in tables.items():
-                named = {each.name: f"{self.label(name)}, {each.caption}" for each in made}
-                found[title] += [replace(each, name=f"{each.name}-{i}", caption=named[each.name]) for each in made]
-        return [Block(title.lower(), title, tables=tables) for title, tables in found.items() if tables]
+            for title, table in (("Thresholds", self.thresholds), ("Subgroups", self.subgroups)):
+                if len(table):
+                    own = table[table["contrast"] == name]
+                    made = (
+                        threshold_tables(replace(one, thresholds=own), read_thresholds(own, one.context))
+                        if title == "Thresholds"
+                        else subgroup_tables(replace(one, subgroups=own), read_levels(own, one.context), "threshold")
+                    )
+                    found.setdefault(title, []).extend(
+                        replace(each, name=f"{each.name}-{i}", caption=f"{self.label(name)}, {each.caption}")
+                        for each in made
+                    )
+        return [Block(title.lower(), title, tables=tables) for title, tables in found.items()]
 
     def _data(self, rows: bool) -> dict[str, Any]:
         return super()._data(rows) | {"thresholds": self.thresholds, "subgroups": self.subgroups}
@@ -165,8 +152,6 @@ class ContrastAudit(FamilyAudit):
                 f"{row['model']}, {of_decisions(row['decisions'])}: worst {what}: {row['contrast']!r}, "
                 f"{percent(row['size'])} in size{ends if np.isfinite(row['lower']) else ''}"
             )
-        drawn_of = [self._tracks(model) for model in dict.fromkeys(table["model"])]
-        picture = partial(drawn, "tracks.html", tracks=[each for of_model in drawn_of for each in of_model])
         return View(
             title=f"Audit of the contrasts of {column}",
             question=[
@@ -188,7 +173,7 @@ class ContrastAudit(FamilyAudit):
             ],
             blocks=[
                 Block("worst", "The worst contrasts", lines),
-                Block("intervals", "Intervals", aside=[SCALE], markup=picture),
+                Block("intervals", "Intervals", aside=[SCALE], markup=self._picture),
                 *self._more_blocks(),
                 graph_block(unfair),
             ],

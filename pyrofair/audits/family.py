@@ -17,7 +17,6 @@ from sklearn.base import clone
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
 from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, settings_of
-from pyrofair.audits.context import Context
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
@@ -143,6 +142,11 @@ class FamilyAudit(ABC):
             self.context["level"],
         )
 
+    def gathered(self, name: str) -> pd.DataFrame:
+        """Return the tables that all audits have under a name, such as "stages", with the member in front."""
+        parts: dict[Any, pd.DataFrame] = {each: getattr(one, name) for each, one in self.audits.items()}
+        return pd.concat([own.assign(**{self.key: each})[[self.key, *own]] for each, own in parts.items()])
+
     def label(self, name: Any) -> str:
         """Return the name of a member as texts have it."""
         return str(name)
@@ -186,12 +190,10 @@ class FamilyAudit(ABC):
             assumptions=assumptions,
             closing=[*doubts, *made.closing],
             warnings=warned,
-            settings=[] if first is None else settings_of(replace(first, paths=self._paths(first))),
+            settings=[]
+            if first is None
+            else settings_of(replace(first, paths=self.context.get("unfair", first.paths))),
         )
-
-    def _paths(self, first: Context) -> UnfairPaths:
-        """Return the unfair paths that the settings are about."""
-        return first.paths
 
     @abstractmethod
     def _told(self) -> View:

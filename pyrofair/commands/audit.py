@@ -292,7 +292,7 @@ def _scores_are(settings: Settings, problem: Problem) -> Any:
     return "outcome"
 
 
-def _add_files(folder: ResultsFolder, report: Audit | ContrastAudit, problem: Problem) -> None:
+def _add_files(folder: ResultsFolder, report: Any, problem: Problem) -> None:
     """Add the report, the tables and the pictures to the folder."""
     from pyrofair.audits import Audit
     from pyrofair.graph.drawing import draw_graph
@@ -300,12 +300,13 @@ def _add_files(folder: ResultsFolder, report: Audit | ContrastAudit, problem: Pr
     folder.add("report.html", report.to_html)
     folder.add_text("report.json", report.to_json(indent=2))
     folder.add_table("audit.csv", report.table)
-    folder.add_table("groups.csv", report.groups)
-    folder.add_table("stages.csv", report.stages)
+    one = isinstance(report, Audit)
+    for name in ("groups", "stages"):
+        folder.add_table(f"{name}.csv", getattr(report, name) if one else report.gathered(name))
     folder.add_table("thresholds.csv", report.thresholds)
     folder.add_table("subgroups.csv", report.subgroups)
     folder.add_figure("audit.png", report.plot())
-    if not isinstance(report, Audit):
+    if not one:
         folder.add_table("worst.csv", report.worst)
     elif len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())

@@ -175,7 +175,6 @@ def read_problem(
             "pyrofair train takes several, and so does pyrofair audit."
         )
     from pyrofair.effects import from_one_hot
-    from pyrofair.tables.labels import read_contrasts
 
     how = Reading.of(settings)
     plain = make_graph(settings, {})
@@ -186,9 +185,8 @@ def read_problem(
         wanted.setdefault(settings["weight"], "--weight")
     hot, other = _one_hot(settings, plain)
     if hot:
-        wanted = dict.fromkeys(hot, "--one-hot") | {
-            each: why for each, why in wanted.items() if each != plain.sensitive_column
-        }
+        wanted.pop(plain.sensitive_column)
+        wanted |= dict.fromkeys(hot, "--one-hot")
     own = dict(wanted)
     for name, why in (extra or {}).items():
         own.setdefault(name, why)
@@ -231,15 +229,6 @@ def read_problem(
     for text in doubts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     weight = settings["weight"]
-    levels: tuple[Any, ...] = ()
-    if graph.contrast is None:
-        values = table.frame[graph.sensitive_column]
-        named = (
-            None
-            if settings["contrast"] == [ALL]
-            else [match_value("--contrast", each, values, table.path) for each in settings["contrast"]]
-        )
-        levels = tuple(read_contrasts(values, graph, named))
     return Problem(
         graph,
         make_unfair(graph, settings),
@@ -249,9 +238,18 @@ def read_problem(
         {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
         {name: each.frame.get(weight) for name, (each, _) in more.items()},
         tuple(notes),
-        levels,
+        () if graph.contrast is not None else _levels(settings, graph, table),
         from_one_hot(raw, graph, hot, other=other) if hot else None,
     )
+
+
+def _levels(settings: Settings, graph: CausalGraph, table: Table) -> tuple[Any, ...]:
+    """Return the values that are compared with the baseline: those named, or all others."""
+    from pyrofair.tables.labels import read_contrasts
+
+    values, named = table.frame[graph.sensitive_column], settings["contrast"]
+    given = [match_value("--contrast", each, values, table.path) for each in named] if named != [ALL] else None
+    return tuple(read_contrasts(values, graph, given))
 
 
 def _one_hot(settings: Settings, graph: CausalGraph) -> tuple[list[str], str | None]:
@@ -261,8 +259,8 @@ def _one_hot(settings: Settings, graph: CausalGraph) -> tuple[list[str], str | N
     node, columns = _columns_of(settings["one-hot"], "--one-hot")
     if node != graph.sensitive:
         raise UsageError(f"--one-hot names the node {node!r}; it is for the sensitive attribute, {graph.sensitive!r}.")
-    others = [each.removeprefix(OTHER) for each in columns if each.startswith(OTHER)]
-    return [each for each in columns if not each.startswith(OTHER)], next(iter(others), None)
+    other = next((each for each in columns if each.startswith(OTHER)), None)
+    return [each for each in columns if each != other], other and other.removeprefix(OTHER)
 
 
 def _constant(table: Table, graph: CausalGraph) -> list[str]:

@@ -86,7 +86,7 @@ def _describe(
         *problem.notes,
         f"{settings['model']} that reads {', '.join(map(str, classifier.feature_names_in_))}; penalised: {penalty}, by "
         f"{settings['source']}.",
-        f"{graph.sensitive} is {graph.sensitive_column!r}: {graph.groups}. Yes is "
+        f"{graph.sensitive} is {graph.sensitive_column!r}: {graph.coding}. Yes is "
         f"{graph.outcome_column!r} = {graph.positive!r}.",
         *str(problem.unfair).splitlines(),
         f"On the rows trained on: accuracy {accuracy:.3f}, majority class {max(share, 1.0 - share):.3f}, positive "

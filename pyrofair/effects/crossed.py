@@ -18,7 +18,7 @@ from pyrofair.effects.scoring import is_model, no_probabilities, positive_scores
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.changes import join_nodes, split_node
-from pyrofair.tables.labels import MOST_CONTRASTS, is_categorical, observed_levels, plain_values, show_counts
+from pyrofair.tables.labels import MOST_CONTRASTS, observed_levels, plain_values, require_few_levels, show_counts
 from pyrofair.tables.reading import as_pandas, read_table
 
 __all__ = ["Crossed", "cross", "from_one_hot"]
@@ -207,7 +207,9 @@ def cross(
     table = read_table(df, columns, what="df")
     if own in graph.nodes or own in graph.node_of or (own in df.columns and own not in columns):
         raise DataError(f"name={own!r} is a node or column already; pass another name=.")
-    levels = [_levels_of(table[column]) for column in columns]
+    for column in columns:
+        require_few_levels(table[column])
+    levels = [observed_levels(table[column]) for column in columns]
     chosen = _read_baseline(baseline, nodes, columns, levels)
     every = list(itertools.product(*levels))
     if len(every) > MOST_CONTRASTS:
@@ -331,19 +333,6 @@ def _columns(graph: CausalGraph, nodes: Sequence[str]) -> list[str]:
             f"would be its cause and its effect, a cycle. Leave one of them out of attributes, or name {amid!r} too."
         )
     return [graph.columns[node][0] for node in nodes]
-
-
-def _levels_of(values: pd.Series[Any]) -> list[Any]:
-    """Return the observed levels of an attribute, in the order of its categories."""
-    present = values.unique()
-    if not is_categorical(values) and (
-        len(present) > MOST_CONTRASTS or (values.dtype.kind == "f" and bool((present != np.round(present)).any()))
-    ):
-        raise DataError(
-            f"The attribute {values.name!r} holds {len(present):,} different numbers, from {min(present)} to "
-            f"{max(present)}. Bin it: df[{values.name!r}] = pd.cut(df[{values.name!r}], [...], labels=[...])."
-        )
-    return observed_levels(values)
 
 
 def _read_baseline(

@@ -353,7 +353,7 @@ class CausalGraph:
         return self
 
     @property
-    def groups(self) -> str:
+    def coding(self) -> str:
         """The two values of the sensitive attribute in words."""
         other = "each other level" if self.contrast is None else repr(self.contrast)
         return f"0 is {self.baseline!r}, 1 is {other}"
@@ -476,7 +476,7 @@ class CausalGraph:
         for node in nodes:
             self._require(node)
         kept = {node: names for node, names in self.column_map if node not in nodes}
-        return self._with(columns=kept, latent=(*self.latent, *nodes))
+        return self.remade(columns=kept, latent=(*self.latent, *nodes))
 
     def with_contrast(self, contrast: Hashable) -> CausalGraph:
         """Return the same graph with another value of the sensitive attribute that the baseline is compared with.
@@ -487,16 +487,20 @@ class CausalGraph:
         >>> graph.with_contrast("asian").contrast
         'asian'
         """
-        return self._with(contrast=contrast)
+        return self.remade(contrast=contrast)
 
     def coded(self) -> CausalGraph:
         """Return the same graph with the values of the sensitive attribute, and of the outcome, coded as 0 and 1."""
-        return self._with(baseline=0, contrast=1, positive=1)
+        return self.remade(baseline=0, contrast=1, positive=1)
 
-    def _with(self, **changed: Any) -> CausalGraph:
+    def remade(
+        self, nodes: Iterable[str] | None = None, edges: Iterable[tuple[str, str]] | None = None, **changed: Any
+    ) -> CausalGraph:
+        """Return the graph with other nodes, edges, roles or columns, and all else as it is."""
         roles = ("sensitive", "outcome", "baseline", "contrast", "positive", "latent")
         settings: Any = {role: getattr(self, role) for role in roles} | {"columns": self._columns} | changed
-        return CausalGraph(EdgeList(self.nodes, self.edges, self.latent), **settings)
+        own, drawn = (self.nodes if nodes is None else nodes), (self.edges if edges is None else edges)
+        return CausalGraph(EdgeList(tuple(own), tuple(drawn), tuple(settings["latent"])), **settings)
 
     def check(
         self,
@@ -543,7 +547,7 @@ class CausalGraph:
 
     def __str__(self) -> str:
         lines = [f"{' '.join(self.parents(node)) or '(no cause)'} -> {node}" for node in self.order]
-        lines.append(f"sensitive attribute: {self.sensitive} ({self.groups})")
+        lines.append(f"sensitive attribute: {self.sensitive} ({self.coding})")
         lines.append(f"outcome: {self.outcome} (1 is {self.positive!r})")
         lines.extend(f"{node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,))
         if self.latent:

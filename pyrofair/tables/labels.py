@@ -48,6 +48,7 @@ __all__ = [
     "read_sensitive",
     "repeat_label",
     "require_do",
+    "require_few_levels",
     "show_counts",
     "show_labels",
     "sort_labels",
@@ -163,13 +164,7 @@ def read_sensitive(
     values = df[name]
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
-        if pd.api.types.is_numeric_dtype(values) and (found := values.nunique()) > MOST_CONTRASTS:
-            raise DataError(
-                f"The sensitive attribute {name!r} holds {found:,} different numbers, and two groups are compared at "
-                f"a time. Bin it before, at limits that mean something, df[{name!r}] = pd.cut(df[{name!r}], "
-                "[0, 40, 120], labels=['young', 'old']), and name one of the groups as baseline of the graph: "
-                "pf.audit compares each other one with it."
-            )
+        require_few_levels(values)
         labels = {"baseline": graph.baseline, "contrast": graph.contrast}
         never = [role for value, role in enumerate(labels) if not (coded == value).any()]
         base = plain_values(values.mode())[0] if "baseline" in never else graph.baseline
@@ -212,6 +207,21 @@ def observed_levels(values: pd.Series[Any]) -> list[Any]:
     return [each for each in plain_values(as_levels(values)) if bool(np.asarray(values == each, dtype=bool).any())]
 
 
+def require_few_levels(values: pd.Series[Any]) -> None:
+    """Refuse a sensitive attribute (n,) that is continuous or has more than 20 levels."""
+    name, found = values.name, values.unique()
+    text = is_categorical(values)
+    fractions = values.dtype.kind == "f" and bool((found != np.round(found)).any())
+    if fractions or len(found) > MOST_CONTRASTS:
+        span = "categories" if text else f"numbers, from {min(found)} to {max(found)}"
+        bins = f"Bin it, at limits that mean something: df[{name!r}] = pd.cut(df[{name!r}], [...], labels=[...])"
+        raise DataError(
+            f"The sensitive attribute {name!r} holds {len(found):,} different {span}, and at most {MOST_CONTRASTS} "
+            f"levels are compared with a baseline. {f'Join levels: df[{name!r}].replace({{...}})' if text else bins}, "
+            "and make the graph with baseline= one of the labels."
+        )
+
+
 def read_contrasts(
     values: pd.Series[Any], graph: CausalGraph, contrasts: Iterable[Hashable] | None = None
 ) -> list[Hashable]:
@@ -220,19 +230,8 @@ def read_contrasts(
     They come in the order given, or in that of the categories. A DataError if the attribute is continuous or has more
     than 20 levels, the baseline never occurs, or a level that is named is not observed.
     """
-    name, found = values.name, values.unique()
-    fractions = values.dtype.kind == "f" and bool((found != np.round(found)).any())
-    if fractions or len(found) > MOST_CONTRASTS:
-        span = f", from {min(found)} to {max(found)}" if not is_categorical(values) else ""
-        cure = (
-            f"Bin it: df[{name!r}] = pd.cut(df[{name!r}], [...], labels=[...])"
-            if not is_categorical(values)
-            else f"Join levels: df[{name!r}].replace({{...}})"
-        )
-        raise DataError(
-            f"The sensitive attribute {name!r} takes {len(found)} values{span}: contrasts with a baseline compare at "
-            f"most {MOST_CONTRASTS} levels. {cure}, and make the graph with baseline= one of the labels."
-        )
+    name = values.name
+    require_few_levels(values)
     levels = observed_levels(values)
     if graph.baseline not in levels:
         raise DataError(

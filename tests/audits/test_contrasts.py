@@ -212,10 +212,10 @@ def test_scores_and_weights_are_those_of_all_rows() -> None:
         (
             {"R": np.linspace(18.0, 90.5, 128)},
             {},
-            r"'R' takes 128 values, from 18.0 to 90.5.*Bin it: df\['R'\] = pd.cut",
+            r"'R' holds 128 different numbers, from 18.0 to 90.5.*Bin it.*: df\['R'\] = pd.cut",
         ),
-        ({"R": np.arange(128) % 30}, {}, r"takes 30 values, from 0 to 29.*at most 20 levels. Bin it"),
-        ({"R": [f"r{i % 40}" for i in range(128)]}, {}, "takes 40 values: .*Join levels"),
+        ({"R": np.arange(128) % 30}, {}, r"30 different numbers, from 0 to 29.*at most 20 levels.*Bin it"),
+        ({"R": [f"r{i % 40}" for i in range(128)]}, {}, "40 different categories.*Join levels"),
         (
             {"R": ["black", "asian"] * 64},
             {},
