@@ -278,8 +278,9 @@ def test_an_audit_without_a_contrast_is_that_of_each() -> None:
     text = str(report)
     assert "0 is &#39;white&#39;, 1 is each other level" in report.to_html()
     assert text == str(named)
-    assert len(report.stages) == sum(len(one.stages) for one in report.audits.values())
-    assert list(report.stages["contrast"].unique()) == ["asian", "black"]
+    stages = report.gathered("stages")
+    assert len(stages) == sum(len(one.stages) for one in report.audits.values())
+    assert list(stages["contrast"].unique()) == ["asian", "black"]
     with pytest.raises(TypeError, match=r"treshold.*Did you mean 'threshold'"):
         pf.audit_contrasts({"model": Model()}, source, table, treshold=0.5)
 
