@@ -39,9 +39,9 @@ from pyrofair.audits.view import Block, View, drawn
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
 from pyrofair.effects.influence import InfluenceBased
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes
+from pyrofair.effects.potential_outcomes import PotentialOutcomes, few_rows, rows_of_levels
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.partitions import require_table
@@ -80,10 +80,6 @@ class ContrastAudit(FamilyAudit):
     thresholds, subgroups : DataFrame
         As those of :class:`pyrofair.Audit`, by contrast: the intervals at a threshold hold at once for all contrasts,
         and those of subgroups for all contrasts and subgroups.
-    failures : dict
-        Why a contrast could not be audited, an error.
-    context : dict
-        Rows, level, graph, the rows of each level, warnings.
     """
 
     intervals: str
@@ -285,9 +281,9 @@ def audit_contrasts(
     known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
     if few_replicates:
         warnings.warn(few_replicates, PyrofairWarning, stacklevel=2)
-    rows = {each: np.flatnonzero(np.asarray((values == each) | (values == graph.baseline))) for each in levels}
+    rows = {each: rows_of_levels(values, each, graph.baseline) for each in levels}
     paths = {each: unfair.with_contrast(each) for each in levels}
-    few = {each: text for each in levels if (text := _few_rows(weight, values, (each, graph.baseline), graph))}
+    few = {each: text for each in levels if (text := few_rows(weight, values, each, graph.baseline))}
     members = Members("contrast", _named)
     members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph)}
     for each, at in progress_bar("contrasts", rows.items(), shown=progress):
@@ -354,20 +350,6 @@ def _few_replicates(n_boot: int, level: float, k: int) -> str:
     if n_boot * tail < 1.0 - 1e-9:
         raise DataError(f"{text}: no replicate is as far out as the ends should be. {remedy}")
     return f"{text}: the ends are unstable, and tend to be too near. {remedy}"
-
-
-def _few_rows(
-    weight: NDArray[np.float64],
-    values: pd.Series[Any],
-    levels: Sequence[Any],
-    graph: CausalGraph,
-) -> str:
-    """Return which of two levels has too few rows of a weight, or an empty string."""
-    for each in levels:
-        own = int((np.asarray(values == each) & (weight > 0.0)).sum())
-        if own < FEWEST_ROWS:
-            return f"{own} row(s) have {graph.sensitive_column}={each!r}, fewer than {FEWEST_ROWS}"
-    return ""
 
 
 def _scores_of(name: str, model: Any, at: NDArray[np.int64], n: int) -> Any:

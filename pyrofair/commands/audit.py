@@ -11,14 +11,7 @@ from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import (
-    GRAPH_OPTIONS,
-    LABEL_OPTIONS,
-    Problem,
-    files_read,
-    names_several,
-    read_problem,
-)
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, names_several, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import as_options, computing
 from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
@@ -112,7 +105,8 @@ def run(settings: Settings, lines: Any) -> int:
         source = make_source(settings, problem.unfair)
         with ResultsFolder.claimed(settings, read, FILES) as folder:
             loaded = {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files.items()}
-            models = scores | {name: problem.adapted(each) for name, each in loaded.items()}
+            hot = problem.crossed
+            models = scores | {name: hot.model(each) if hot else each for name, each in loaded.items()}
             report: Any = _audit(settings, problem, models, source, subgroups)
             texts = list(dict.fromkeys([*warned(), *report.context["warnings"]]))
             report = replace(report, context=report.context | {"warnings": texts})

@@ -79,12 +79,6 @@ class Problem:
     contrasts: tuple[Any, ...] = ()
     crossed: Crossed | None = None
 
-    def adapted(self, model: Any) -> Any:
-        """Return a model as one of the frame's columns: one that reads columns of 0 and 1 has them set together."""
-        if self.crossed is None or self.crossed.name in getattr(model, "feature_names_in_", ()):
-            return model
-        return self.crossed.model(model)
-
 
 def names_several(settings: Settings) -> bool:
     """Return whether several values of the sensitive attribute are to be compared with the baseline."""

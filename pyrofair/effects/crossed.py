@@ -94,9 +94,11 @@ class Crossed:
         ----------
         model
             A fitted model that reads the attributes, with ``predict_proba``, :class:`DecisionsOf` or
-            :class:`ScoresOf`. Given scores are returned as they are, for they belong to rows.
+            :class:`ScoresOf`. Given scores are returned as they are, for they belong to rows, and so is a model of the
+            one column.
         """
-        if isinstance(model, np.ndarray | pd.Series | list | tuple):
+        own = [str(each) for each in getattr(model, "feature_names_in_", ())]
+        if isinstance(model, np.ndarray | pd.Series | list | tuple) or self.name in own:
             return model
         if isinstance(model, DecisionsOf):
             labels = model._labels("model", None)
