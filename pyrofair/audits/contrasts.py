@@ -171,6 +171,7 @@ class ContrastAudit(FamilyAudit):
                 Block("worst", "The worst contrasts", lines),
                 Block("intervals", "Intervals", aside=[SCALE], markup=self._picture),
                 *self._more_blocks(),
+                *context.get("sections", ()),
                 graph_block(unfair),
             ],
             schema=SCHEMA,
