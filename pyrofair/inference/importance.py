@@ -140,9 +140,13 @@ class _ImportanceWeights:
         atom = (hit.sum(1) > 1) & (least == most)
         if self.width[site] is None:
             keys = ", ".join(self.evidence.keys[site])
-            self.evidence.refuse(
-                ~atom, site, _unsolved(site, f"its equation was not solved for its noise ({keys})"), rows
-            )
+            why = f"its equation was not solved for its noise ({keys})"
+            if moving := [key for key in self.evidence.keys[site] if key in self.evidence.implicit]:
+                why += (
+                    f", of which {', '.join(moving)} has a distribution that reads a node (write it as a function of "
+                )
+                why += "that node and of noise whose distribution reads none)"
+            self.evidence.refuse(~atom, site, _unsolved(site, why), rows)
         kernel[others] = ~atom
         return kernel
 

@@ -23,16 +23,22 @@ ROUNDING = 16.0
 """Values that differ by so many units of rounding are the same."""
 
 
-def _halfway(one: Tensor, other: Tensor) -> Tensor:
-    """Return the numbers halfway in the order of all floating-point numbers, whatever their orders of magnitude."""
-    bits = torch.int64 if one.dtype == torch.float64 else torch.int32
+def _split(one: Tensor, other: Tensor, halvings: int) -> Tensor:
+    """Return the numbers (..., 2**halvings + 1) that split intervals equally in the order of floating-point numbers.
+
+    Whatever the orders of magnitude of its ends, an interval is halved by the count of the numbers in it.
+    """
+    bits, rest = (torch.int64 if one.dtype == torch.float64 else torch.int32), 2**halvings - 1
     least = torch.iinfo(bits).min
 
     def mirrored(i: Tensor) -> Tensor:
         return torch.where(i < 0, least - i, i)
 
-    a, b = mirrored(one.view(bits)), mirrored(other.view(bits))
-    return mirrored((a & b) + ((a ^ b) >> 1)).view(one.dtype)
+    a, b = (mirrored(each.contiguous().view(bits).long()).unsqueeze(-1) for each in (one, other))
+    step = torch.arange(rest + 2)
+    # A difference of all 64 bits has no room for its sign, but overflows go round and back.
+    inside = a + ((b >> halvings) - (a >> halvings)) * step + (((b & rest) - (a & rest)) * step >> halvings)
+    return mirrored(inside).to(bits).view(one.dtype)
 
 
 def bisect(
@@ -44,10 +50,7 @@ def bisect(
     ``after``; so many halvings are made at a time.
     """
     for _ in range(-(-torch.finfo(before.dtype).bits // halvings)):
-        grid = torch.stack([before, after], -1)
-        for _ in range(halvings):
-            middle = _halfway(grid[..., :-1].contiguous(), grid[..., 1:].contiguous())
-            grid = torch.cat([torch.stack([grid[..., :-1], middle], -1).flatten(-2), grid[..., -1:]], -1)
+        grid = _split(before, after, halvings)
         count = under(grid[..., 1:-1]).sum(-1, keepdim=True)
         before, after = grid.gather(-1, count).squeeze(-1), grid.gather(-1, count + 1).squeeze(-1)
     return before, after
