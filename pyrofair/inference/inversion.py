@@ -442,18 +442,17 @@ def _systems(evidence: Evidence, found: Findings) -> list[tuple[str, ...]]:
 
 def _solve_system(evidence: Evidence, found: Findings, keys: Sequence[str]) -> bool:
     """Solve as many equations as noise has numbers for all of them at once, if they are affine in it."""
-    size = sum(math.prod(_shape_of(evidence, key)) for key in keys)
-    if size == 1 or any(
-        key in evidence.implicit or any(above in evidence.readers for above in evidence.above[key]) for key in keys
-    ):
+    alone = len(keys) == 1 and evidence.is_number(keys[0])
+    if alone or any(key in evidence.implicit or {*evidence.above[key]} & evidence.readers.keys() for key in keys):
         return False
+    size = sum(math.prod(_shape_of(evidence, key)) for key in keys)
     rows = ~torch.stack([found.is_known(key) for key in keys]).any(0)
     sites: list[str] = []
     for site in found.done:
         if {*keys} & {*evidence.keys[site]} and site != evidence.sensitive and len(sites) < size:
-            alone = rows & found.is_open(evidence, site, *keys)
-            if bool(alone.any()):
-                rows = alone
+            some = rows & found.is_open(evidence, site, *keys)
+            if bool(some.any()):
+                rows = some
                 sites.append(site)
     at = rows.nonzero().squeeze(1)
     if len(sites) < size or not len(at):
