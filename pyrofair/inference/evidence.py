@@ -435,8 +435,9 @@ class _Reader(Messenger):
         elif name in self.evidence.parameters:
             msg["value"], msg["done"] = self.evidence.parameters[name], True
         elif name in self.needed:
-            uniform = name in self.evidence.implicit and self.evidence.is_number(name)
-            self.reading.distributions[name] = dist.Uniform(0.0, 1.0) if uniform else msg["fn"]
+            uniform = dist.Uniform(0.0, 1.0)  # type: ignore[no-untyped-call]
+            moves = name in self.evidence.implicit and self.evidence.is_number(name)
+            self.reading.distributions[name] = uniform if moves else msg["fn"]
             msg["value"], msg["done"] = self.draw(name, msg["fn"]), True
         elif name in self.evidence.spare:
             msg["value"], msg["done"] = self.evidence.spare_for(name, self.m), True

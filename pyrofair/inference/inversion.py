@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pyrofair.exceptions import DataError
 from pyrofair.inference.evidence import Evidence, Reading, repeat_each
-from pyrofair.inference.roots import bisect
+from pyrofair.inference.roots import enclose
 from pyrofair.programs.couplings import CouplingError, inside, noise_of, quantile, unwrap
 from pyrofair.programs.distributions import FAR, TruncatedNormal, log_normal_interval
 
@@ -272,18 +272,11 @@ class Equation:
 
         Where the equation jumps over the wanted value, or rounding does, the first comes just after the last.
         """
-        last = u.shape[1] - 1
-        counts = (f < wanted).sum(1, keepdim=True), (f <= wanted).sum(1, keepdim=True)
-        before = torch.cat([u.gather(1, (each - 1).clamp(min=0)) for each in counts], 1)
-        after = torch.cat([u.gather(1, each.clamp(max=last)) for each in counts], 1)
-
-        def under(middle: Tensor) -> Tensor:
-            gap = sign * self(middle.squeeze(-1)) - wanted
-            return torch.stack([gap[:, :1] < 0, gap[:, 1:] <= 0], 1)
-
-        before, after = bisect(under, before, after)
-        low = torch.where(counts[0] == 0, -torch.inf, after[:, :1])
-        return low, torch.where(counts[1] > last, torch.inf, before[:, 1:])
+        ends = torch.cat([wanted, wanted.nextafter(torch.full_like(wanted, torch.inf))], 1)
+        before, after = enclose(lambda middle: sign * self(middle), u, f, ends)
+        return torch.where(before[:, :1].isinf(), -torch.inf, after[:, :1]), torch.where(
+            after[:, 1:].isinf(), torch.inf, before[:, 1:]
+        )
 
     def draw_within(self, found: Preimage, drawn: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         """Return noise of the preimage, (m,), and the log-probability of all of it, 0 of points and of all noise.

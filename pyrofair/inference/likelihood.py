@@ -88,10 +88,17 @@ def _log_mass(d: Any, low: Tensor, high: Tensor) -> Tensor:
     inner = unwrap(d)
     if isinstance(inner, torch.distributions.Normal):
         return log_normal_interval(*(((end - inner.loc) / inner.scale).clamp(-FAR, FAR) for end in (low, high)))
-    least, most = (
-        torch.where(end.isinf(), limit, inner.cdf(torch.where(end.isinf(), d.sample(), end)))
-        for end, limit in ((low, 0.0), (high, 1.0))
-    )
+    try:
+        least, most = (
+            torch.where(end.isinf(), limit, inner.cdf(torch.where(end.isinf(), d.sample(), end)))
+            for end, limit in ((low, 0.0), (high, 1.0))
+        )
+    except NotImplementedError as error:
+        family = type(inner).__name__
+        raise PosteriorError(
+            f"A node is cut off, or level, at a value of its row, whose probability needs the distribution function of "
+            f"its noise, and {family} has none. Draw the noise from another family, such as dist.Normal."
+        ) from error
     return (most - least).clamp(min=torch.finfo(most.dtype).tiny).log()
 
 
@@ -601,7 +608,7 @@ def _check(likelihood: Likelihood) -> Likelihood:
             if equation.flat is not None:
                 dead[node] &= equation.flat.low.isinf() & equation.flat.high.isinf()
                 unmet[node] = unmet.get(node, ~equation.flat.possible) & ~equation.flat.possible
-                _require_mass(node, equation)
+                equation.at(likelihood.rows[node])  # which may need a distribution function
                 continue
             dead[node] &= equation.slope == 0.0
             if not _is_affine(likelihood, tracer.trace, node, equation, values):
@@ -636,15 +643,6 @@ def _check(likelihood: Likelihood) -> Likelihood:
         if rows.any():
             raise _unusable(node, f"does not read its noise in {int(rows.sum())} row(s), and has no density there")
     return likelihood
-
-
-def _require_mass(node: str, equation: Equation) -> None:
-    """Refuse a node that is cut off if the family of its noise has no distribution function."""
-    try:
-        equation.at(equation.start)
-    except NotImplementedError as error:
-        family = type(unwrap(equation.noise)).__name__
-        raise _unusable(node, f"is cut off, and its noise ({family}) has no distribution function") from error
 
 
 def _shown(values: Tensor, wrong: Tensor) -> str:

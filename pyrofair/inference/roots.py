@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pyrofair.programs.couplings import unwrap
 
-__all__ = ["Roots", "bisect", "find_roots", "grid_of"]
+__all__ = ["Roots", "enclose", "find_roots", "grid_of"]
 
 HALVINGS = 3
 """One run tries so many halvings at once: few runs of many units take less time than many of few."""
@@ -41,19 +41,20 @@ def _split(one: Tensor, other: Tensor, halvings: int) -> Tensor:
     return mirrored(inside).to(bits).view(one.dtype)
 
 
-def bisect(
-    under: Callable[[Tensor], Tensor], before: Tensor, after: Tensor, halvings: int = 1
-) -> tuple[Tensor, Tensor]:
-    """Return neighbouring numbers, (...), the first of which is under a boundary, and the second is not.
+def enclose(rising: Callable[[Tensor], Tensor], grid: Tensor, f: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the neighbouring numbers (..., j) between which a function passes from below ``wanted`` ones, (..., j).
 
-    ``under`` takes numbers (..., k), increasing, and returns whether they are. The boundary lies between ``before`` and
-    ``after``; so many halvings are made at a time.
+    ``f`` holds its values at an increasing grid, (..., k); off the grid the numbers are infinite.
     """
-    for _ in range(-(-torch.finfo(before.dtype).bits // halvings)):
-        grid = _split(before, after, halvings)
-        count = under(grid[..., 1:-1]).sum(-1, keepdim=True)
-        before, after = grid.gather(-1, count).squeeze(-1), grid.gather(-1, count + 1).squeeze(-1)
-    return before, after
+    counts, last = (f.unsqueeze(-2) < wanted.unsqueeze(-1)).sum(-1), grid.shape[-1] - 1
+    before, after = (grid.gather(-1, each.clamp(0, last)) for each in (counts - 1, counts))
+    for _ in range(-(-torch.finfo(grid.dtype).bits // HALVINGS)):
+        parts = _split(before, after, HALVINGS)
+        inner = parts[..., 1:-1]
+        under = rising(inner.flatten(-2)).reshape(inner.shape) < wanted.unsqueeze(-1)
+        count = under.sum(-1, keepdim=True)
+        before, after = parts.gather(-1, count).squeeze(-1), parts.gather(-1, count + 1).squeeze(-1)
+    return before.masked_fill(counts == 0, -torch.inf), after.masked_fill(counts > last, torch.inf)
 
 
 class Roots(NamedTuple):
@@ -102,22 +103,11 @@ def find_roots(equation: Callable[[Tensor], Tensor], grid: Tensor, value: Tensor
     slack = rounding * (f[..., :-1].abs().nan_to_num(0.0, 0.0, 0.0) + size.unsqueeze(-1))
     monotone, leeway = (f[..., 1:] >= f[..., :-1] - slack).all(-1), rounding * (value.abs() + size)
     wanted = sign * value.unsqueeze(-1) + torch.stack([-leeway, leeway], -1)
-    counts, last = (f.unsqueeze(-2) < wanted.unsqueeze(-1)).sum(-1), grid.shape[-1] - 1
-
-    def under(u: Tensor) -> Tensor:
-        many = u.flatten(-2)
-        return rising(many, equation(many)).reshape(u.shape) < wanted.unsqueeze(-1)
-
-    ends = (grid.gather(-1, each.clamp(0, last)) for each in (counts - 1, counts))
-    before, after = bisect(under, *ends, HALVINGS)
-    first, final = after[..., 0], before[..., 1]
-    spread = (grid[..., last // 2 + STEPS] - grid[..., last // 2 - STEPS]) / 2
-    first = torch.where(counts[..., 0] == 0, torch.maximum(first, final - spread), first)  # an end of the grid is far
-    final = torch.where(counts[..., 1] > last, torch.minimum(final, first + spread), final)
-    return Roots(
-        within=first + WITHIN * (final - first),
-        below=before[..., 0].masked_fill(counts[..., 0] == 0, -torch.inf),
-        above=after[..., 1].masked_fill(counts[..., 1] > last, torch.inf),
-        reached=(counts[..., 0] <= last) & (counts[..., 1] > 0),
-        monotone=monotone,
-    )
+    before, after = enclose(lambda u: rising(u, equation(u)), grid, f, wanted)
+    below, first, final, above = before[..., 0], after[..., 0], before[..., 1], after[..., 1]
+    reached, middle = first.isfinite() & final.isfinite(), grid.shape[-1] // 2
+    spread = (grid[..., middle + STEPS] - grid[..., middle - STEPS]) / 2
+    first = torch.where(below.isinf(), torch.maximum(first, final - spread), first)  # an end of the grid is far
+    final = torch.where(above.isinf(), torch.minimum(final, first + spread), final)
+    within = torch.where(reached, first + WITHIN * (final - first), grid[..., middle])
+    return Roots(within, below, above, reached, monotone)
