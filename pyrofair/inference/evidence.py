@@ -310,6 +310,12 @@ class Evidence:
             key in self.implicit and self.coupling == "gumbel" and key in self.info.nominal
         )
 
+    def way_out(self, keys: Iterable[str]) -> str:
+        """Return the advice to standardise noise whose distribution reads a node; empty if there is none."""
+        moving = ", ".join(key for key in keys if key in self.implicit)
+        plain = "as a function of that node and of noise whose distribution reads none"
+        return f" Write {moving}, whose distribution reads a node, {plain}." if moving else ""
+
     # -- running it ----------------------------------------------------------------------------------------------------
 
     def given(

@@ -141,12 +141,8 @@ class _ImportanceWeights:
         if self.width[site] is None:
             keys = ", ".join(self.evidence.keys[site])
             why = f"its equation was not solved for its noise ({keys})"
-            if moving := [key for key in self.evidence.keys[site] if key in self.evidence.implicit]:
-                why += (
-                    f", of which {', '.join(moving)} has a distribution that reads a node (write it as a function of "
-                )
-                why += "that node and of noise whose distribution reads none)"
-            self.evidence.refuse(~atom, site, _unsolved(site, why), rows)
+            text = _unsolved(site, why) + self.evidence.way_out(self.evidence.keys[site])
+            self.evidence.refuse(~atom, site, text, rows)
         kernel[others] = ~atom
         return kernel
 

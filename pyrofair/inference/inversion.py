@@ -401,6 +401,10 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
             why = f"there it is {equation.draw(1)[1][i].item():g} whatever the noise {key}"
         elif preimage.affine[i]:
             return _outside(key, preimage.low, equation.distribution, i)
+        elif key in evidence.implicit:
+            return (
+                f" cannot be solved for the noise {key}: it lies in its far tail, or beyond.{evidence.way_out([key])}"
+            )
         return f" is impossible under the program: {why}. Correct the row or the program."
 
     evidence.refuse(preimage.conclusive & ~preimage.possible, site, impossible, at)
