@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from pyrofair.commands import main
 
@@ -32,5 +33,10 @@ def call_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures, which take time, are empty files."""
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **_: Path(path).touch())
+    """Pictures, which take time, are empty files; those inside a page are nothing."""
+
+    def touch(_: Figure, file: Any, **__: Any) -> None:
+        if isinstance(file, str | Path):
+            Path(file).touch()
+
+    monkeypatch.setattr(Figure, "savefig", touch)
