@@ -283,7 +283,7 @@ class Decomposition:
                     "graph",
                     "The causal graph",
                     aside=["Arrows are causes."],
-                    markup=lambda: Markup(graph_svg(self.graph)),
+                    markup=lambda: Markup(graph_svg(self.graph) or ""),
                 ),
                 Block(
                     "contrasts",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,12 @@ def call_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures, which take time, are empty files; those inside a page are nothing."""
+    """Pictures, which take time, are empty files; those inside a page have nothing in them."""
 
     def touch(_: Figure, file: Any, **__: Any) -> None:
         if isinstance(file, str | Path):
             Path(file).touch()
+        else:
+            file.write("<svg></svg>" if isinstance(file, StringIO) else b"")
 
     monkeypatch.setattr(Figure, "savefig", touch)
