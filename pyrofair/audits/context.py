@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pyrofair.audits.clusters import Clusters
 from pyrofair.effects.estimates import Estimates
 from pyrofair.exceptions import PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
@@ -27,9 +28,9 @@ class Context:
 
     Parameters
     ----------
-    paths, rows, level, threshold, settings, source, versions
-        What was asked: the unfair paths, the number of audited rows, the level of intervals, the threshold of
-        decisions, the keywords of the call, the source as text, the versions of packages.
+    paths, rows, units, level, threshold, settings, source, versions
+        What was asked: the unfair paths, the number of audited rows, what is taken as independent, the level of
+        intervals, the threshold of decisions, the keywords of the call, the source as text, the versions of packages.
     order, unnamed, untouched, score_types, outcomes
         Of the models: the order of columns of those fitted without names, and which these are; the columns that one
         reads if no unfair path touches them; what given scores were taken for; which are an outcome.
@@ -42,6 +43,8 @@ class Context:
         text; why the numbers of a model are in doubt, and those of a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
+    clusters
+        The groups of the rows, if these are units.
     estimates, stage_lines, form, largest_z
         Of influence values: the estimates that they make, a line for each stage, the form of the estimates, and the
         limit of the diagnostics of stages.
@@ -52,6 +55,7 @@ class Context:
     level: float
     threshold: float
     settings: Mapping[str, Any] = field(default_factory=dict)
+    units: str = ""
     source: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     order: tuple[str, ...] = ()
@@ -72,6 +76,7 @@ class Context:
     warnings: list[str] = field(default_factory=list)
     failure: str = ""
     wald: bool = False
+    clusters: Clusters | None = field(default=None, repr=False)
     estimates: Estimates | None = field(default=None, repr=False)
     stage_lines: list[str] = field(default_factory=list)
     form: str = ""

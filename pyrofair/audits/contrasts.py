@@ -41,7 +41,8 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
-from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table, read_weight
+from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_groups, read_table, read_weight
+from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["ContrastAudit", "audit_contrasts"]
 
@@ -140,6 +141,7 @@ def audit_contrasts(
     threshold: float = 0.5,
     sample_weight: npt.ArrayLike | None = None,
     scores: ScoresAre = "auto",
+    groups: npt.ArrayLike | str | None = None,
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
@@ -170,7 +172,7 @@ def audit_contrasts(
         As for :func:`pyrofair.audit`. Of a source without influence values and k > 1 contrasts, (1 - level) / (2 k) of
         the replicates lie beyond each end: at 95 % and k = 4, 800 are needed for 5. Fewer are warned of, and refused
         below 1.
-    threshold, sample_weight, scores, n_jobs, progress, random_state
+    threshold, sample_weight, scores, groups, n_jobs, progress, random_state
         As for :func:`pyrofair.audit`.
 
     Returns
@@ -235,6 +237,7 @@ def audit_contrasts(
         "progress": progress,
         "random_state": seed,
     }
+    labels = read_groups(groups, df, graph)
     known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
     if few_replicates:
         warnings.warn(few_replicates, PyrofairWarning, stacklevel=2)
@@ -242,13 +245,15 @@ def audit_contrasts(
     paths = {each: unfair.with_contrast(each) for each in levels}
     few = {each: text for each in levels if (text := _few_rows(weight, values, (each, graph.baseline), graph))}
     members = Members("contrast", _named)
-    members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph)}
+    others = [groups] if isinstance(groups, str) else ()
+    members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph, others)}
     for each, at in progress_bar("contrasts", rows.items(), shown=progress):
         if each in few:
             members.failures[each] = DataError(few[each])
             continue
         own, one = _on_rows(models, at, len(table)), with_paths(source, paths[each])
-        members.run(each, partial(audit, own, one, df[known].iloc[at], sample_weight=weight[at], **settings), REFUSALS)
+        of = {"sample_weight": weight[at], "groups": None if labels is None else labels[at]}
+        members.run(each, partial(audit, own, one, df[known].iloc[at], **of, **settings), REFUSALS)
     if not members.audits:
         first = next((error for each, error in members.failures.items() if each not in few), None)
         raise first or DataError(f"No level can be compared with the baseline. {'; '.join(few.values())}.")
@@ -261,7 +266,7 @@ def audit_contrasts(
         "sizes": {each: int(np.asarray(values == each).sum()) for each in (graph.baseline, *levels)},
         "warnings": [*filter(None, [few_replicates]), *members.rewarn()],
     }
-    found = _simultaneous(members, rows, level, joint=joint)
+    found = _simultaneous(members, rows, level, hash_groups(labels), joint=joint)
     return ContrastAudit(
         found, _worst(found), members.audits, members.failures, context, paths, MAX_T if joint else BONFERRONI
     )
@@ -327,14 +332,20 @@ def _scores_of(name: str, model: Any, at: NDArray[np.int64], n: int) -> Any:
 
 
 def _simultaneous(
-    members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float, *, joint: bool
+    members: Members,
+    rows: Mapping[Any, NDArray[np.int64]],
+    level: float,
+    groups: NDArray[np.int64] | None,
+    *,
+    joint: bool,
 ) -> pd.DataFrame:
     """Return the quantities of all contrasts, with intervals that hold at once for each model and quantity."""
     table, k = members.table(list(rows)), len(rows)
+    code = None if groups is None else np.unique(groups, return_inverse=True)[1]
     sizes = table["contrast"].map({each: len(at) for each, at in rows.items()})
     table.insert([*table].index("ess"), "n", sizes)
     made = {name: each.context.estimates for name, each in members.audits.items()}
-    estimates = {name: each.placed(rows[name]) for name, each in made.items() if each is not None}
+    estimates = {name: each.placed(rows[name], code) for name, each in made.items() if each is not None}
     keys: Any = table.groupby(KEY, sort=False)
     for of, own in keys:
         key = Key(AUDITED, *of)

@@ -277,6 +277,7 @@ def estimate_subgroups(
     estimates: Estimates,
     table: pd.DataFrame,
     a: NDArray[np.int8],
+    labels: NDArray[Any] | None = None,
     *,
     level: float,
 ) -> pd.DataFrame:
@@ -284,13 +285,14 @@ def estimate_subgroups(
 
     All intervals of the table hold together with the probability ``level``, asymptotically: their half-widths are the
     standard errors times the quantile of the largest deviation of all, in those units, of a joint normal distribution.
+    ``labels`` are those of the rows' groups, if these are units.
     """
     rows: list[tuple[dict[str, Any], Estimate | None]] = []
     tests = max(1, sum(len(each.levels) for each in subgroups))
     for source, scores in asked:
         _check_conditioned(source, subgroups)
         for subgroup in subgroups:
-            for each, at in _levels(subgroup, source, table, a, estimates.weight, tests):
+            for each, at in _levels(subgroup, source, table, a, labels, estimates, tests):
                 own = estimates.within(at, each.sizes([model.name for model in scores.models]))
                 rows += [estimate_level(each, own, model.name, name) for model in scores.models for name in QUANTITIES]
     return tell_subgroups(rows, level)
@@ -320,36 +322,53 @@ def _check_conditioned(source: Any, subgroups: Sequence[Subgroup]) -> None:
 
 
 def _levels(
-    subgroup: Subgroup, source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, tests: int
+    subgroup: Subgroup,
+    source: Any,
+    table: pd.DataFrame,
+    a: NDArray[np.int8],
+    labels: NDArray[Any] | None,
+    estimates: Estimates,
+    tests: int,
 ) -> list[tuple[Level, NDArray[np.int64]]]:
-    found = []
+    found, weight, groups = [], estimates.weight, estimates.groups
     for code, name in enumerate(subgroup.levels):
         at = np.flatnonzero((subgroup.codes == code) & (weight > 0.0))
-        ess, reason, doubt = _size(source, table, a, weight, at, tests)
+        own = {} if labels is None else {"groups": labels[at]}
+        near = None if groups is None else groups[at]
+        ess, reason, doubt = _size(source, table.iloc[at], a[at], weight[at], own, near, tests)
         size = float(kish_size(weight[at])) if len(at) else np.nan
         found.append((Level(subgroup.name, name, len(at), size, ess, reason, doubt), at))
     return found
 
 
 def _size(
-    source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, at: NDArray[np.int64], tests: int
+    source: Any,
+    table: pd.DataFrame,
+    a: NDArray[np.int8],
+    weight: Array,
+    own: Mapping[str, Any],
+    groups: NDArray[np.int64] | None,
+    tests: int,
 ) -> tuple[float, str, str]:
-    """Return the effective size of the rows of a level, why they are too few, and what casts doubt on their weights."""
-    graph = source.unfair.graph
-    sizes = [kish_size(weight[at][a[at] == value]) if (a[at] == value).any() else 0.0 for value in (0, 1)]
+    """Return the effective size of the rows of a level, why they are too few, and what casts doubt on their weights.
+
+    ``own`` are the labels of their ``groups`` as the source takes them.
+    """
+    graph, units = source.unfair.graph, "row(s)" if groups is None else "effective group(s)"
+    sizes = [kish_size(weight * (a == value), groups) for value in (0, 1)]
     few = min((0, 1), key=lambda value: sizes[value])
     if sizes[few] < FEWEST_ROWS:
         return (
             float("nan"),
-            f"{sizes[few]:.0f} row(s) with {graph.sensitive_column}={graph.label(few)!r}, fewer than {FEWEST_ROWS}",
+            f"{sizes[few]:.0f} {units} with {graph.sensitive_column}={graph.label(few)!r}, fewer than {FEWEST_ROWS}",
             "",
         )
     try:
-        stages = source.stages(table.iloc[at], weight[at])
+        stages = source.stages(table, weight, **own)
     except DataError as error:
         return float("nan"), str(error), ""
     if not len(stages):
-        return float(kish_size(weight[at])), "", ""
+        return float(kish_size(weight)), "", ""
     ess = float(stages["ess"].min())
     if ess < FEWEST_ROWS:
         return ess, f"a stage has the effective size {ess:.1f}, fewer than {FEWEST_ROWS} rows", ""

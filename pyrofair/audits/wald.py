@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import shown
+from pyrofair.audits.clusters import Clusters
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import GROUPS, Measured, rows_alike, sizes_of, tell_groups
 from pyrofair.effects.estimates import (
@@ -175,7 +176,7 @@ class WaldEstimates:
     """What an audit has of a source that hands over influence values.
 
     ``normal`` has the estimates, ``stages`` their diagnostics by model, decisions, world and stage, ``weights`` those
-    that no classifier enters; ``failure`` is the reason why there are no worlds.
+    that no classifier enters; ``failure`` is the reason why there are no worlds, ``few`` why there are too few groups.
     """
 
     normal: Estimates
@@ -184,6 +185,7 @@ class WaldEstimates:
     failure: str
     regimes: tuple[str, ...]
     splits: int = 1
+    few: str = ""
 
     def describe_models(self) -> str:
         """Return what the estimates owe to the models that were learned: the split into folds, and their rows."""
@@ -212,8 +214,9 @@ class WaldEstimates:
 
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
-        more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small()}
-        return Measured.of(self.normal, level, models=models, alike=rows_alike(self.normal.weight), **more)
+        alike = rows_alike(self.normal.weight) if self.normal.groups is None else 0
+        more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small(), "few": self.few}
+        return Measured.of(self.normal, level, models=models, alike=alike, **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
@@ -225,7 +228,7 @@ class WaldEstimates:
                 else ""
                 for regime, each in zip(self.regimes, size, strict=True)
             ]
-            found[model] = (texts[0], texts[1])
+            found[model] = (self.few or texts[0], self.few or texts[1])
         return found
 
 
@@ -250,6 +253,7 @@ def estimate_by_influence(
     *,
     fresh: bool,
     failure: str = "",
+    clusters: Clusters | None = None,
 ) -> WaldEstimates:
     """Return the estimates of all quantities of all models, by one call of each fitted source for its models.
 
@@ -257,11 +261,12 @@ def estimate_by_influence(
     refuses about these is the ``failure`` of the result, unless that is given. An error of a model is raised.
     """
     rows, row_weight = (None, None) if fresh else (table, weight)
+    more: dict[str, Any] = {} if fresh or clusters is None else {"groups": clusters.labels}
     weights, found = pd.DataFrame(), []
     for source, scores in asked if not failure else ():
         try:
-            weights = source.stages(rows, row_weight) if weights.empty else weights
-            found.append(source.influence(scores, rows, row_weight))
+            weights = source.stages(rows, row_weight, **more) if weights.empty else weights
+            found.append(source.influence(scores, rows, row_weight, **more))
         except DataError as error:
             if fresh or error is scores.error:
                 raise
@@ -274,6 +279,7 @@ def estimate_by_influence(
     influence = pd.concat(
         [stack_values(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns"
     )
+    code, arm = (None, None) if clusters is None else (clusters.code, clusters.arm)
     labelled = [_label(own.stages, scores, weight) for scores, own in pairs if own is not None]
     stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
     unfair = asked[0][0].unfair
@@ -281,8 +287,9 @@ def estimate_by_influence(
     of = _smallest(influence, weight, stages, names)
     sizes = {name: sizes_of(kish_size(weight), own) for name, own in of.items()}
     apart = _stack_moves(asked, [] if failure else found, influence.columns, len(table))
-    normal = Estimates(influence, weight, bool(unfair.shared), sizes=sizes, apart=apart)
-    return WaldEstimates(normal, stages, weights, failure, names, max((each.splits for each in found), default=1))
+    normal = Estimates(influence, weight, bool(unfair.shared), groups=code, arm=arm, sizes=sizes, apart=apart)
+    splits = max((each.splits for each in found), default=1)
+    return WaldEstimates(normal, stages, weights, failure, names, splits, "" if clusters is None else clusters.few)
 
 
 def _stack_moves(
@@ -399,6 +406,7 @@ def compare_by_influence(
     fresh: bool,
     level: float,
     random_state: int | None,
+    clusters: Clusters | None = None,
 ) -> pd.DataFrame:
     """Compare the estimates from either observed group alone, as an audit's table of groups; empty where it cannot be.
 
@@ -419,8 +427,9 @@ def compare_by_influence(
         return pd.DataFrame(columns=columns)
     share = weight / weight.sum()
     worlds = [tuple(_probed(each[:, -1], share, table) for each in values[group]) for group in GROUPS]
-    zero, one = (Estimates(_by_world(values[group], asked, table.index), weight) for group in GROUPS)
-    apart = Estimates(one.influence - zero.influence, weight)
+    own: dict[str, Any] = {} if clusters is None else {"groups": clusters.code, "arm": clusters.arm}
+    zero, one = (Estimates(_by_world(values[group], asked, table.index), weight, **own) for group in GROUPS)
+    apart = Estimates(one.influence - zero.influence, weight, **own)
     keys = [Key(AUDITED, *pair, quantity) for pair in asked.columns for quantity in GROUP_QUANTITIES]
     gaps = [apart.of(key) for key in keys]
     compared = [(key, zero.of(key).value, one.of(key).value, gap) for key, gap in zip(keys, gaps, strict=True)]

@@ -10,7 +10,7 @@ from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
+from pyrofair.commands.problem import GRAPH_OPTIONS, GROUPS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import as_options, computing
 from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
@@ -24,7 +24,7 @@ __all__ = ["COMMAND"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
-    "subgroups.csv", "audit.png", "stages.png", "graph.png",
+    "subgroups.csv", "rates.csv", "audit.png", "stages.png", "graph.png",
 )  # fmt: skip
 OPTIONS = (
     DATA,
@@ -62,6 +62,7 @@ OPTIONS = (
         Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
         Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", int, default=200,
                least=0, most=1_000_000),
+        GROUPS,
     ),
     *RESULT_OPTIONS,
 )  # fmt: skip
@@ -231,7 +232,8 @@ def _audit(
     from pyrofair.audits import audit
 
     if settings["train"]:
-        source = source.fit(problem.others["train"], sample_weight=problem.other_weights["train"])
+        how = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
+        source = source.fit(problem.others["train"], **how)
     scores = _scores_are(settings, problem)
     report = audit(
         models,
@@ -241,6 +243,7 @@ def _audit(
         level=settings["level"],
         threshold=settings["threshold"],
         sample_weight=problem.weight,
+        groups=problem.groups,
         scores=scores,
         n_jobs=settings["threads"],
         random_state=settings["seed"],
@@ -283,6 +286,7 @@ def _add_files(folder: ResultsFolder, report: Audit, problem: Problem) -> None:
     folder.add_table("stages.csv", report.stages)
     folder.add_table("thresholds.csv", report.thresholds)
     folder.add_table("subgroups.csv", report.subgroups)
+    folder.add_table("rates.csv", report.rates)
     folder.add_figure("audit.png", report.plot())
     if len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
     from pyrofair.graph import CausalGraph, UnfairPaths
 
-__all__ = ["GRAPH_OPTIONS", "LABEL_OPTIONS", "Problem", "files_read", "make_graph", "make_unfair", "read_problem"]
+__all__ = [
+    "GRAPH_OPTIONS",
+    "GROUPS",
+    "LABEL_OPTIONS",
+    "Problem",
+    "files_read",
+    "make_graph",
+    "make_unfair",
+    "read_problem",
+]
 
 GRAPH_OPTIONS = grouped(
     "the question",
@@ -41,13 +50,18 @@ LABEL_OPTIONS = grouped(
 )  # fmt: skip
 
 
+GROUPS = Option("groups", "the column of groups of rows that may depend on each other, such as households or sites: "
+                "intervals, folds and replicates are of whole groups (default: each row is independent of the others)",
+                metavar="COLUMN")  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A graph with labels of the table's types, its unfair paths, and tables with their columns.
 
     ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes;
-    ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights or None. ``notes`` is what
-    a report must tell of the reading.
+    ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights and ``groups`` the groups
+    of rows, or None. ``notes`` is what a report must tell of the reading.
     """
 
     graph: CausalGraph
@@ -57,6 +71,8 @@ class Problem:
     weight: pd.Series[Any] | None
     others: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     other_weights: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
+    groups: pd.Series[Any] | None = None
+    other_groups: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -143,6 +159,12 @@ def read_problem(
     wanted = {column: f"--graph: the node {node!r}" for column, node in plain.node_of.items()}
     if settings["weight"]:
         wanted.setdefault(settings["weight"], "--weight")
+    if groups := settings.values.get("groups"):  # noqa: PD011
+        if groups in plain.node_of:
+            raise UsageError(
+                f"--groups {groups!r} is a column of the graph, given which estimates are made: name another."
+            )
+        wanted.setdefault(groups, "--groups")
     own = dict(wanted)
     for name, why in (extra or {}).items():
         own.setdefault(name, why)
@@ -188,6 +210,8 @@ def read_problem(
         table.frame[weight] if weight else None,
         {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
         {name: each.frame.get(weight) for name, (each, _) in more.items()},
+        table.frame[groups] if groups else None,
+        {name: each.frame.get(groups) for name, (each, _) in more.items()},
         tuple(notes),
     )
 

@@ -14,7 +14,8 @@ __all__ = ["as_options", "computing"]
 
 AS_OPTIONS = (
     (re.compile(r"\b(propensity|regression)=\.\.\."), r"--\1"),
-    (re.compile(r"keep it once: df\.drop_duplicates\(\)"), "keep it once in the file"),
+    (re.compile(r"keep it once, df\.drop_duplicates\(\), "), "keep it once in the file, "),
+    (re.compile(r"\bgroups=('unit')?"), "--groups"),
     (re.compile(r"write them out: df\.loc\[.*?\)\]"), "write each row into the file as often, without --weight"),
     (re.compile(r"\bsample_weight holds"), "--weight holds"),
 )

@@ -70,7 +70,10 @@ class InfluenceValues:
 
 @runtime_checkable
 class InfluenceBased(Protocol):
-    """A source that estimates the potential outcomes of known classifiers by influence values."""
+    """A source that estimates the potential outcomes of known classifiers by influence values.
+
+    If its ``fit``, ``influence`` and ``stages`` take ``groups`` besides, labels (n,), it can be audited by them.
+    """
 
     @property
     def unfair(self) -> Any:

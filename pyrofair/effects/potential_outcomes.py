@@ -499,8 +499,10 @@ class SampleSplit(PotentialOutcomes, Protocol):
         """Return a replicate's units with the mechanisms of the fit that the replicate was made of."""
 
 
-def kish_size(weight: npt.NDArray[Any]) -> float:
-    """Return Kish's effective number of rows; 0 if no weight is above 0 or one is infinite."""
+def kish_size(weight: npt.NDArray[Any], groups: npt.NDArray[np.int64] | None = None) -> float:
+    """Return Kish's effective number of rows, or of groups of rows; 0 if no weight is above 0 or one is infinite."""
+    if groups is not None:
+        weight = np.bincount(np.unique(groups, return_inverse=True)[1], weight)
     largest = float(weight.max(initial=0.0))
     if not 0.0 < largest < np.inf:
         return 0.0

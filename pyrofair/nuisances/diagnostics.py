@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair.effects.estimates import mean_and_spread
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.identification import RegimeEstimand
@@ -361,7 +362,7 @@ def stage_table(stages: Sequence[tuple[Stage, Array]], rows: Rows) -> pd.DataFra
 
 def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
     counted = np.isfinite(weight)
-    mean, z = mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight)
+    mean, z = mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight, rows.groups)
     carried = rows.weight * weight
     size = kish_size(carried)
     found = {
@@ -374,10 +375,10 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
         "ess": size,
         "max_weight": float(carried.max(initial=0.0)),
     }
-    return found | {"problem": _problem(found, rows, stage)}
+    return found | {"problem": _problem(found, rows, stage, kish_size(carried, rows.groups))}
 
 
-def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
+def _problem(found: dict[str, Any], rows: Rows, stage: Stage, units: float) -> str:
     """Return what makes a stage's weights unusable, or an empty string."""
     group = kish_size(rows.weight * rows.member(stage.arm))
     what = []
@@ -385,6 +386,8 @@ def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
         what.append("a propensity of exactly 0 or 1 leaves rows without a finite weight")
     elif abs(found["mean_weight"] - 1.0) > OFF and abs(found["mean_weight_z"]) > SURE:
         what.append(f"the mean weight is {found['mean_weight']:.2f}, not 1 (z {found['mean_weight_z']:.1f})")
+    if units < FEWEST_ROWS <= found["ess"]:
+        what.append(f"the effective size is {units:.1f} groups, fewer than {FEWEST_ROWS}")
     if found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
         what.append(f"the effective size is {found['ess']:.0f} of {group:.0f} rows")
     return "; ".join(what)
@@ -422,16 +425,16 @@ def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:
             balance = each.weight[:, None] * each.start - base
             base += each.correction
             described = pd.DataFrame([_describe(each.stage, each.weight, rows)])
-            tables.append(describe_scores(described, balance, each.correction, rows.weight))
+            tables.append(describe_scores(described, balance, each.correction, rows))
     return join_stages(tables)
 
 
-def describe_scores(described: pd.DataFrame, balance: Array, correction: Array, weight: Array) -> pd.DataFrame:
+def describe_scores(described: pd.DataFrame, balance: Array, correction: Array, rows: Rows) -> pd.DataFrame:
     """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q)."""
     table = pd.concat([described] * balance.shape[1], ignore_index=True)
     table.insert(0, "column", np.arange(len(table)))
     for name, part in (("balance", balance), ("correction", correction)):
-        table[name], table[f"{name}_z"] = mean_and_z(part, weight)
+        table[name], table[f"{name}_z"] = mean_and_z(part, rows.weight, rows.groups)
     return table
 
 
@@ -447,9 +450,7 @@ def add_problems(table: pd.DataFrame, problems: Sequence[str]) -> pd.DataFrame:
     return table.assign(problem=["; ".join(filter(None, texts)) for texts in both])
 
 
-def mean_and_z(values: Array, weight: Array) -> tuple[Array, Array]:
+def mean_and_z(values: Array, weight: Array, groups: NDArray[np.int64] | None = None) -> tuple[Array, Array]:
     """Return the weighted means of columns (n, Q), and each over its standard error (0 where both are 0)."""
-    total = weight.sum()
-    mean = weight @ values / total
-    error = np.sqrt((weight**2) @ (values - mean) ** 2) / total
+    mean, error = mean_and_spread(values, weight, groups=groups)
     return mean, np.divide(mean, error, out=np.zeros_like(mean), where=error > 1e-15)

@@ -621,7 +621,7 @@ class GraphForm:
         tables = []
         for number, (which, i, _) in enumerate(self._each_block()):
             balance, correction = found.target[which, i] - (y0, ypi)[which], found.correction[which, i]
-            tables.append(describe_scores(described.iloc[[number]], balance, correction, rows.weight))
+            tables.append(describe_scores(described.iloc[[number]], balance, correction, rows))
         return InfluenceValues(
             y0=y0,
             ypi=ypi,
