@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.estimates import kish_size
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph
 from pyrofair.nuisances.rows import Nuisances

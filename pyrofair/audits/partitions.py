@@ -30,9 +30,9 @@ from pyrofair.audits.rates import RATES, sizes_of_rate, tell_rates
 from pyrofair.audits.report import Measured
 from pyrofair.audits.subgroups import QUANTITIES, Level, estimate_level, tell_subgroups
 from pyrofair.audits.wald import Scores, stack_values
-from pyrofair.effects.estimates import AUDITED, CAUSAL, Estimates, Key, Samples
+from pyrofair.effects.estimates import AUDITED, CAUSAL, Estimates, Key, Samples, kish_size
 from pyrofair.effects.influence import InfluenceValues
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.nuisances.rows import Rows

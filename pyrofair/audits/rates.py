@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.audits.clusters import Clusters
-from pyrofair.effects.estimates import AUDITED, Estimate, Estimates, Key
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.estimates import AUDITED, Estimate, Estimates, Key, kish_size
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import decide
 from pyrofair.graph import CausalGraph
 

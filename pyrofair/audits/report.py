@@ -28,10 +28,11 @@ from pyrofair.effects.estimates import (
     Estimates,
     Key,
     greater_of,
+    kish_size,
     shares_of,
 )
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
-from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views, kish_size
+from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
 

@@ -13,8 +13,18 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
-from pyrofair.effects.estimates import AUDITED, JUDGED, PAPER, Estimate, Estimates, Key, reach_of, reach_of_all
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.estimates import (
+    AUDITED,
+    JUDGED,
+    PAPER,
+    Estimate,
+    Estimates,
+    Key,
+    kish_size,
+    reach_of,
+    reach_of_all,
+)
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.reading import require_aligned

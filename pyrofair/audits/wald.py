@@ -23,6 +23,7 @@ from pyrofair.effects.estimates import (
     Key,
     draw_normal,
     joint_covariance,
+    kish_size,
 )
 from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
@@ -32,7 +33,6 @@ from pyrofair.effects.potential_outcomes import (
     CounterfactualSample,
     PotentialOutcomes,
     SeveralContrasts,
-    kish_size,
 )
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -220,10 +220,11 @@ class WaldEstimates:
 
     def small(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
-        found = {}
-        for model, size in _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes).items():
+        found, units = {}, "rows" if self.normal.groups is None else "groups"
+        of = _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, "units")
+        for model, size in of.items():
             texts = [
-                f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} rows"
+                f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} {units}"
                 if each < FEWEST_ROWS
                 else ""
                 for regime, each in zip(self.regimes, size, strict=True)
@@ -233,13 +234,13 @@ class WaldEstimates:
 
 
 def _smallest(
-    influence: pd.DataFrame, weight: Array, stages: pd.DataFrame, regimes: Sequence[str]
+    influence: pd.DataFrame, weight: Array, stages: pd.DataFrame, regimes: Sequence[str], of: str = "ess"
 ) -> dict[str, tuple[float, float]]:
-    """Return for each model the smallest effective size of the stages of either world."""
-    rows, found = kish_size(weight), {}
+    """Return for each model the smallest effective size of the stages of either world, in rows (ess) or in units."""
+    rows, found, of = kish_size(weight), {}, of if of in stages else "ess"
     for model in dict.fromkeys(influence.columns.get_level_values("model")):
         own = stages[stages["model"] == model] if len(stages) else stages
-        sizes = [own["ess"][own["regime"] == regime].min() if len(own) else np.nan for regime in regimes]
+        sizes = [own[of][own["regime"] == regime].min() if len(own) else np.nan for regime in regimes]
         first, second = (rows if np.isnan(size) else float(size) for size in sizes)
         found[model] = (first, second)
     return found

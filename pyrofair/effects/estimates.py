@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.potential_outcomes import kish_size
 from pyrofair.effects.simultaneous import quantile_of_largest, reach_of
 
 __all__ = [
@@ -44,6 +43,7 @@ __all__ = [
     "draw_normal",
     "greater_of",
     "joint_covariance",
+    "kish_size",
     "mean_and_spread",
     "note_on",
     "percentiles",
@@ -399,6 +399,17 @@ def joint_covariance(estimates: Sequence[Estimate]) -> Array:
             part[at[own] - start, i] = each.errors[own]  # type: ignore[index]
         found += part.T @ part
     return found
+
+
+def kish_size(weight: NDArray[Any], groups: NDArray[np.int64] | None = None) -> float:
+    """Return Kish's effective number of rows, or of groups of rows; 0 if no weight is above 0 or one is infinite."""
+    if groups is not None:
+        weight = np.bincount(np.unique(groups, return_inverse=True)[1], weight)
+    largest = float(weight.max(initial=0.0))
+    if not 0.0 < largest < np.inf:
+        return 0.0
+    share = weight / largest  # their squares stay within double precision, however large the weights
+    return float(share.sum()) ** 2 / float(share @ share)
 
 
 def by_unit(errors: Array, groups: NDArray[np.int64] | None) -> Array:

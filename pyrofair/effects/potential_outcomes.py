@@ -21,6 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_instance, require_unmasked, shown
+from pyrofair.effects.estimates import kish_size
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -41,7 +42,6 @@ __all__ = [
     "Stratified",
     "Views",
     "Worlds",
-    "kish_size",
     "refuse_fitted",
 ]
 
@@ -497,17 +497,6 @@ class SampleSplit(PotentialOutcomes, Protocol):
 
     def with_first_mechanisms(self) -> Any:
         """Return a replicate's units with the mechanisms of the fit that the replicate was made of."""
-
-
-def kish_size(weight: npt.NDArray[Any], groups: npt.NDArray[np.int64] | None = None) -> float:
-    """Return Kish's effective number of rows, or of groups of rows; 0 if no weight is above 0 or one is infinite."""
-    if groups is not None:
-        weight = np.bincount(np.unique(groups, return_inverse=True)[1], weight)
-    largest = float(weight.max(initial=0.0))
-    if not 0.0 < largest < np.inf:
-        return 0.0
-    share = weight / largest  # their squares stay within double precision, however large the weights
-    return float(share.sum()) ** 2 / float(share @ share)
 
 
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:

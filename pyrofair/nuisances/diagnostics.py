@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.estimates import mean_and_spread
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
+from pyrofair.effects.estimates import kish_size, mean_and_spread
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.identification import RegimeEstimand
 from pyrofair.nuisances.rows import Nuisances, Rows
@@ -45,7 +45,7 @@ SEPARATED = 1e-3
 NEGLIGIBLE = 1e-9
 FEWEST_IN_CELL = 2
 """A saturated model needs so many rows of an arm in a cell: one shows a mean, but not how far it may be off."""
-COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "max_weight", "problem")
+COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "units", "max_weight", "problem")
 OFF, SURE = 0.1, 3.0
 """A mean weight farther from 1 than this, by more than so many standard errors, shows that overlap fails."""
 FEW = 100.0
@@ -373,12 +373,13 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
         "mean_weight": float(mean[0] + 1.0) if counted.all() else np.inf,
         "mean_weight_z": float(z[0]),
         "ess": size,
+        "units": kish_size(carried, rows.groups),
         "max_weight": float(carried.max(initial=0.0)),
     }
-    return found | {"problem": _problem(found, rows, stage, kish_size(carried, rows.groups))}
+    return found | {"problem": _problem(found, rows, stage)}
 
 
-def _problem(found: dict[str, Any], rows: Rows, stage: Stage, units: float) -> str:
+def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
     """Return what makes a stage's weights unusable, or an empty string."""
     group = kish_size(rows.weight * rows.member(stage.arm))
     what = []
@@ -386,8 +387,6 @@ def _problem(found: dict[str, Any], rows: Rows, stage: Stage, units: float) -> s
         what.append("a propensity of exactly 0 or 1 leaves rows without a finite weight")
     elif abs(found["mean_weight"] - 1.0) > OFF and abs(found["mean_weight_z"]) > SURE:
         what.append(f"the mean weight is {found['mean_weight']:.2f}, not 1 (z {found['mean_weight_z']:.1f})")
-    if units < FEWEST_ROWS <= found["ess"]:
-        what.append(f"the effective size is {units:.1f} groups, fewer than {FEWEST_ROWS}")
     if found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
         what.append(f"the effective size is {found['ess']:.0f} of {group:.0f} rows")
     return "; ".join(what)

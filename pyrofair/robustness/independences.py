@@ -25,8 +25,8 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_instance, require_integer, require_real, require_seed
 from pyrofair.audits.clusters import ROWS, describe_units
 from pyrofair.audits.display import table_fragment
-from pyrofair.effects.estimates import by_unit
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.estimates import by_unit, kish_size
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.projection import LatentProjection

@@ -17,8 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from pyrofair.effects.estimates import kish_size
 from pyrofair.effects.influence import InfluenceValues, Scorer
-from pyrofair.effects.potential_outcomes import CounterfactualSample, kish_size
+from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.graph.identification import Estimand
 from pyrofair.nuisances.diagnostics import (

@@ -23,8 +23,8 @@ from pyrofair._validation import (
     require_seed,
 )
 from pyrofair.audits.clusters import describe_units
-from pyrofair.effects.estimates import percentiles, reach_of, reach_of_shares, shares_of
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.estimates import kish_size, percentiles, reach_of, reach_of_shares, shares_of
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths, require_unfair, show_paths

@@ -19,6 +19,7 @@ from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
 from pyrofair.effects.estimates import (
     GIVEN_UNITS,
+    kish_size,
     mean_and_spread,
     reach_of,
     reach_of_shares,
@@ -26,7 +27,6 @@ from pyrofair.effects.estimates import (
     size_of_share,
 )
 from pyrofair.effects.influence import Scorer
-from pyrofair.effects.potential_outcomes import kish_size
 from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
