@@ -85,6 +85,7 @@ from pyrofair.effects.potential_outcomes import (
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
+from pyrofair.nuisances.rows import Nuisances
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_again, read_table, read_weight
@@ -435,7 +436,7 @@ def audit(
     code, others = None if clusters is None else clusters.code, [groups] if isinstance(groups, str) else ()
     copies = describe_copies(df, read, sample_weight, code)
     warned = _warn([*constant, *copies, *describe_reading(df, graph, others)])
-    warned += _warn(filter(None, [] if clusters is None else [clusters.short]))
+    warned += _warn([] if clusters is None else clusters.warnings)
     order = tuple(column for column in df.columns if column in graph.input_columns)
     held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
     audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
@@ -477,7 +478,7 @@ def audit(
         threshold=threshold,
         settings={name: value for name, (value, used) in settings.items() if used},
         clusters=clusters,
-        units=describe_units(clusters),
+        units=describe_units(code, weight),
         source=" ".join(str(chosen).split()),
         versions=known_versions(),
         order=order,
@@ -535,7 +536,7 @@ def audit(
     draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
     compared = group_table(point, draws, level, worlds)
     labels = {model.name: estimator.label_of(model.name) for model in audited}
-    few = "" if clusters is None else clusters.few
+    few = "" if clusters is None else clusters.fewer()
     small = {
         name: (few, few) if few else _find_small_groups(sources.get(label), table, weight, worlds.get(label))
         for name, label in labels.items()
@@ -615,8 +616,7 @@ def _audit_by_influence(
             how: dict[str, Any] = {"level": level, "random_state": random_state, "clusters": clusters}
             groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, **how)
         if levels and not found.failure:
-            labels = None if clusters is None else clusters.labels
-            within = estimate_subgroups(levels, asked, found.normal, table, a, labels, level=level)
+            within = estimate_subgroups(levels, asked, found.normal, table, a, clusters, level=level)
     warned = [*context.warnings, *dict.fromkeys(texts_of(caught))]
     assumptions = asked[0][0].assumptions
     of_outcomes = asked[-1][0].assumptions if outcomes else ()
@@ -775,8 +775,31 @@ def fit_source(
                 return clone(source).fit(table, sample_weight=weight, **how), np.arange(len(table))
     known = hasattr(source, "fitted_rows")
     index = source.fitted_rows(table) if known else np.full(len(table), -1)
-    Clusters.require_known(clusters, source, index)
+    _require_known(clusters, source, index)
     return source, index
+
+
+def _require_known(clusters: Clusters | None, fitted: Any, position: NDArray[np.int64]) -> None:
+    """Refuse a fitted source that takes rows for units where groups are, or knows other groups of the same rows.
+
+    ``position`` (n,) is that of each row among the fitted ones, -1 for others: none of these may be of a fitted group,
+    which the models that judge it have seen.
+    """
+    nuisances = getattr(fitted, "nuisances_", None)
+    own = nuisances.rows.groups if isinstance(nuisances, Nuisances) else None
+    if (clusters is None) != (own is None) and (own is not None or nuisances is not None or is_influence_based(fitted)):
+        known = "without groups, so that its folds divide them" if own is None else "with groups, its units"
+        raise DataError(f"The source was fitted {known}. Give the same groups= to it and here, or leave it unfitted.")
+    if clusters is None or own is None:
+        return
+    known = position >= 0
+    if (own[position[known]] != clusters.key[known]).any():
+        raise DataError("Rows of df have other groups than those that the source was fitted with. Give the same.")
+    if seen := int(np.isin(clusters.key[~known], own).sum()):
+        raise DataError(
+            f"{seen:,} new rows are of groups that the source was fitted on, which the models that judge them have "
+            "seen. Leave the source unfitted, or divide the table by whole groups."
+        )
 
 
 def _resampling(fitted: Any, index: NDArray[np.int64], *, fresh: bool, grouped: bool) -> str:

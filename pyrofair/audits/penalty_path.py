@@ -416,10 +416,7 @@ def penalty_path(
         )
     own = judge is classifier.source
     if own and groups is not None:
-        raise DataError(
-            "judge=classifier.source was fitted for training, by rows, and groups are units of rows measured on: leave "
-            "judge out."
-        )
+        raise DataError("judge=classifier.source was fitted for training, by rows. With groups leave judge out.")
     keep = n_boot > 0 or judge is None or (not own and is_influence_based(judge))
     open_seeds = [
         seed for seed in wanted if len(found.finished(seed)) < len(order) or not found.is_audited(seed, keep=keep)
@@ -458,9 +455,8 @@ def penalty_path(
     compared = join_seeds(compared)
     if apart := _describe_apart(compared):
         warnings.warn(apart, PositivityWarning, stacklevel=2)
-    units = describe_units(measured.clusters)
-    made = pd.DataFrame(found.rows), found.models, intervals, compared, found.modules, fingerprint
-    return PenaltyPath(*made, units)
+    units = describe_units(hash_groups(measured.groups), measured.weight)
+    return PenaltyPath(pd.DataFrame(found.rows), found.models, intervals, compared, found.modules, fingerprint, units)
 
 
 def _check_judge(judge: Any, classifier: Any) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.audits.clusters import Clusters
-from pyrofair.effects.estimates import AUDITED, Estimate, Estimates, Key, kish_size
+from pyrofair.effects.estimates import AUDITED, Estimates, Key, kish_size
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import decide
 from pyrofair.graph import CausalGraph
@@ -67,32 +67,20 @@ def tell_rates(
     Without ``known`` outcomes there are selection rates alone; unless errors of both groups are known ``joint``-ly, the
     difference has no interval.
     """
-    parts = {each: of(*each) for each in product((0, 1), dict.fromkeys(RATES.values())) if known or each[1] is None}
-    names, rows = [*(str(graph.label(value)) for value in (0, 1)), DIFFERENCE], []
-    for model, (quantity, label) in product(models, RATES.items()):
-        if label is not None and not known:
-            continue
-        own = [parts[value, label] for value in (0, 1)]
-        found = [
-            None if each is None else each.of(Key(AUDITED, model, "threshold", "positive_rate")) for _, each in own
-        ]
-        sizes = [np.inf if each is None else each.clusters for _, each in own]
-        gap = None if found[0] is None or found[1] is None else found[1] - found[0]
-        few = [*sizes, min(sizes) if joint else 0.0]
-        counts = [*(count for count, _ in own), sum(count for count, _ in own)]
-        for name, estimate, size, count in zip(names, [*found, gap], few, counts, strict=True):
-            rows.append((model, name, quantity, *_interval(estimate, size, level), count, _note(estimate, size)))
+    asked = {name: label for name, label in RATES.items() if known or label is None}
+    parts, rows = {(value, label): of(value, label) for value in (0, 1) for label in asked.values()}, []
+    for model, (quantity, label) in product(models, asked.items()):
+        key, found = Key(AUDITED, model, "threshold", "positive_rate"), []
+        for value in (0, 1):
+            count, own = parts[value, label]
+            made = (None, np.inf) if own is None else (own.of(key), own.clusters)
+            found.append((str(graph.label(value)), count, *made))
+        (_, n, one, few), (_, m, other, fewer) = found
+        gap = None if one is None or other is None else other - one
+        for name, count, estimate, size in [*found, (DIFFERENCE, n + m, gap, min(few, fewer) if joint else 0.0)]:
+            note = "" if size >= FEWEST_ROWS else f"no interval: {size:.1f} effective groups, fewer than {FEWEST_ROWS}"
+            note = note if joint or name != DIFFERENCE else "no interval: groups may have rows of both"
+            ends = (np.nan, np.nan) if note or estimate is None else estimate.interval(level)
+            value = np.nan if estimate is None else estimate.estimate
+            rows.append((model, name, quantity, value, *ends, count, "no row" if estimate is None else note))
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _interval(estimate: Estimate | None, groups: float, level: float) -> tuple[float, float, float]:
-    if estimate is None:
-        return np.nan, np.nan, np.nan
-    return estimate.estimate, *(estimate.interval(level) if groups >= FEWEST_ROWS else (np.nan, np.nan))
-
-
-def _note(estimate: Estimate | None, groups: float) -> str:
-    if estimate is None:
-        return "no row"
-    few = f"{groups:.1f} effective groups, fewer than {FEWEST_ROWS}" if groups else "the same groups are in both"
-    return "" if groups >= FEWEST_ROWS else f"no interval: {few}"

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
+from pyrofair.audits.clusters import Clusters
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
 from pyrofair.effects.estimates import (
     AUDITED,
@@ -287,7 +288,7 @@ def estimate_subgroups(
     estimates: Estimates,
     table: pd.DataFrame,
     a: NDArray[np.int8],
-    labels: NDArray[Any] | None = None,
+    groups: Clusters | None = None,
     *,
     level: float,
 ) -> pd.DataFrame:
@@ -295,14 +296,14 @@ def estimate_subgroups(
 
     All intervals of the table hold together with the probability ``level``, asymptotically: their half-widths are the
     standard errors times the quantile of the largest deviation of all, in those units, of a joint normal distribution.
-    ``labels`` are those of the rows' groups, if these are units.
+    ``groups`` are those of the rows, if these are units.
     """
     rows: list[tuple[dict[str, Any], Estimate | None]] = []
     tests = max(1, sum(len(each.levels) for each in subgroups))
     for source, scores in asked:
         _check_conditioned(source, subgroups)
         for subgroup in subgroups:
-            for each, at in _levels(subgroup, source, table, a, labels, estimates, tests):
+            for each, at in _levels(subgroup, source, table, a, estimates.weight, tests, groups):
                 own = estimates.within(at, each.sizes([model.name for model in scores.models]))
                 rows += [estimate_level(each, own, model.name, name) for model in scores.models for name in QUANTITIES]
     return tell_subgroups(rows, level)
@@ -332,49 +333,35 @@ def _check_conditioned(source: Any, subgroups: Sequence[Subgroup]) -> None:
 
 
 def _levels(
-    subgroup: Subgroup,
-    source: Any,
-    table: pd.DataFrame,
-    a: NDArray[np.int8],
-    labels: NDArray[Any] | None,
-    estimates: Estimates,
-    tests: int,
+    subgroup: Subgroup, source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, tests: int, groups: Any
 ) -> list[tuple[Level, NDArray[np.int64]]]:
-    found, weight, groups = [], estimates.weight, estimates.groups
+    found = []
     for code, name in enumerate(subgroup.levels):
         at = np.flatnonzero((subgroup.codes == code) & (weight > 0.0))
-        own = {} if labels is None else {"groups": labels[at]}
-        near = None if groups is None else groups[at]
-        ess, reason, doubt = _size(source, table.iloc[at], a[at], weight[at], own, near, tests)
+        own = None if groups is None else groups.at(at)
+        ess, reason, doubt = _size(source, table.iloc[at], a[at], weight[at], tests, own)
         size = float(kish_size(weight[at])) if len(at) else np.nan
         found.append((Level(subgroup.name, name, len(at), size, ess, reason, doubt), at))
     return found
 
 
 def _size(
-    source: Any,
-    table: pd.DataFrame,
-    a: NDArray[np.int8],
-    weight: Array,
-    own: Mapping[str, Any],
-    groups: NDArray[np.int64] | None,
-    tests: int,
+    source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, tests: int, groups: Clusters | None
 ) -> tuple[float, str, str]:
-    """Return the effective size of the rows of a level, why they are too few, and what casts doubt on their weights.
-
-    ``own`` are the labels of their ``groups`` as the source takes them.
-    """
-    graph, units = source.unfair.graph, "row(s)" if groups is None else "effective group(s)"
-    sizes = [kish_size(weight * (a == value), groups) for value in (0, 1)]
+    """Return the effective size of the rows of a level, why they are too few, and what casts doubt on their weights."""
+    graph, more = source.unfair.graph, {} if groups is None else {"groups": groups.labels}
+    sizes = [kish_size(weight * (a == value)) for value in (0, 1)]
     few = min((0, 1), key=lambda value: sizes[value])
     if sizes[few] < FEWEST_ROWS:
         return (
             float("nan"),
-            f"{sizes[few]:.0f} {units} with {graph.sensitive_column}={graph.label(few)!r}, fewer than {FEWEST_ROWS}",
+            f"{sizes[few]:.0f} row(s) with {graph.sensitive_column}={graph.label(few)!r}, fewer than {FEWEST_ROWS}",
             "",
         )
+    if groups is not None and (text := groups.fewer()):
+        return float("nan"), text, ""
     try:
-        stages = source.stages(table, weight, **own)
+        stages = source.stages(table, weight, **more)
     except DataError as error:
         return float("nan"), str(error), ""
     if not len(stages):

@@ -290,7 +290,7 @@ def estimate_by_influence(
     apart = _stack_moves(asked, [] if failure else found, influence.columns, len(table))
     normal = Estimates(influence, weight, bool(unfair.shared), groups=code, arm=arm, sizes=sizes, apart=apart)
     splits = max((each.splits for each in found), default=1)
-    return WaldEstimates(normal, stages, weights, failure, names, splits, "" if clusters is None else clusters.few)
+    return WaldEstimates(normal, stages, weights, failure, names, splits, "" if clusters is None else clusters.fewer())
 
 
 def _stack_moves(

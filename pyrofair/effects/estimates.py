@@ -210,14 +210,14 @@ def shares_of(quantity: str, values: Mapping[str, float], size: float) -> tuple[
     return (Share(value / 2.0, size, 2.0) if quantity == GIVEN_UNITS else Share(value, size),)
 
 
-def size_of_share(size: float, clusters: float, rows: float, between: float) -> float:
-    """Return of how many independent rows a share is, given that of all rows, that of clusters, and its two variances.
+def size_of_share(size: float, apart: float, rows: float, between: float) -> float:
+    """Return of how many independent rows a share is, given that of all rows and its variances by rows and clusters.
 
-    By rows and by ``between`` clusters, the design effect (Korn and Graubard, 1998). Where rows have no variance, those
-    of a cluster may all be alike: it is the number of clusters then, and never less.
+    Their ratio is the design effect (Korn and Graubard, 1998). Where rows have no variance, those of a cluster may all
+    be alike: it is ``size`` times ``apart`` then, the clusters for each row, and never less.
     """
-    least = min(size, clusters)
-    return max(least, size / max(1.0, between / rows)) if rows > 0.0 else least
+    least = size * min(1.0, apart)
+    return max(least, size / max(1.0, between / rows)) if rows > ROUNDING**2 else least
 
 
 def reach_of_shares(shares: Sequence[Share], reach: float) -> tuple[float, float]:
@@ -616,7 +616,8 @@ class Estimates:
         if self._clusters is not None:
             plain, errors = errors, self._clusters.sums(errors[:, None])[:, 0]
             where, degrees = self._clusters.at, self.clusters - 1.0
-            size = size_of_share(size, kish_size(self.weight, self.groups), plain @ plain, errors @ errors)
+            apart = kish_size(self.weight, self.groups) / kish_size(self.weight)
+            size = size_of_share(size, apart, plain @ plain, errors @ errors)
         if self.samples is not None:
             degrees = self.samples.degrees_of(float(errors @ errors), own)
         value = float(factors @ mean + product * mean[0] * mean[-1] + constant)

@@ -1,4 +1,4 @@
-"""Coverage of 95 % intervals where rows of a group depend on each other: by rows, and by groups (``groups=``).
+"""Coverage of 95 % intervals by groups (``groups=``), and by rows, where rows of a group depend on each other.
 
 Run ``python tests/benchmarks/clusters.py --samples 200``, or ``--source IPW --samples 100 --designs "60 x 25"``. A
 group shares a part of the noise of every node, and in designs "by group" its sensitive attribute. The classifier is
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -17,6 +18,7 @@ import pandas as pd
 from scipy.special import expit, ndtr
 
 import pyrofair as pf
+from pyrofair.effects.estimates import AUDITED, Key
 
 GRAPH = pf.CausalGraph("C -> A; {A C} -> D; {A C D} -> M; {A C D M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
@@ -72,25 +74,30 @@ def truth(n: int = 1_000_000) -> dict[str, float]:
     M = 0.5 * D + 0.5 * C + f
     low, high = score(0, C, D, M), score(1, C, D, M + 0.7)
     yes, member = score(1, C, D + 0.7, M + 1.05) > 0.5, expit(0.7 * C) > ndtr(u)
-    effects = {"decisions": ((high > 0.5) * 1.0 - (low > 0.5)).mean(), "scores": (high - low).mean()}
+    effects = {"threshold": ((high > 0.5) * 1.0 - (low > 0.5)).mean(), "score": (high - low).mean()}
     return effects | {"rate": float(yes[member].mean())}
 
 
-def intervals(design: str, seed: int, source: str, replicates: int) -> list[tuple[float, ...]]:
-    """Return errors of the estimates, lengths of the intervals and whether these hold the truth, by rows and groups."""
-    df, found = draw(design, seed), []
-    for groups in (None, "group"):
-        data = df if groups else df.drop(columns="group")
-        settings = {"n_boot": replicates, "n_jobs": 1, "progress": False, "random_state": seed}
-        report = pf.audit({"model": Model()}, SOURCES[source](), data, groups=groups, **settings)
-        table = report.table[report.table["quantity"] == "mean_unfair_effect"].set_index("decisions")
-        rate = report.rates.query("group == '1' and quantity == 'selection_rate'").iloc[0]
-        rows = {"decisions": table.loc["threshold"], "scores": table.loc["score"], "rate": rate}
-        for name, row in rows.items():
-            true = truth()[name]
-            held = np.nan if np.isnan(row["lower"]) else float(row["lower"] <= true <= row["upper"])
-            found.append((row["estimate"] - true, row["upper"] - row["lower"], held))
-    return found
+def intervals(design: str, seed: int, source: str, replicates: int) -> list[tuple[float, float]]:
+    """Return the errors of estimates, and whether their intervals hold the truth (NaN without an interval).
+
+    They are the effects and the rate by groups, then the effects of the same audit by rows, if it has influence values.
+    """
+    settings = {"n_boot": replicates, "n_jobs": 1, "progress": False, "random_state": seed, "groups": "group"}
+    report = pf.audit({"model": Model()}, SOURCES[source](), draw(design, seed), **settings)
+    table = report.table[report.table["quantity"] == "mean_unfair_effect"].set_index("decisions")
+    rate = report.rates.query("group == '1' and quantity == 'selection_rate'").iloc[0]
+    rows = [(name, *row[["estimate", "lower", "upper"]]) for name, row in [*table.iterrows(), ("rate", rate)]]
+    if (own := report.context.estimates) is not None:
+        by_rows = replace(own, groups=None)
+        for decisions in table.index:
+            found = by_rows.of(Key(AUDITED, "model", decisions, "mean_unfair_effect"))
+            rows.append((decisions, found.estimate, *found.interval(0.95)))
+    true = [truth()[name] for name, *_ in rows]
+    held = [
+        np.nan if np.isnan(low) else float(low <= at <= high) for at, (*_, low, high) in zip(true, rows, strict=True)
+    ]
+    return [(row[1] - at, each) for row, at, each in zip(rows, true, held, strict=True)]
 
 
 def main() -> None:
@@ -101,12 +108,8 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=79)
     parser.add_argument("--designs", nargs="+", default=list(DESIGNS), help="beginnings of their names")
     asked = parser.parse_args()
-    kinds = [
-        f"{name}, by {units}" for name in ("effect", "effect on scores", "rate of A=1") for units in ("rows", "groups")
-    ]
-    print(
-        f"| design | samples | refused | no interval | bias of the effect | {' | '.join(kinds)} |\n|---|{'--:|' * 10}"
-    )
+    kinds = ["effect", "effect on scores", "rate of A=1", "effect by rows", "effect on scores by rows"]
+    print(f"| design | samples | refused | no interval | bias of the effect | {' | '.join(kinds)} |\n|---|{'--:|' * 9}")
     for design in [each for each in DESIGNS if each.startswith(tuple(asked.designs))]:
         found, refused = [], 0
         for i in range(asked.samples):
@@ -121,8 +124,8 @@ def main() -> None:
         values = np.array(found, dtype=float)
         error = values[:, 0, 0]
         bias = f"{error.mean():+.4f} (error {error.std() / np.sqrt(len(error)):.4f})"
-        held, lost = np.nanmean(values[:, :, 2], axis=0)[[0, 3, 1, 4, 2, 5]], int(np.isnan(values[:, 3, 2]).sum())
-        shares = " | ".join(f"{each:.3f}" for each in held)
+        lost = int(np.isnan(values[:, 0, 1]).sum())
+        shares = " | ".join(f"{each:.3f}" for each in np.nanmean(values[:, :, 1], axis=0))
         print(f"| {design} | {len(found)} | {refused} | {lost} | {bias} | {shares} |", flush=True)
 
 

@@ -74,12 +74,12 @@ class Problem:
         reach, weight, groups = reach_of(self.context["level"], self.degrees), self.rows.weight, self.rows.groups
         more = self.more.get(quantity, max(self.more.values()))
         name = {"sum": GIVEN_UNITS, "piu": "piu_lower"}.get(quantity, quantity)  # twice a share, a share
-        found, clusters = [], kish_size(weight, groups)
+        found, apart = [], kish_size(weight, groups) / kish_size(weight)
         for side, values in enumerate((low, high)):
             ends, spread = mean_and_spread(values, weight, more, groups)
             plain = mean_and_spread(values, weight, more)[1]
             moves = [
-                reach_of_shares(shares_of(name, {name: value}, size_of_share(self.sizes[name], clusters, *both)), reach)
+                reach_of_shares(shares_of(name, {name: value}, size_of_share(self.sizes[name], apart, *both)), reach)
                 for value, *both in zip(ends, plain**2, spread**2, strict=True)
             ]
             found += [ends, ends + (1.0 if side else -1.0) * np.maximum(reach * spread, np.array(moves)[:, side])]
@@ -147,7 +147,7 @@ def read_problem(
         "at_most": at_most,
         "doubt": doubt,
         "unused": sharing_causes(graph, known=not is_outcome),
-        "units": describe_units(clusters),
+        "units": describe_units(rows.groups, weight),
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
