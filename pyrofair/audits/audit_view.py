@@ -87,7 +87,8 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
     more = _at_thresholds(audit, {name: each for name, each in chosen.items() if basis[name] == "threshold"})
     failed = [f"No unfair effect could be estimated: {context.failure.rstrip('.')}."] if context.failure else []
     rates = [_facts(of, name, basis[name], context.threshold) for name in models]
-    assumptions: list[tuple[str, Sequence[str]]] = [("These numbers rest on:", [context.units, *context.assumptions])]
+    stated = context.assumptions or ("(the source states none)",)
+    assumptions: list[tuple[str, Sequence[str]]] = [("These numbers rest on:", [context.units, *stated])]
     if context.outcome_assumptions:
         of_outcomes = f"Those of {', '.join(context.outcomes)}, an outcome, rest on:"
         assumptions.append((of_outcomes, context.outcome_assumptions))
@@ -242,17 +243,17 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
 
 
 def _rates(rates: pd.DataFrame, context: Context) -> Block:
-    """Return the rates of each group, a line for each of a model, and what they do not say."""
-    sensitive, lines, rows = context.graph.sensitive_column, [GROUP_RATES], []
+    """Return the rates of each group, a line and a row for each of a model."""
+    lines, rows = [GROUP_RATES], []
     keys: Any = rates.groupby(["model", "group"], sort=False)
     for (model, group), own in keys:
-        name = "difference" if group == DIFFERENCE else f"{sensitive}={group}"
+        name = group if group == DIFFERENCE else f"{context.graph.sensitive_column}={group}"
         shown = {str(row.quantity).replace("_", " "): span(row) for row in own.itertuples()}
         notes = "; ".join(dict.fromkeys(filter(None, own["note"])))
-        told = ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
-        lines.append(f"  {model}, {name}, {own['rows'].iloc[0]:,} rows: {told}{notes and f' ({notes})'}")
-        rows.append({"model": model, "group": name, "rows": f"{own['rows'].iloc[0]:,}"} | shown | {"note": notes})
-    table = make_table("rates", "Rates by group", pd.DataFrame(rows), rates, note=GROUP_RATES)
+        count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
+        lines.append(f"  {model}, {name}, {count} rows: {told}{notes and f' ({notes})'}")
+        rows.append({"model": model, "group": name, "rows": count} | shown | ({"note": notes} if notes else {}))
+    table = make_table("rates", "Decisions that are yes", pd.DataFrame(rows).fillna(""), rates, note=GROUP_RATES)
     return Block("rates", "Rates by group", lines, pictures=[table])
 
 

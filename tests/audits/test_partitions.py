@@ -292,7 +292,6 @@ def test_spread_between_samples_counts() -> None:
         ([draw(900)], {"subgroups": "M"}, "M"),
         ([draw(900)], {"scores": "outcome"}, "scores='outcome' describes given scores"),
         ([draw(100)], {"sample": 2}, "sample"),
-        (draw(100), {"groups": "home"}, "groups= is for tables in partitions"),
         (draw(100), {"sample": 50}, "sample= is for tables in partitions"),
     ],
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,8 +44,8 @@ def run(df: pd.DataFrame, model: Any = None, **settings: Any) -> pf.Audit:
 
 
 @pytest.fixture(params=[False, True])
-def weight(request: pytest.FixtureRequest) -> Iterator[np.ndarray | None]:
-    yield np.random.default_rng(5).uniform(0.5, 2.0, 400) if request.param else None
+def weight(request: pytest.FixtureRequest) -> np.ndarray | None:
+    return np.random.default_rng(5).uniform(0.5, 2.0, 400) if request.param else None
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.7])
