@@ -469,7 +469,7 @@ def audit(
         "thresholds": (at, at),
         "random_state": (random_state, True),
         "subgroups": ({each.name: each.columns for each in levels}, levels),
-        "groups": (groups if isinstance(groups, str) else "labels of the rows", clusters),
+        "groups": (groups if isinstance(groups, str) else getattr(groups, "name", None) or "given labels", clusters),
     }
     context = Context(
         paths=chosen.unfair,
@@ -510,7 +510,8 @@ def audit(
     known = (index, fitted.n_fitted_) if worlds and isinstance(fitted, Refittable) else (np.full(len(table), -1), 0)
     units = Units.of_rows(*known)
     if clusters is not None:
-        units = Units.of_groups(clusters.key, fitted.nuisances_.rows.groups if known[1] else clusters.key[:0])
+        key = clusters.key if fitted is not chosen or not known[1] else fitted.nuisances_.rows.groups
+        units = Units.of_groups(clusters.key, key[: known[1]])
     estimator = Estimator(
         models=audited,
         observed=observed,
@@ -773,8 +774,7 @@ def fit_source(
         except NotFittedError:
             with read_again(table, source.unfair.graph):
                 return clone(source).fit(table, sample_weight=weight, **how), np.arange(len(table))
-    known = hasattr(source, "fitted_rows")
-    index = source.fitted_rows(table) if known else np.full(len(table), -1)
+    index = source.fitted_rows(table) if hasattr(source, "fitted_rows") else np.full(len(table), -1)
     _require_known(clusters, source, index)
     return source, index
 
@@ -787,9 +787,10 @@ def _require_known(clusters: Clusters | None, fitted: Any, position: NDArray[np.
     """
     nuisances = getattr(fitted, "nuisances_", None)
     own = nuisances.rows.groups if isinstance(nuisances, Nuisances) else None
-    if (clusters is None) != (own is None) and (own is not None or nuisances is not None or is_influence_based(fitted)):
-        known = "without groups, so that its folds divide them" if own is None else "with groups, its units"
-        raise DataError(f"The source was fitted {known}. Give the same groups= to it and here, or leave it unfitted.")
+    rows_are_units = own is None and (isinstance(fitted, Refittable) or is_influence_based(fitted))
+    if (clusters is None and own is not None) or (clusters is not None and rows_are_units):
+        how = "without groups, so that its folds divide them" if own is None else "with groups, its units"
+        raise DataError(f"The source was fitted {how}. Give the same groups= to it and here, or leave it unfitted.")
     if clusters is None or own is None:
         return
     known = position >= 0

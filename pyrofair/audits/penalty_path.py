@@ -52,16 +52,8 @@ from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables.labels import read_outcome, read_sensitive
-from pyrofair.tables.reading import (
-    as_pandas,
-    feature_columns,
-    read_groups,
-    read_table,
-    read_weight,
-    require_aligned,
-    warn_unused,
-)
-from pyrofair.tables.row_identity import hash_groups, hash_rows
+from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
+from pyrofair.tables.row_identity import hash_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -455,7 +447,7 @@ def penalty_path(
     compared = join_seeds(compared)
     if apart := _describe_apart(compared):
         warnings.warn(apart, PositivityWarning, stacklevel=2)
-    units = describe_units(hash_groups(measured.groups), measured.weight)
+    units = describe_units(None if measured.clusters is None else measured.clusters.code, measured.weight)
     return PenaltyPath(pd.DataFrame(found.rows), found.models, intervals, compared, found.modules, fingerprint, units)
 
 
@@ -644,7 +636,7 @@ class _Found:
                 n_boot=n_boot if keep else 0,
                 threshold=threshold,
                 sample_weight=measured.weight,
-                groups=measured.groups,
+                groups=None if measured.clusters is None else measured.clusters.labels,
                 progress=False,
                 random_state=seed,
             )
@@ -685,7 +677,7 @@ class _Rows:
     y: pd.Series[Any]
     outcome: NDArray[np.int8]
     weight: NDArray[np.float64]
-    groups: NDArray[Any] | None
+    clusters: Clusters | None
 
     @classmethod
     def read(
@@ -702,29 +694,26 @@ class _Rows:
         found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
         require_aligned(found, outcome)
         y = pd.Series(np.ravel(outcome) if not isinstance(outcome, pd.Series) else outcome.array, index=found.index)
-        own, labels = read_weight(weight, found, table=what), read_groups(groups, table, graph)
-        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], own, labels)
-
-    @property
-    def clusters(self) -> Clusters | None:
-        """The groups as units; None without any."""
-        arm = read_sensitive(self.table, self.graph, both=False)
-        return Clusters.read(self.groups, self.table, self.graph, arm, self.weight)
+        own = read_weight(weight, found, table=what)
+        units = None
+        if groups is not None:
+            units = Clusters.read(groups, table, graph, read_sensitive(found, graph, both=False), own)
+        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], own, units)
 
     def split(self, fraction: float) -> tuple[_Rows, _Rows]:
         """Return the rows to train on and those held out, at random but always the same ones."""
-        found: list[_Rows] = []
-        for at in hold_out(self.outcome, fraction, np.random.RandomState(0), "held_out", self.groups):
-            labels = None if self.groups is None else self.groups[at]
+        found, groups = [], self.clusters
+        key = None if groups is None else groups.key
+        for at in hold_out(self.outcome, fraction, np.random.RandomState(0), "held_out", key):
             own = self.table.iloc[at], self.y.iloc[at], self.outcome[at], self.weight[at]
-            found.append(_Rows(self.graph, *own, labels))
+            found.append(_Rows(self.graph, *own, None if groups is None else groups.at(at)))
         return found[0], found[1]
 
     def digest(self) -> str:
         """Return a hash of the rows, their outcomes and weights."""
         columns = feature_columns(self.graph)
         rows = hash_rows(self.table[columns])
-        units = () if self.groups is None else (hash_groups(self.groups),)
+        units = () if self.clusters is None else (self.clusters.key,)
         return str(joblib.hash((columns, rows, self.outcome, self.weight / self.weight.mean(), *units)))
 
 

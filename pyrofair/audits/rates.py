@@ -81,6 +81,6 @@ def tell_rates(
             note = "" if size >= FEWEST_ROWS else f"no interval: {size:.1f} effective groups, fewer than {FEWEST_ROWS}"
             note = note if joint or name != DIFFERENCE else "no interval: groups may have rows of both"
             ends = (np.nan, np.nan) if note or estimate is None else estimate.interval(level)
-            value = np.nan if estimate is None else estimate.estimate
-            rows.append((model, name, quantity, value, *ends, count, "no row" if estimate is None else note))
+            share = np.nan if estimate is None else estimate.estimate
+            rows.append((model, name, quantity, share, *ends, count, "no row" if estimate is None else note))
     return pd.DataFrame(rows, columns=COLUMNS)

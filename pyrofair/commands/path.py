@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
 from pyrofair.commands.gate import QUANTITIES
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
@@ -18,7 +18,7 @@ from pyrofair.commands.options import (
     UsageError,
     grouped,
 )
-from pyrofair.commands.problem import GRAPH_OPTIONS, GROUPS, LABEL_OPTIONS, Problem, files_read, read_problem
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import computing
 from pyrofair.commands.training import TRAINING_OPTIONS, make_classifier

@@ -18,16 +18,7 @@ if TYPE_CHECKING:
 
     from pyrofair.graph import CausalGraph, UnfairPaths
 
-__all__ = [
-    "GRAPH_OPTIONS",
-    "GROUPS",
-    "LABEL_OPTIONS",
-    "Problem",
-    "files_read",
-    "make_graph",
-    "make_unfair",
-    "read_problem",
-]
+__all__ = ["GRAPH_OPTIONS", "LABEL_OPTIONS", "Problem", "files_read", "make_graph", "make_unfair", "read_problem"]
 
 GRAPH_OPTIONS = grouped(
     "the question",
@@ -48,11 +39,6 @@ LABEL_OPTIONS = grouped(
     Option("contrast", "its other value (default 1)", metavar="VALUE"),
     Option("positive", "the value of the outcome that counts as yes (default 1)", metavar="VALUE"),
 )  # fmt: skip
-
-
-GROUPS = Option("groups", "the column of groups of rows that may depend on each other, such as households or sites: "
-                "intervals, folds and replicates are of whole groups (default: each row is independent of the others)",
-                metavar="COLUMN")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,8 @@ __all__ = ["as_options", "computing"]
 AS_OPTIONS = (
     (re.compile(r"\b(propensity|regression)=\.\.\."), r"--\1"),
     (re.compile(r"keep it once, df\.drop_duplicates\(\), "), "keep it once in the file, "),
-    (re.compile(r"\bgroups=('unit')?"), "--groups"),
+    (re.compile(r"\bgroups='(\w+)'"), r"--groups \1"),
+    (re.compile(r"\bgroups="), "--groups"),
     (re.compile(r"write them out: df\.loc\[.*?\)\]"), "write each row into the file as often, without --weight"),
     (re.compile(r"\bsample_weight holds"), "--weight holds"),
 )

@@ -545,7 +545,8 @@ class Estimates:
 
     def within(self, rows: NDArray[np.int64], sizes: Mapping[str, Mapping[str, float]] | None = None) -> Estimates:
         """Return the estimates of a part of the rows, by their positions, ascending."""
-        at, groups, arm = (None if each is None else each[rows] for each in (self.at, self.groups, self.arm))
+        at, groups = (None if each is None else each[rows] for each in (self.at, self.groups))
+        arm = None if self.arm is None else self.arm[rows]
         apart = None if self.apart is None else self.apart[:, rows]
         return Estimates(
             self.influence.iloc[rows], self.weight[rows], self.given_shared,
@@ -617,7 +618,7 @@ class Estimates:
             plain, errors = errors, self._clusters.sums(errors[:, None])[:, 0]
             where, degrees = self._clusters.at, self.clusters - 1.0
             apart = kish_size(self.weight, self.groups) / kish_size(self.weight)
-            size = size_of_share(size, apart, plain @ plain, errors @ errors)
+            size = size_of_share(size, apart, float(plain @ plain), float(errors @ errors))
         if self.samples is not None:
             degrees = self.samples.degrees_of(float(errors @ errors), own)
         value = float(factors @ mean + product * mean[0] * mean[-1] + constant)

@@ -278,3 +278,75 @@ def test_a_fitted_source_knows_the_same_groups() -> None:
     report = run(other.assign(home=other["home"] + 60), fitted, groups="home")
     assert np.isfinite(ends(report)).all()
     assert report.stages["units"].max() <= 60.0
+
+
+# -- paths, checks, bounds ---------------------------------------------------------------------------------------------
+
+
+def test_a_path_of_strengths_holds_out_whole_groups_and_judges_by_them() -> None:
+    df = draw(60, 8)
+    X, y = df.drop(columns="Y"), df["Y"]
+    classifier = pf.PenalizedClassifier(
+        "logistic", source=pf.IPW(UNFAIR), strength=1.0, epochs=2, validation_fraction=None, starts=1
+    )
+    settings: dict[str, Any] = {"strengths": [1.0], "judge": one_step(), "progress": False}
+    path = pf.penalty_path(classifier, X, y, groups="home", **settings)
+    assert "15 groups (largest 8 rows" in str(path)
+    assert path.intervals["upper"].notna().any()
+    for given, words in [
+        ({"judge": classifier.source}, "leave judge out"),
+        ({"test": (X, y), "groups": df["home"]}, "name a column of both"),
+    ]:
+        with pytest.raises(pf.DataError, match=words):
+            pf.penalty_path(classifier, X, y, **({"groups": "home"} | settings | given))
+
+
+def test_a_check_sums_products_of_residuals_by_group() -> None:
+    graph = pf.CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
+    rng = np.random.default_rng(4)
+    home, one, two = np.repeat(np.arange(40), 10), rng.normal(size=(40, 2)), rng.normal(size=(400, 4))
+    A, Q = (two[:, 0] > 0.0).astype(int), two[:, 1]
+    df = pd.DataFrame({"A": A, "Q": Q, "D": Q + one[home, 0] + 0.3 * two[:, 2], "M": one[home, 1] + 0.3 * two[:, 3]})
+    found = [
+        graph.check(df.assign(home=home), groups=each, regression="smooth", random_state=0) for each in (None, "home")
+    ]
+    by_rows, by_groups = (each.table.query("left == 'D' and right == 'M'").iloc[0] for each in found)
+    assert abs(by_groups["statistic"]) < 0.6 * abs(by_rows["statistic"])  # of 40 groups, in place of 400 rows
+    assert by_groups["p_value"] > by_rows["p_value"]
+    assert "40 groups" in found[1].assumptions[0]
+    assert found[0].assumptions[0] == ROWS
+    with pytest.raises(pf.DataError, match="effective group"):
+        graph.check(df, groups=home % 5)
+    with pytest.raises(pf.DataError, match="'Q' is a column of the graph"):
+        graph.check(df, groups="Q")
+
+
+def test_sharp_bounds_draw_whole_groups() -> None:
+    graph = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
+    rng = np.random.default_rng(3)
+    A = rng.integers(0, 2, 80)
+    M = (rng.random(80) < 0.3 + 0.4 * A).astype(int)
+    df = pd.DataFrame({"A": A, "M": M, "Y": (rng.random(80) < 0.3 + 0.3 * M).astype(int), "home": np.arange(80)})
+    copies, unfair = pd.concat([df] * 4), graph.unfair("A -> Y")
+    one, many, rows = (
+        pf.sharp_bounds(unfair, table, groups=groups, n_boot=100, random_state=0)
+        for table, groups in ((df, "home"), (copies, "home"), (copies, None))
+    )
+    width = [np.ptp(each.interval("y0")) for each in (one, many, rows)]
+    assert width[1] == pytest.approx(width[0])
+    assert width[1] > 1.5 * width[2]
+    assert "80 groups" in many.assumptions[-1]
+    with pytest.raises(pf.DataError, match="effective group"):
+        pf.sharp_bounds(unfair, df, groups=np.arange(80) % 8, n_boot=2)
+
+
+def test_candidate_graphs_and_edges_take_groups() -> None:
+    df = draw(40, 5)
+    df["M"] = (df["M"] > 0.5).astype(int)
+    settings: dict[str, Any] = {"groups": "home", "random_state": 0}
+    found = pf.audit_graphs({"m": Model()}, {"one": UNFAIR}, df, **settings)
+    own = pf.audit({"m": Model()}, UNFAIR, df, **settings)
+    pick = "quantity == 'mean_unfair_effect' and decisions == 'score'"
+    assert found.table.query(pick)["lower"].item() == own.table.query(pick)["lower"].item()
+    costs = pf.edge_costs({"m": Model()}, one_step(), df, disputed=["A -> M"], **settings)
+    assert "40 groups (largest 5 rows" in str(costs)

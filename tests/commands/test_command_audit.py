@@ -547,3 +547,18 @@ def test_scores_in_single_precision_are_cut_as_those_in_double(call: Call) -> No
         assert call("audit", "court.parquet", *how)[0] == 0
         found.append(estimate(dtype.__name__, "p"))
     assert found[0] == found[1] != 0.0
+
+
+def test_groups_are_a_column_outside_the_graph(call: Call) -> None:
+    table().assign(town=np.arange(600) % 60).to_csv("court.csv", index=False)
+    code, out, _ = call("audit", "court.csv", *QUESTION, *FAST, "--score", "p", "--groups", "town")
+    assert code == 0
+    assert "60 groups (largest 10 rows" in out
+    rates = pd.read_csv("audit-court/rates.csv").set_index(["group", "quantity"])
+    assert rates.loc[("female", "selection_rate"), "lower"] < rates.loc[("female", "selection_rate"), "estimate"]
+    settings = json.loads(Path("audit-court/report.json").read_text())["settings"]
+    assert settings["groups"] == "town"
+    for name, words in (("job", "'job' is a column of the graph"), ("city", "city")):
+        code, _, err = call("audit", "court.csv", *QUESTION, *FAST, "--score", "p", "--groups", name)
+        assert code == 2
+        assert words in err
