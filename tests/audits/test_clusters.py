@@ -284,14 +284,14 @@ def test_a_fitted_source_knows_the_same_groups() -> None:
 
 
 def test_a_path_of_strengths_holds_out_whole_groups_and_judges_by_them() -> None:
-    df = draw(60, 8)
+    df = draw(160, 4)
     X, y = df.drop(columns="Y"), df["Y"]
     classifier = pf.PenalizedClassifier(
         "logistic", source=pf.IPW(UNFAIR), strength=1.0, epochs=2, validation_fraction=None, starts=1
     )
     settings: dict[str, Any] = {"strengths": [1.0], "judge": one_step(), "progress": False}
     path = pf.penalty_path(classifier, X, y, groups="home", **settings)
-    assert "15 groups (largest 8 rows" in str(path)
+    assert "40 groups (largest 4 rows" in str(path)
     assert path.intervals["upper"].notna().any()
     for given, words in [
         ({"judge": classifier.source}, "leave judge out"),

@@ -67,7 +67,7 @@ def test_from_a_csv_to_a_folder_of_results(call: Call) -> None:
     assert "Columns of court.csv that are not used: id, decided, three, w.\n" in out
     assert "sex is 'sex': 0 is 'male', 1 is 'female'. Yes is 'hired' = 'yes'" in out
     assert "a column of scores, known for the rows as they are: what it would be in another world is estimated" in out
-    assert "These numbers rest on:\n  1. The graph is right" in out
+    assert "These numbers rest on:\n  1. Rows are taken as independent" in out
     folder = Path("audit-court")
     assert "<svg" in (folder / "report.html").read_text(encoding="utf-8")
     assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == "pyrofair-audit"
