@@ -433,10 +433,9 @@ def audit(
     weight = read_weight(sample_weight, table)
     read = [*table.columns, *([] if outcome is None else [graph.outcome_column])]
     clusters = Clusters.read(groups, df, graph, a, weight)
-    code, others = None if clusters is None else clusters.code, [groups] if isinstance(groups, str) else ()
+    code, few = (None, []) if clusters is None else (clusters.code, clusters.warnings)
     copies = describe_copies(df, read, sample_weight, code)
-    warned = _warn([*constant, *copies, *describe_reading(df, graph, others)])
-    warned += _warn([] if clusters is None else clusters.warnings)
+    warned = _warn([*constant, *copies, *describe_reading(df, graph, groups=groups), *few])
     order = tuple(column for column in df.columns if column in graph.input_columns)
     held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
     audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
@@ -537,16 +536,16 @@ def audit(
     draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
     compared = group_table(point, draws, level, worlds)
     labels = {model.name: estimator.label_of(model.name) for model in audited}
-    few = "" if clusters is None else clusters.fewer()
+    fewer = "" if clusters is None else clusters.fewer()
     small = {
-        name: (few, few) if few else _find_small_groups(sources.get(label), table, weight, worlds.get(label))
+        name: (fewer, fewer) if fewer else _find_small_groups(sources.get(label), table, weight, worlds.get(label))
         for name, label in labels.items()
     }
     numbers, told = percentile_numbers(point, draws, level, estimator)
     measured = Measured(
         models=audited,
         alike=rows_alike(weight) if clusters is None else 0,
-        few=few,
+        few=fewer,
         level=level,
         numbers=numbers,
         notes=told | notes,

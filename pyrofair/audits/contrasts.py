@@ -245,8 +245,7 @@ def audit_contrasts(
     paths = {each: unfair.with_contrast(each) for each in levels}
     few = {each: text for each in levels if (text := _few_rows(weight, values, (each, graph.baseline), graph))}
     members = Members("contrast", _named)
-    others = [groups] if isinstance(groups, str) else ()
-    members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph, others)}
+    members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph, groups=groups)}
     for each, at in progress_bar("contrasts", rows.items(), shown=progress):
         if each in few:
             members.failures[each] = DataError(few[each])

@@ -385,7 +385,7 @@ def penalty_path(
     # Measuring on unfit rows would fail only once the first strength is fitted.
     graph = classifier.source.unfair.graph
     training = _Rows.read(graph, X, y, sample_weight, groups)
-    warn_unused(X, graph, [groups] if isinstance(groups, str) else ())
+    warn_unused(X, graph, groups=groups)
     if test is None:
         training, measured = training.split(held_out)
     elif groups is not None and not isinstance(groups, str):

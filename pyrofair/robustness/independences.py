@@ -299,7 +299,7 @@ def check_graph(
     columns = graph.columns_of(graph.observed)
     outcome = graph.outcome_column in getattr(df, "columns", ())
     table = read_table(df, [name for name in columns if outcome or name != graph.outcome_column], what="df")
-    warn_unused(df, graph, [groups] if isinstance(groups, str) else ())
+    warn_unused(df, graph, groups=groups)
     code = hash_groups(read_groups(groups, df, graph))
     if code is not None and (size := kish_size(np.ones(len(code)), code)) < FEWEST_ROWS:
         raise DataError(f"df has {size:.1f} effective group(s), fewer than {FEWEST_ROWS}: too few to test on.")

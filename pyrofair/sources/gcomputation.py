@@ -279,7 +279,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         fitted.estimand_ = estimand = identify(self.unfair)
         rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
         self._check_groups(rows.a, rows.weight, least=2)
-        warn_unused(df, self.unfair.graph, [groups] if isinstance(groups, str) else ())
+        warn_unused(df, self.unfair.graph, groups=groups)
         fitted.graph_ = MechanismGraph.of(estimand)
         fitted.seed_ = seed = seed_from(self.random_state)
         fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, None, self.folds)

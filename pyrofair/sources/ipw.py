@@ -177,7 +177,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand
         rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
-        warn_unused(df, self.unfair.graph, [groups] if isinstance(groups, str) else ())
+        warn_unused(df, self.unfair.graph, groups=groups)
         seed = int(fresh_state(self.random_state).randint(2**31 - 1))
         fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
         fitted.trimmer_ = None

@@ -172,7 +172,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         check_settings(self, CONSTRAINTS)
         estimand = identify(self.unfair)
         rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
-        warn_unused(df, self.unfair.graph, [groups] if isinstance(groups, str) else ())
+        warn_unused(df, self.unfair.graph, groups=groups)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand
         seed = seed_from(self.random_state)

@@ -264,13 +264,15 @@ def _check_objects(values: pd.Series[Any], what: str) -> None:
         )
 
 
-def describe_reading(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> list[str]:
+def describe_reading(
+    df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = (), groups: object = None
+) -> list[str]:
     """Return what a user should know of how a table is read: columns left out, and numbers and dates held as text.
 
-    Columns outside the graph are left out, but for ``others``.
+    Columns outside the graph are left out, but for ``others`` and for one of that name that holds ``groups``.
     """
     df = as_pandas(df)
-    known = {*graph.columns_of(graph.observed), *others}
+    known = {*graph.columns_of(graph.observed), *others, *([groups] if isinstance(groups, str) else [])}
     unused = [str(name) for name in df.columns if name not in known]
     texts = [f"Columns outside the graph are ignored: {', '.join(unused)}."] if unused else []
     for name in df.columns:
@@ -283,9 +285,9 @@ def describe_reading(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str]
     return texts
 
 
-def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> None:
+def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = (), groups: object = None) -> None:
     """Warn of how a table is read, at the line that calls the caller; see :func:`describe_reading`."""
-    for text in describe_reading(df, graph, others):
+    for text in describe_reading(df, graph, others, groups):
         warnings.warn(text, PyrofairWarning, stacklevel=3)
 
 

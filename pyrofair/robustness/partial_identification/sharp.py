@@ -262,7 +262,7 @@ def sharp_bounds(
     graphs, unused = _observed_graphs(unfair, df, known=score is not None)
     observed, widest = graphs[0], graphs[-1]
     coded = read_cells(df, sample_weight, widest)
-    warn_unused(df, unfair.graph, [groups] if isinstance(groups, str) else ())
+    warn_unused(df, unfair.graph, groups=groups)
     unit = hash_groups(read_groups(groups, as_pandas(df), unfair.graph))
     size = kish_size(coded.weight, unit)
     if unit is not None and n_boot and size < FEWEST_ROWS:

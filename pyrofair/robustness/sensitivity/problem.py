@@ -113,7 +113,7 @@ def read_problem(
     df = as_pandas(df)
     table = read_table(df, feature_columns(graph), what="df")
     weight = read_weight(sample_weight, table)
-    warn_unused(df, graph, [groups] if isinstance(groups, str) else ())
+    warn_unused(df, graph, groups=groups)
     clusters = Clusters.read(groups, df, graph, read_sensitive(table, graph, weight=weight), weight)
     audited, observed, is_outcome = _read_model(model, df, table, graph, scores)
     if decisions not in audited.rules_of(DECISIONS):
