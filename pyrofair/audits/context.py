@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,9 @@ from pyrofair.audits.clusters import Clusters
 from pyrofair.effects.estimates import Estimates
 from pyrofair.exceptions import PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
+
+if TYPE_CHECKING:
+    from pyrofair.audits.view import Block
 
 __all__ = ["Context", "collected", "texts_of"]
 
@@ -43,6 +46,8 @@ class Context:
         text; why the numbers of a model are in doubt, and those of a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
+    sections
+        Further parts of the report, such as ``graph.check(df).block()``.
     clusters
         The groups of the rows, if these are units.
     estimates, stage_lines, form, largest_z
@@ -75,6 +80,7 @@ class Context:
     outcome_assumptions: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list)
     failure: str = ""
+    sections: tuple[Block, ...] = ()
     wald: bool = False
     clusters: Clusters | None = field(default=None, repr=False)
     estimates: Estimates | None = field(default=None, repr=False)
