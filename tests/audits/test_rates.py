@@ -114,4 +114,4 @@ def test_every_form_of_the_report_has_them() -> None:
     assert json.loads(report.to_json())["tables"]["rates"][0]["estimate"] == rate
     for form in (str(report), report.to_html(), report._repr_html_()):
         assert f"{rate:.1%}" in form.replace("&nbsp;", " ")
-        assert "Rates" in form
+        assert "selection rate" in form
