@@ -32,7 +32,8 @@ from pyrofair._validation import (
     text_fault,
 )
 from pyrofair.audits.audit_view import view_of
-from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
+from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, Units, make_views, replicate
+from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.context import Context, collected, texts_of
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.models import (
@@ -44,6 +45,7 @@ from pyrofair.audits.models import (
 )
 from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_stages
+from pyrofair.audits.rates import estimate_rates
 from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
     Measured,
@@ -91,6 +93,7 @@ from pyrofair.effects.potential_outcomes import (
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
+from pyrofair.nuisances.rows import Nuisances
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_again, read_table, read_weight
@@ -138,6 +141,10 @@ class Audit:
         With ``subgroups``: for each subgroup, level, model and quantity of thresholded decisions (``decisions`` is
         "threshold") the estimate, lower and upper, rows (of the level), ess and note. All intervals hold together with
         the level of the audit, asymptotically.
+    rates : DataFrame
+        For each model and group (level of the sensitive attribute, and ``difference``: contrast less baseline) the
+        selection rate and, with outcomes, the true and the false positive rate of decisions: estimate, lower and upper,
+        rows (of which it is a share), note. These compare groups as they are; no graph enters them.
 
     Examples
     --------
@@ -170,6 +177,7 @@ class Audit:
     stages: pd.DataFrame = field(default_factory=pd.DataFrame)
     thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)
     subgroups: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SUBGROUP_COLUMNS)))
+    rates: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def readings(self) -> pd.DataFrame:
@@ -307,7 +315,7 @@ def audit(
     scores: ScoresAre = "auto",
     thresholds: npt.ArrayLike | None = None,
     subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
-    groups: str | None = None,
+    groups: npt.ArrayLike | str | None = None,
     sample: int | None = None,
     n_jobs: int = -1,
     progress: bool = True,
@@ -366,9 +374,13 @@ def audit(
         columns that the sensitive attribute does not cause and on which every stage conditions. A function is called
         twice, the second time on the rows in another order with another index, and must label each row alike, and
         equal rows alike. The source must have influence values. In partitions, names of columns.
-    groups, sample
-        Of a table in partitions: the column of clusters, such as households, whose rows are not independent; and the
-        rows that sources are fitted on, by default 200,000, a fifth of them each.
+    groups
+        The column of ``df``, outside the graph, of groups of rows such as households, sites or persons; or labels (n,).
+        Rows of a group may depend on each other, and groups are taken as independent: errors are summed by group, folds
+        and replicates hold whole groups, intervals are of Student's t, and effective sizes count groups. With fewer
+        than 10 in an arm there is no interval. A fitted source must have been fitted with groups.
+    sample
+        Of a table in partitions: the rows that sources are fitted on, by default 200,000, a fifth of them each.
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown. Partitions use neither.
     random_state
@@ -426,10 +438,8 @@ def audit(
         alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
         pilot = partial(audit, models, random_state=random_state, **alone, **given)
         return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
-    if named := next((name for name, value in (("groups", groups), ("sample", sample)) if value is not None), None):
-        raise DataError(
-            f"{named}= is for tables in partitions, and df is one table. To audit it by samples, pass [df]."
-        )
+    if sample is not None:
+        raise DataError("sample= is for tables in partitions, and df is one table. To audit it by samples, pass [df].")
     graph = chosen.unfair.graph
     df = as_pandas(df)
     table = read_table(df, feature_columns(graph), what="df")
@@ -438,7 +448,10 @@ def audit(
     outcome, constant = _read_outcome(df, graph)
     weight = read_weight(sample_weight, table)
     read = [*table.columns, *([] if outcome is None else [graph.outcome_column])]
-    warned = _warn([*constant, *describe_copies(df, read, sample_weight), *describe_reading(df, graph)])
+    clusters = Clusters.read(groups, df, graph, a, weight)
+    code, few = (None, []) if clusters is None else (clusters.code, clusters.warnings)
+    copies = describe_copies(df, read, sample_weight, code)
+    warned = _warn([*constant, *copies, *describe_reading(df, graph, groups=groups), *few])
     order = tuple(column for column in df.columns if column in graph.input_columns)
     held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
     audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
@@ -471,6 +484,7 @@ def audit(
         "thresholds": (at, at),
         "random_state": (random_state, True),
         "subgroups": ({each.name: each.columns for each in levels}, levels),
+        "groups": (groups if isinstance(groups, str) else getattr(groups, "name", None) or "given labels", clusters),
     }
     context = Context(
         paths=chosen.unfair,
@@ -478,6 +492,8 @@ def audit(
         level=level,
         threshold=threshold,
         settings={name: value for name, (value, used) in settings.items() if used},
+        clusters=clusters,
+        units=describe_units(code, weight),
         source=" ".join(str(chosen).split()),
         versions=known_versions(),
         order=order,
@@ -491,12 +507,14 @@ def audit(
         outcomes=outcomes,
         warnings=warned,
     )
+    rates = estimate_rates(observed, threshold, a, outcome, weight, graph, level, clusters)
     if by_influence:
         asked = Scores(audited, observed, threshold)
-        return _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
+        found = _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
+        return replace(found, rates=rates)
     used: Any = None
     with collected() as caught:
-        fitted, index = fit_source(chosen, table, weight)
+        fitted, index = fit_source(chosen, table, weight, clusters)
         predicted = fitted
         if outcomes:
             used = fitted.for_outcome()
@@ -504,6 +522,11 @@ def audit(
         sources, worlds, failure = _worlds(predicted, table, a, weight, bool((index >= 0).all()), random_state)
         if outcomes and used is not predicted and not failure:
             sources[OUTCOME], worlds[OUTCOME] = used, make_views(used, table, weight, random_state)
+    known = (index, fitted.n_fitted_) if worlds and isinstance(fitted, Refittable) else (np.full(len(table), -1), 0)
+    units = Units.of_rows(*known)
+    if clusters is not None:
+        key = clusters.key if fitted is not chosen or not known[1] else fitted.nuisances_.rows.groups
+        units = Units.of_groups(clusters.key, key[: known[1]])
     estimator = Estimator(
         models=audited,
         observed=observed,
@@ -513,7 +536,7 @@ def audit(
         threshold=threshold,
         sources=sources,
         worlds=worlds,
-        index=index,
+        units=units,
         outcomes=outcomes if OUTCOME in worlds else (),
         thresholds=at,
     )
@@ -529,13 +552,16 @@ def audit(
     draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
     compared = group_table(point, draws, level, worlds)
     labels = {model.name: estimator.label_of(model.name) for model in audited}
+    fewer = "" if clusters is None else clusters.fewer()
     small = {
-        name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
+        name: (fewer, fewer) if fewer else _find_small_groups(sources.get(label), table, weight, worlds.get(label))
+        for name, label in labels.items()
     }
     numbers, told = percentile_numbers(point, draws, level, estimator)
     measured = Measured(
         models=audited,
-        alike=rows_alike(weight),
+        alike=rows_alike(weight) if clusters is None else 0,
+        few=fewer,
         level=level,
         numbers=numbers,
         notes=told | notes,
@@ -562,11 +588,12 @@ def audit(
             assumptions=predicted.assumptions if isinstance(predicted, Diagnosed) else (),
             outcome_assumptions=used.assumptions if OUTCOME in worlds else (),
             small=small,
-            resampling=_resampling(fitted, index, fresh=fresh),
+            resampling=_resampling(fitted, index, fresh=fresh, grouped=clusters is not None),
             warnings=warned,
             failure=failure,
         ),
         thresholds=measured.thresholds(at, more),
+        rates=rates,
     )
 
 
@@ -583,7 +610,8 @@ def _audit_by_influence(
 ) -> Audit:
     """Return the audit of a source with influence values, of which everything is made without replicates."""
     with collected() as caught:
-        fitted, _ = fit_source(source, table, weight)
+        clusters = context.clusters
+        fitted, _ = fit_source(source, table, weight, clusters)
         fresh, level, outcomes = fitted is not source, context.level, context.outcomes
         # Scores that are an outcome have a formula of their own.
         parts: list[tuple[Any, list[AuditedModel]]] = [
@@ -594,16 +622,18 @@ def _audit_by_influence(
         absent = _absent_group(context.graph, a, weight)
         if not fresh:
             _warn_few_fitted(fitted, table)
-        found = estimate_by_influence(asked, table, outcome, weight, fresh=fresh, failure=absent)
+        estimate = partial(estimate_by_influence, table=table, outcome=outcome, weight=weight, clusters=clusters)
+        found = estimate(asked, fresh=fresh, failure=absent)
         at = context.settings.get("thresholds", ())
         beyond = [(each, replace(own, rules=at)) for each, own in asked] if at else asked
-        cut = estimate_by_influence(beyond, table, outcome, weight, fresh=fresh, failure=found.failure) if at else found
+        cut = estimate(beyond, fresh=fresh, failure=found.failure) if at else found
         groups = pd.DataFrame()
         within: Within = ()
         if not found.failure:
-            groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, level=level, random_state=random_state)
+            how: dict[str, Any] = {"level": level, "random_state": random_state, "clusters": clusters}
+            groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, **how)
         if levels and not found.failure:
-            within = estimate_subgroups(levels, asked, found.normal, table, a)
+            within = estimate_subgroups(levels, asked, found.normal, table, a, clusters)
     warned = [*context.warnings, *dict.fromkeys(texts_of(caught))]
     assumptions = asked[0][0].assumptions
     of_outcomes = asked[-1][0].assumptions if outcomes else ()
@@ -742,27 +772,62 @@ def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8
     return positive.astype(np.int8), [text]
 
 
-def fit_source(source: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, NDArray[np.int64]]:
+def fit_source(
+    source: Any, table: pd.DataFrame, weight: NDArray[np.float64], clusters: Clusters | None = None
+) -> tuple[Any, NDArray[np.int64]]:
     """Return a fitted source, and the position of each audited row (n,) among the fitted ones, -1 for others.
 
-    Of the table, which has been read, nothing is warned of again.
+    Of the table, which has been read, nothing is warned of again. One that knows other units than ``clusters``, or
+    none, is refused.
     """
+    how: dict[str, Any] = {} if clusters is None else {"groups": clusters.labels}
+    if how and hasattr(source, "fit") and "groups" not in signature(source.fit).parameters:
+        raise DataError(
+            f"{type(source).__name__}.fit takes no groups: OneStep, IPW and GComputation do, so that folds and "
+            "replicates hold whole groups."
+        )
     if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
         try:
             check_is_fitted(source)
         except NotFittedError:
             with read_again(table, source.unfair.graph):
-                return clone(source).fit(table, sample_weight=weight), np.arange(len(table))
-    if isinstance(source, Refittable):
-        return source, source.fitted_rows(table)
-    return source, np.full(len(table), -1)
+                return clone(source).fit(table, sample_weight=weight, **how), np.arange(len(table))
+    index = source.fitted_rows(table) if hasattr(source, "fitted_rows") else np.full(len(table), -1)
+    _require_known(clusters, source, index)
+    return source, index
 
 
-def _resampling(fitted: Any, index: NDArray[np.int64], *, fresh: bool) -> str:
+def _require_known(clusters: Clusters | None, fitted: Any, position: NDArray[np.int64]) -> None:
+    """Refuse a fitted source that takes rows for units where groups are, or knows other groups of the same rows.
+
+    ``position`` (n,) is that of each row among the fitted ones, -1 for others: none of these may be of a fitted group,
+    which the models that judge it have seen.
+    """
+    nuisances = getattr(fitted, "nuisances_", None)
+    own = nuisances.rows.groups if isinstance(nuisances, Nuisances) else None
+    rows_are_units = own is None and (isinstance(fitted, Refittable) or is_influence_based(fitted))
+    if (clusters is None and own is not None) or (clusters is not None and rows_are_units):
+        how = "without groups, so that its folds divide them" if own is None else "with groups, its units"
+        raise DataError(f"The source was fitted {how}. Give the same groups= to it and here, or leave it unfitted.")
+    if clusters is None or own is None:
+        return
+    known = position >= 0
+    if (own[position[known]] != clusters.key[known]).any():
+        raise DataError("Rows of df have other groups than those that the source was fitted with. Give the same.")
+    if seen := int(np.isin(clusters.key[~known], own).sum()):
+        raise DataError(
+            f"{seen:,} new rows are of groups that the source was fitted on, which the models that judge them have "
+            "seen. Leave the source unfitted, or divide the table by whole groups."
+        )
+
+
+def _resampling(fitted: Any, index: NDArray[np.int64], *, fresh: bool, grouped: bool) -> str:
     """Return which audited rows the source was fitted on, and hence what a replicate resamples."""
     if not isinstance(fitted, Refittable):
         return ""
     n, known = fitted.n_fitted_, int((index >= 0).sum())
+    if grouped:
+        return "A replicate resamples whole groups, each once for the fit and the audit."
     if fresh or known == len(index) == n:
         order = "" if fresh or (index == np.arange(len(index))).all() else ", in another order"
         return f"The source was fitted on these rows{order}: a replicate resamples them once, for both."

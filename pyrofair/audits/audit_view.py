@@ -15,6 +15,7 @@ from pyrofair.audits.context import Context
 from pyrofair.audits.display.export import audit_data
 from pyrofair.audits.display.page import Table, cell, make_table, spans_table
 from pyrofair.audits.display.words import answer, changes, describe_question, percent, shorten, span
+from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.readings import (
     Reading,
     accuracy_remark,
@@ -71,6 +72,10 @@ WORLDS = (
 CUT_ELSEWHERE = (
     "An effect may be small where few scores lie and large elsewhere: the same scores, cut at other thresholds."
 )
+GROUP_RATES = (
+    "Rates of yes by group, with intervals; of rows whose outcome was yes (true positive) or no (false positive). They "
+    "compare groups as they are, whatever the paths."
+)
 WITHIN = (
     "Within subgroups that the sensitive attribute does not cause. The effect in all is an average over them and may "
     "hide opposite ones."
@@ -91,7 +96,8 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
     more = _at_thresholds(audit, {name: each for name, each in chosen.items() if basis[name] == "threshold"})
     failed = [f"No unfair effect could be estimated: {context.failure.rstrip('.')}."] if context.failure else []
     rates = [_facts(of, name, basis[name], context.threshold) for name in models]
-    assumptions = [("These numbers rest on:", context.assumptions)]
+    stated = context.assumptions or ("(the source states none)",)
+    assumptions: list[tuple[str, Sequence[str]]] = [("These numbers rest on:", [context.units, *stated])]
     if context.outcome_assumptions:
         of_outcomes = f"Those of {', '.join(context.outcomes)}, an outcome, rest on:"
         assumptions.append((of_outcomes, context.outcome_assumptions))
@@ -131,6 +137,7 @@ def _blocks(
             model_lines(audit.table, readings, context),
             pictures=[_models(audit.table, readings, each) for each in both if any(key[1] == each for key in of)],
         ),
+        *([_rates(audit.rates, context)] if len(audit.rates) else []),
         Block(
             "intervals",
             "Intervals",
@@ -243,6 +250,21 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
         last=("reading", {model: each.text for (model, of), each in readings.items() if of == decisions}),
         note="Estimates with intervals in brackets.",
     )
+
+
+def _rates(rates: pd.DataFrame, context: Context) -> Block:
+    """Return the rates of each group, a line and a row for each of a model."""
+    lines, rows = [GROUP_RATES], []
+    keys: Any = rates.groupby(["model", "group"], sort=False)
+    for (model, group), own in keys:
+        name = group if group == DIFFERENCE else f"{context.graph.sensitive_column}={group}"
+        shown = {str(row.quantity).replace("_", " "): span(row) for row in own.itertuples()}
+        notes = "; ".join(dict.fromkeys(filter(None, own["note"])))
+        count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
+        lines.append(f"  {model}, {name}, {count} rows: {told}{notes and f' ({notes})'}")
+        rows.append({"model": model, "group": name, "rows": count} | shown | ({"note": notes} if notes else {}))
+    table = make_table("rates", "Decisions that are yes", pd.DataFrame(rows).fillna(""), rates, note=GROUP_RATES)
+    return Block("rates", "Rates by group", lines, pictures=[table])
 
 
 def threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading]) -> list[Table]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pyrofair.audits.clusters import Clusters
 from pyrofair.effects.estimates import Estimates
 from pyrofair.exceptions import PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
@@ -30,9 +31,9 @@ class Context:
 
     Parameters
     ----------
-    paths, rows, level, threshold, settings, source, versions
-        What was asked: the unfair paths, the number of audited rows, the level of intervals, the threshold of
-        decisions, the keywords of the call, the source as text, the versions of packages.
+    paths, rows, units, level, threshold, settings, source, versions
+        What was asked: the unfair paths, the number of audited rows, what is taken as independent, the level of
+        intervals, the threshold of decisions, the keywords of the call, the source as text, the versions of packages.
     order, unnamed, untouched, score_types, outcomes
         Of the models: the order of columns of those fitted without names, and which these are; the columns that one
         reads if no unfair path touches them; what given scores were taken for; which are an outcome.
@@ -47,6 +48,8 @@ class Context:
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
     sections
         Further parts of the report, such as ``graph.check(df).block()``.
+    clusters
+        The groups of the rows, if these are units.
     estimates, cut, within, stage_lines, form, largest_z
         Of influence values: the estimates that they make, those at further thresholds, those in the levels of subgroups
         (each a ``Level``, its estimates and models), a line for each stage, the form of the estimates, and the limit of
@@ -58,6 +61,7 @@ class Context:
     level: float
     threshold: float
     settings: Mapping[str, Any] = field(default_factory=dict)
+    units: str = ""
     source: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     order: tuple[str, ...] = ()
@@ -79,6 +83,7 @@ class Context:
     failure: str = ""
     sections: tuple[Block, ...] = ()
     wald: bool = False
+    clusters: Clusters | None = field(default=None, repr=False)
     estimates: Estimates | None = field(default=None, repr=False)
     cut: Estimates | None = field(default=None, repr=False)
     within: Sequence[tuple[Any, Estimates, Sequence[str]]] = field(default=(), repr=False)

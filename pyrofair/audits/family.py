@@ -177,7 +177,7 @@ class FamilyAudit(ABC):
             for name, each in contexts.items()
             for model, text in each.doubts.items()
         ]
-        assumptions = [("These numbers rest on:", self._each("assumptions"))]
+        assumptions = [("These numbers rest on:", self._rest_on())]
         if outcomes := self._each("outcome_assumptions"):
             assumptions.append(("Those of an outcome rest on:", outcomes))
         first = next(iter(contexts.values()), None)
@@ -198,6 +198,11 @@ class FamilyAudit(ABC):
     @abstractmethod
     def _told(self) -> View:
         """Return what this kind of family says beside its quantities."""
+
+    def _rest_on(self) -> list[str]:
+        """Return what is taken as independent in each audit, and what these rest on besides, each once."""
+        units = dict.fromkeys(each.context.units for each in self.audits.values())
+        return [*units, *self._each("assumptions")]
 
     def _each(self, name: str) -> list[str]:
         """Return the texts that the contexts of all audits have under a name, each once."""
@@ -246,7 +251,7 @@ class FamilyAudit(ABC):
             "readings": self.readings,
             "unfair": {name: None if each is None else str(each) for name, each in self.unfair.items()},
             "failures": {name: str(getattr(each, "cause", each)) for name, each in self.failures.items()},
-            "assumptions": self._each("assumptions"),
+            "assumptions": self._rest_on(),
             "warnings": self.context.get("warnings", ()),
         }
         if rows:

@@ -28,10 +28,11 @@ from pyrofair.effects.estimates import (
     Estimates,
     Key,
     greater_of,
+    kish_size,
     shares_of,
 )
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
-from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views, kish_size
+from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
 
@@ -78,7 +79,8 @@ class Measured:
     ``numbers`` are the estimates with their intervals at a ``level``, and ``notes`` are on these. ``alike`` is the
     number of audited rows, if these are independent and have one weight, and else 0: accuracy has its exact bound
     then. ``sizes`` are the effective sizes of each model's quantities. ``failure`` is the reason why no
-    world could be made, ``small`` why each world of a model rests on too few rows for an interval.
+    world could be made, ``small`` why each world of a model rests on too few rows for an interval, ``few`` why there
+    are too few groups of rows for any.
     """
 
     models: Sequence[AuditedModel]
@@ -89,6 +91,7 @@ class Measured:
     sizes: Mapping[str, Mapping[str, float]]
     failure: str = ""
     small: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    few: str = ""
 
     @classmethod
     def of(cls, estimates: Estimates, level: float, **more: Any) -> Measured:
@@ -143,7 +146,7 @@ class Measured:
             if key.quantity in FROM_OUTCOMES:
                 reason = f"df has no outcome column {self.models[0].graph.outcome_column!r}"
             return estimate, low, high, [f"cannot be made: {reason}"]
-        if few := _few_rows(key.quantity, self.small.get(key.model, ())):
+        if few := self.few or _few_rows(key.quantity, self.small.get(key.model, ())):
             return estimate, np.nan, np.nan, [*notes, f"no interval: {few}"]
         if key.quantity == "accuracy" and self.alike:
             return (estimate, *exact_accuracy(estimate, self.alike, (1.0 - self.level) / 2.0))
@@ -169,8 +172,14 @@ def sizes_of(rows: float, worlds: tuple[float, float] = (np.nan, np.nan)) -> dic
 
 
 def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
-    """Return for each model the effective sample size that each quantity rests on, in rows."""
-    return {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
+    """Return for each model the effective sample size that each quantity rests on, in rows, or at most in groups."""
+    most, found = np.inf, {}
+    if estimator.units is not None and estimator.units.grouped:
+        most = kish_size(estimator.weight, estimator.units.audited)
+    for model in estimator.models:
+        sizes = _sizes(estimator, estimator.label_of(model.name))
+        found[model.name] = {name: min(size, most) for name, size in sizes.items()}
+    return found
 
 
 def _sizes(estimator: Estimator, label: str) -> dict[str, float]:

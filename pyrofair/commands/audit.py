@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.check import check_table
-from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
 from pyrofair.commands.decisions import (
     DECISION_OPTIONS,
     check_decisions,
@@ -36,7 +36,7 @@ __all__ = ["COMMAND"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
-    "subgroups.csv", "worst.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
+    "subgroups.csv", "rates.csv", "worst.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
 )  # fmt: skip
 OPTIONS = (
     DATA,
@@ -61,6 +61,7 @@ OPTIONS = (
         Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
         Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", int, default=200,
                least=0, most=1_000_000),
+        GROUPS,
     ),
     *grouped(
         "more in the report",
@@ -204,7 +205,8 @@ def _audit(
     from pyrofair.audits import Audit, audit, audit_contrasts
 
     if settings["train"]:
-        source = source.fit(problem.others["train"], sample_weight=problem.other_weights["train"])
+        how = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
+        source = source.fit(problem.others["train"], **how)
     scores = scores_are(settings, problem)
     made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
     report = made(
@@ -215,6 +217,7 @@ def _audit(
         level=settings["level"],
         threshold=threshold_of(settings),
         sample_weight=problem.weight,
+        groups=problem.groups,
         scores=scores,
         n_jobs=settings["threads"],
         random_state=settings["seed"],
@@ -268,6 +271,7 @@ def _add_files(folder: ResultsFolder, report: Any, problem: Problem) -> None:
         folder.add_table(f"{name}.csv", getattr(report, name) if one else report.gathered(name))
     folder.add_table("thresholds.csv", report.thresholds)
     folder.add_table("subgroups.csv", report.subgroups)
+    folder.add_table("rates.csv", report.rates)
     folder.add_figure("audit.png", report.plot())
     if not one:
         folder.add_table("worst.csv", report.worst)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
 from pyrofair.commands.gate import QUANTITIES
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
@@ -46,6 +46,7 @@ OPTIONS = (
                choices=("onestep", "source")),
         Option("replicates", "bootstrap replicates, of --judge source", int, default=100, least=0, most=1_000_000),
         Option("threshold", "a decision is yes where the score exceeds this", float, default=0.5, least=0.0, below=1.0),
+        GROUPS,
     ),
     *grouped(
         "the choice",
@@ -120,21 +121,23 @@ def run(settings: Settings, lines: Any) -> int:
 def _fit(settings: Settings, problem: Problem, classifier: Any, strengths: list[float]) -> PenaltyPath:
     from pyrofair.audits import penalty_path
 
-    outcome = problem.graph.outcome_column
+    outcome, groups = problem.graph.outcome_column, settings["groups"]
 
-    def halves(frame: Any) -> tuple[Any, Any]:
-        return frame.drop(columns=outcome), frame[outcome]
+    def halves(frame: Any, labels: Any) -> tuple[Any, Any]:
+        X = frame.drop(columns=outcome)
+        return X.assign(**{groups: labels}) if groups else X, frame[outcome]
 
-    X, y = halves(problem.frame)
+    X, y = halves(problem.frame, problem.groups)
     return penalty_path(
         classifier,
         X,
         y,
         strengths=strengths,
         seeds=[settings["seed"] + each for each in range(settings["seeds"])],
-        test=halves(problem.others["test"]) if settings["test"] else None,
+        test=halves(problem.others["test"], problem.other_groups["test"]) if settings["test"] else None,
         held_out=settings["held-out"],
         sample_weight=problem.weight,
+        groups=groups,
         judge=classifier.source if settings["judge"] == "source" else None,
         n_boot=settings["replicates"],
         threshold=settings["threshold"],

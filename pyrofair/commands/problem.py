@@ -68,9 +68,10 @@ class Problem:
     """A graph with labels of the table's types, its unfair paths, and tables with their columns.
 
     ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes;
-    ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights or None. ``notes`` is what
-    a report must tell of the reading. ``contrasts`` are the values that are compared with the baseline one by one, if
-    the graph names none; ``crossed`` is the sensitive attribute in the place of its columns, where it was one-hot.
+    ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights and ``groups`` the groups
+    of rows, or None. ``notes`` is what a report must tell of the reading. ``contrasts`` are the values that are
+    compared with the baseline one by one, if the graph names none; ``crossed`` is the sensitive attribute in the place
+    of its columns, where it was one-hot.
     """
 
     graph: CausalGraph
@@ -81,6 +82,8 @@ class Problem:
     weight: pd.Series[Any] | None
     others: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     other_weights: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
+    groups: pd.Series[Any] | None = None
+    other_groups: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     contrasts: tuple[Any, ...] = ()
     crossed: Crossed | None = None
@@ -196,6 +199,12 @@ def read_problem(
     if hot:
         wanted.pop(plain.sensitive_column)
         wanted |= dict.fromkeys(hot, "--one-hot")
+    if groups := settings.values.get("groups"):  # noqa: PD011
+        if groups in plain.node_of:
+            raise UsageError(
+                f"--groups {groups!r} is a column of the graph, given which estimates are made: name another."
+            )
+        wanted.setdefault(groups, "--groups")
     own = dict(wanted)
     for name, why in (extra or {}).items():
         own.setdefault(name, why)
@@ -252,6 +261,8 @@ def read_problem(
         table.frame[weight] if weight else None,
         {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
         {name: each.frame.get(weight) for name, (each, _) in more.items()},
+        table.frame[groups] if groups else None,
+        {name: each.frame.get(groups) for name, (each, _) in more.items()},
         tuple(notes),
         () if graph.contrast is not None else _levels(settings, graph, table),
         from_one_hot(raw, graph, hot, other=other) if hot else None,

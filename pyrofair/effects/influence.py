@@ -47,8 +47,8 @@ class InfluenceValues:
         The weights of the rows, (n,), of mean 1.
     stages
         Diagnostics, a row for each column of scores (``column``, 0 to Q - 1), world (``regime``) and stage: ``nodes``,
-        ``arm``, ``given``; ``mean_weight`` with ``mean_weight_z``, ``ess``, ``max_weight``; ``balance`` and
-        ``correction`` with ``balance_z`` and ``correction_z``.
+        ``arm``, ``given``; ``mean_weight`` with ``mean_weight_z``, ``ess`` and ``units`` (effective rows or groups),
+        ``max_weight``; ``balance`` and ``correction`` with ``balance_z`` and ``correction_z``.
     apart
         By functional, (k, n, Q): by how much other models, of other splits or other rows, would move the values. The
         products of the means of each of the k add to the covariance of the estimates, for the errors of the models,
@@ -70,7 +70,10 @@ class InfluenceValues:
 
 @runtime_checkable
 class InfluenceBased(Protocol):
-    """A source that estimates the potential outcomes of known classifiers by influence values."""
+    """A source that estimates the potential outcomes of known classifiers by influence values.
+
+    If its ``fit``, ``influence`` and ``stages`` take ``groups`` besides, labels (n,), it can be audited by them.
+    """
 
     @property
     def unfair(self) -> Any:

@@ -560,6 +560,7 @@ class CausalGraph:
         level: float = 0.05,
         regression: Any = "flexible",
         folds: int = 5,
+        groups: Any = None,
         random_state: int | np.random.Generator | None = None,
     ) -> GraphCheck:
         """Test the conditional independences that the graph implies on a table.
@@ -567,7 +568,8 @@ class CausalGraph:
         Parameters and result are those of :func:`pyrofair.robustness.independences.check_graph`.
         """
         check: Callable[..., GraphCheck] = default_of("check of a graph")
-        return check(self, df, level=level, regression=regression, folds=folds, random_state=random_state)
+        how = {"level": level, "regression": regression, "folds": folds, "groups": groups}
+        return check(self, df, **how, random_state=random_state)
 
     def draw(self, unfair: UnfairPaths | None = None, ax: Axes | None = None) -> Axes:
         """Draw the graph on axes, by default of a new figure: unfair paths in red, latent nodes in grey."""

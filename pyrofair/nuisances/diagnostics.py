@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
+from pyrofair.effects.estimates import kish_size, mean_and_spread
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.identification import RegimeEstimand
 from pyrofair.nuisances.rows import Nuisances, Rows
@@ -44,7 +45,7 @@ SEPARATED = 1e-3
 NEGLIGIBLE = 1e-9
 FEWEST_IN_CELL = 2
 """A saturated model needs so many rows of an arm in a cell: one shows a mean, but not how far it may be off."""
-COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "max_weight", "problem")
+COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "units", "max_weight", "problem")
 OFF, SURE = 0.1, 3.0
 """A mean weight farther from 1 than this, by more than so many standard errors, shows that overlap fails."""
 FEW = 100.0
@@ -361,7 +362,7 @@ def stage_table(stages: Sequence[tuple[Stage, Array]], rows: Rows) -> pd.DataFra
 
 def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
     counted = np.isfinite(weight)
-    mean, z = mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight)
+    mean, z = mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight, rows.groups)
     carried = rows.weight * weight
     size = kish_size(carried)
     found = {
@@ -372,6 +373,7 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
         "mean_weight": float(mean[0] + 1.0) if counted.all() else np.inf,
         "mean_weight_z": float(z[0]),
         "ess": size,
+        "units": kish_size(carried, rows.groups),
         "max_weight": float(carried.max(initial=0.0)),
     }
     return found | {"problem": _problem(found, rows, stage)}
@@ -422,16 +424,16 @@ def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:
             balance = each.weight[:, None] * each.start - base
             base += each.correction
             described = pd.DataFrame([_describe(each.stage, each.weight, rows)])
-            tables.append(describe_scores(described, balance, each.correction, rows.weight))
+            tables.append(describe_scores(described, balance, each.correction, rows))
     return join_stages(tables)
 
 
-def describe_scores(described: pd.DataFrame, balance: Array, correction: Array, weight: Array) -> pd.DataFrame:
+def describe_scores(described: pd.DataFrame, balance: Array, correction: Array, rows: Rows) -> pd.DataFrame:
     """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q)."""
     table = pd.concat([described] * balance.shape[1], ignore_index=True)
     table.insert(0, "column", np.arange(len(table)))
     for name, part in (("balance", balance), ("correction", correction)):
-        table[name], table[f"{name}_z"] = mean_and_z(part, weight)
+        table[name], table[f"{name}_z"] = mean_and_z(part, rows.weight, rows.groups)
     return table
 
 
@@ -447,9 +449,7 @@ def add_problems(table: pd.DataFrame, problems: Sequence[str]) -> pd.DataFrame:
     return table.assign(problem=["; ".join(filter(None, texts)) for texts in both])
 
 
-def mean_and_z(values: Array, weight: Array) -> tuple[Array, Array]:
+def mean_and_z(values: Array, weight: Array, groups: NDArray[np.int64] | None = None) -> tuple[Array, Array]:
     """Return the weighted means of columns (n, Q), and each over its standard error (0 where both are 0)."""
-    total = weight.sum()
-    mean = weight @ values / total
-    error = np.sqrt((weight**2) @ (values - mean) ** 2) / total
+    mean, error = mean_and_spread(values, weight, groups=groups)
     return mean, np.divide(mean, error, out=np.zeros_like(mean), where=error > 1e-15)

@@ -20,8 +20,8 @@ from pyrofair.nuisances.crossfit import CrossFit
 from pyrofair.nuisances.folds import FOLDS, Folds, split_folds
 from pyrofair.nuisances.learners import LearnerName
 from pyrofair.tables.labels import read_sensitive, repeat_label
-from pyrofair.tables.reading import feature_columns, read_table, read_weight
-from pyrofair.tables.row_identity import match_rows
+from pyrofair.tables.reading import as_pandas, feature_columns, read_groups, read_table, read_weight
+from pyrofair.tables.row_identity import hash_groups, match_rows
 
 __all__ = ["Nuisances", "Prefix", "Rows"]
 
@@ -39,7 +39,8 @@ class Rows:
     ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
     ``stream`` seeds what is drawn for them, beside the source's own seed: of a part of a table its number.
     ``shown`` are the rows as classifiers read them, where that is not as nuisances do.
-    Fitted rows of one of the ``groups`` (n,), such as a household, share a fold; None: each row is one by itself.
+    Fitted rows of one of the ``groups`` (n,), such as a household, share a fold, and diagnostics count groups; they are
+    numbers of the labels, the same in every table. None: each row is one by itself.
     """
 
     table: pd.DataFrame
@@ -54,17 +55,23 @@ class Rows:
     shown: pd.DataFrame | None = None
 
     @classmethod
-    def read(cls, df: object, sample_weight: object, graph: CausalGraph, groups: npt.ArrayLike | None = None) -> Rows:
+    def read(
+        cls, df: object, sample_weight: object, graph: CausalGraph, groups: npt.ArrayLike | str | None = None
+    ) -> Rows:
         """Return the rows of a table to fit on, which need not hold the outcome."""
         table = read_table(df, feature_columns(graph))
         weight = read_weight(sample_weight, table)
         a = read_sensitive(table, graph, weight=weight)
-        own = None if groups is None else _read_groups(groups, len(a))
+        own = hash_groups(read_groups(groups, as_pandas(df), graph))
         return cls(table, a, weight, np.ones(len(a), dtype=bool), groups=own)
 
     def member(self, group: int | None) -> NDArray[np.bool_]:
         """Return which rows are kept and of a group (None: of either), shape (n,)."""
         return self.kept if group is None else self.kept & (self.a == group)
+
+    def near(self, at: NDArray[Any]) -> NDArray[np.int64] | None:
+        """Return the groups of some rows; None without groups."""
+        return None if self.groups is None else self.groups[at]
 
     def weighted(
         self, group: int | None, arm: int | None, graph: CausalGraph, like: Rows
@@ -103,17 +110,6 @@ class Rows:
         shown = None if self.shown is None else self.shown.iloc[at]
         parts = self.table.iloc[at], self.a[at], self.weight[at], self.kept[at]
         return Rows(*parts, position=np.full(len(at), -1), stream=stream, shown=shown)
-
-
-def _read_groups(groups: npt.ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return a code for the group of each of n rows, such as its household, (n,)."""
-    values = np.asarray(groups)
-    if values.shape != (n,):
-        raise DataError(f"groups has the shape {values.shape}, expected {(n,)}: one value for each row.")
-    codes, _ = pd.factorize(values)
-    if (codes < 0).any():
-        raise DataError(f"groups lacks a value in {int((codes < 0).sum())} of {n} rows.")
-    return codes.astype(np.int64)
 
 
 @dataclass
@@ -201,8 +197,10 @@ class Nuisances:
             self.matches[:] = [(weakref.ref(df), rows)]
         return rows
 
-    def rows_of(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
-        """Return a table (None: the fitted one) with weights as rows, each fitted row with its position."""
+    def rows_of(
+        self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None, groups: NDArray[Any] | None = None
+    ) -> Rows:
+        """Return a table (None: the fitted one) with weights and groups as rows, each fitted row with its position."""
         own = self.rows
         if df is None and sample_weight is None:
             return own
@@ -211,7 +209,7 @@ class Nuisances:
         assert read.position is not None
         if np.array_equal(read.position, np.arange(len(own.a))) and read.table.equals(own.table):
             return own if (weight == own.weight).all() else replace(own, weight=weight)
-        return replace(read, weight=weight, probability={})
+        return replace(read, weight=weight, probability={}, groups=hash_groups(groups))
 
     def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
         """Return P(A = 1 | prefix) of each row, shape (n,): of fitted rows as fitted, of trimmed rows 0.5."""
@@ -253,4 +251,4 @@ class Nuisances:
         table, kept = rows.table[self.graph.columns_of(prefix)], rows.kept
         if kept.all():
             return table, rows.a, rows.weight, rows.groups
-        return table[kept], rows.a[kept], rows.weight[kept], None if rows.groups is None else rows.groups[kept]
+        return table[kept], rows.a[kept], rows.weight[kept], rows.near(kept)

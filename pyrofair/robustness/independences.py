@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr
 from scipy.stats import rankdata
 from sklearn.base import RegressorMixin
 from sklearn.ensemble import RandomForestRegressor
@@ -22,16 +23,21 @@ from sklearn.preprocessing import SplineTransformer
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_instance, require_integer, require_real, require_seed
+from pyrofair.audits.clusters import ROWS, describe_units
 from pyrofair.audits.display import table_fragment
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.view import Block
+from pyrofair.effects.estimates import by_unit, kish_size
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.projection import LatentProjection
 from pyrofair.nuisances.columns import take
+from pyrofair.nuisances.folds import split_folds
 from pyrofair.nuisances.learners import LearnerName, make_learner, require_learner
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
-from pyrofair.tables.reading import as_pandas, read_table, warn_unused
+from pyrofair.tables.reading import as_pandas, read_groups, read_table, warn_unused
+from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["GraphCheck", "Independence", "check_graph", "implied_independences"]
 
@@ -66,7 +72,6 @@ JUMPY = 0.02
 """A share of the residual variance by which a forest must be better before regressions are said to have jumps."""
 COLUMNS = ["left", "right", "given", "effect", "largest", "statistic", "p_value", "p_adjusted", "fails", "note"]
 ASSUMPTIONS = (
-    "Rows are independent draws from one population.",
     "The regressions on the nodes given are accurate: the product of their errors vanishes faster than 1/sqrt(n).",
     "A dependence shows as a covariance of residuals, given the nodes, of normal scores of numbers or of levels of "
     "categories. One that shows in none, of a variance alone for example, is not found.",
@@ -118,7 +123,7 @@ class GraphCheck:
     level: float
     rows: int
     graph: CausalGraph
-    assumptions: tuple[str, ...] = ASSUMPTIONS
+    assumptions: tuple[str, ...] = (ROWS, *ASSUMPTIONS)
 
     @property
     def failures(self) -> pd.DataFrame:
@@ -245,6 +250,7 @@ def check_graph(
     level: float = 0.05,
     regression: Literal["flexible", "smooth"] | LearnerName | RegressorMixin = "flexible",
     folds: int = 5,
+    groups: npt.ArrayLike | str | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> GraphCheck:
     """Test the conditional independences that a graph implies on a table; also ``graph.check(df)``.
@@ -271,6 +277,9 @@ def check_graph(
         fitted for each column.
     folds
         The folds of cross-fitting.
+    groups
+        The column of ``df``, outside the graph, of groups of rows such as households, or their labels (n,): products of
+        residuals are summed by group, of which there must be 10, and folds hold whole groups.
     random_state
         Seed of folds, landmarks and draws.
 
@@ -306,19 +315,22 @@ def check_graph(
     columns = graph.columns_of(graph.observed)
     outcome = graph.outcome_column in getattr(df, "columns", ())
     table = read_table(df, [name for name in columns if outcome or name != graph.outcome_column], what="df")
-    warn_unused(df, graph)
+    warn_unused(df, graph, groups=groups)
+    code = hash_groups(read_groups(groups, df, graph))
+    if code is not None and (size := kish_size(np.ones(len(code)), code)) < FEWEST_ROWS:
+        raise DataError(f"df has {size:.1f} effective group(s), fewer than {FEWEST_ROWS}: too few to test on.")
     if len(table) < FEWEST:
         raise DataError(f"df has {len(table)} rows, fewer than {FEWEST}: too few to test conditional independences on.")
     require_integer("folds", folds, least=2, most=len(table) // 2)
     seed = seed_from(random_state)
     claims, untested = _implied(graph, outcome)
-    residuals = _Residuals(table, graph, regression, folds, seed)
+    residuals = _Residuals(table, graph, regression, folds, seed, code)
     rng = np.random.default_rng(seed)
     rows = [_test(claim, residuals, rng) for claim in progress_bar("independences", claims)]
     found = pd.DataFrame(rows, columns=[name for name in COLUMNS if name not in ("p_adjusted", "fails")])
     adjusted = _holm(found["p_value"].to_numpy(dtype=np.float64))
     found = found.assign(p_adjusted=adjusted, fails=np.nan_to_num(adjusted, nan=1.0) < level)[COLUMNS]
-    return GraphCheck(found, untested, level, len(table), graph)
+    return GraphCheck(found, untested, level, len(table), graph, (describe_units(code), *ASSUMPTIONS))
 
 
 def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) -> dict[str, Any]:
@@ -334,7 +346,11 @@ def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) 
     scale = one.std(axis=0)[:, None] * other.std(axis=0)[None, :]
     correlation = (one - one.mean(axis=0)).T @ (other - other.mean(axis=0)) / n / scale
     mean, square = one.T @ other / n, (one**2).T @ (other**2) / n
-    spread = np.sqrt(np.maximum(square - mean**2, 0.0))
+    spread, degrees = np.sqrt(np.maximum(square - mean**2, 0.0)), np.inf
+    if residuals.groups is not None:
+        degrees = kish_size(np.ones(n), residuals.groups) - 1.0
+        sums = [by_unit(each[:, None] * other - own, residuals.groups) for each, own in zip(one.T, mean, strict=True)]
+        spread = np.where(spread > 0.0, np.sqrt([(each**2).sum(axis=0) / n for each in sums]), 0.0)
     # Of a product that is next to 0 but for a few rows, t is far from normal.
     size = np.abs(one).T @ np.abs(other)
     rows = np.divide(size**2, n * square, out=np.zeros_like(mean), where=square > 0.0)
@@ -345,15 +361,17 @@ def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) 
     size = np.abs(t)
     at = np.unravel_index(int(size.argmax()), size.shape)
     largest, count = float(size[at]), int(tested.sum())
-    p = min(1.0, 2.0 * count * float(ndtr(-largest)))
+    p = min(1.0, 2.0 * count * float(ndtr(-largest) if np.isinf(degrees) else stdtr(degrees, -largest)))
     if 1 < count <= MOST_JOINT:
         left_at, right_at = np.nonzero(tested)
         products = one[:, left_at] * other[:, right_at]
-        values = products - products.mean(axis=0)
+        values = by_unit(products - products.mean(axis=0), residuals.groups)
         values /= np.maximum(np.sqrt((values**2).mean(axis=0)), 1e-300)
-        eigen, vectors = np.linalg.eigh(values.T @ values / n)
+        eigen, vectors = np.linalg.eigh(values.T @ values / len(values))
         root = vectors * np.sqrt(np.maximum(eigen, 0.0))
         drawn = np.abs(rng.normal(size=(DRAWS, count)) @ root.T).max(axis=1)
+        if np.isfinite(degrees):
+            drawn /= np.sqrt(rng.chisquare(degrees, DRAWS) / degrees)
         above = int((drawn >= largest).sum())
         p = (1 + above) / (1 + DRAWS) if above else min(p, 1.0 / (1 + DRAWS))
     return row | {
@@ -381,9 +399,19 @@ class _Side:
 class _Residuals:
     """Residuals of the columns of nodes given other nodes, each made once."""
 
-    def __init__(self, table: pd.DataFrame, graph: CausalGraph, regression: Any, folds: int, seed: int) -> None:
-        self.table, self.graph, self.regression, self.seed = table, graph, regression, seed
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        graph: CausalGraph,
+        regression: Any,
+        folds: int,
+        seed: int,
+        groups: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.table, self.graph, self.regression, self.seed, self.groups = table, graph, regression, seed, groups
         self.folds = list(KFold(folds, shuffle=True, random_state=seed).split(table))
+        if groups is not None:
+            self.folds = split_folds(None, np.ones(len(table)), folds, seed, groups)
         self.known: dict[tuple[str, tuple[str, ...]], _Side] = {}
         self.scores: dict[str, tuple[list[str], NDArray[np.float64]]] = {}
 

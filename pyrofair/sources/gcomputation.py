@@ -39,7 +39,7 @@ from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.nuisances.diagnostics import group_sizes
-from pyrofair.nuisances.folds import FOLDS
+from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.gformula import GFormula, MechanismGraph, World, collect_units, sample_units
@@ -155,6 +155,9 @@ class SplitMechanisms:
         n = len(self.rows.a)
         if which not in HALVES:
             return np.arange(n)
+        if self.rows.groups is not None:
+            halves = split_folds(self.rows.a, self.rows.weight, 2, self.seed, self.rows.groups)
+            return np.sort(halves[HALVES.index(which)][1])
         order = np.random.default_rng(self.seed).permutation(n)
         group = np.where(self.rows.weight > 0.0, self.rows.a, 2)[order]
         if any(np.isin((0, 1), group[half::2]).sum() < 2 for half in range(len(HALVES))):
@@ -251,13 +254,18 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | str | None = None
+    ) -> Self:
         """Learn the distributions of the features that unfair paths touch; the table need not hold the outcome.
 
         Parameters
         ----------
         df, sample_weight
             n rows with the columns of all observed nodes but the outcome, and their weights (n,) in every estimate.
+        groups
+            The column of ``df`` of groups of rows, such as households, or their labels (n,): folds, halves and
+            replicates hold whole groups. It is outside the graph. None: each row is one by itself.
 
         Raises
         ------
@@ -269,9 +277,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         check_settings(self, CONSTRAINTS)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand = identify(self.unfair)
-        rows = Rows.read(df, sample_weight, self.unfair.graph)
+        rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
         self._check_groups(rows.a, rows.weight, least=2)
-        warn_unused(df, self.unfair.graph)
+        warn_unused(df, self.unfair.graph, groups=groups)
         fitted.graph_ = MechanismGraph.of(estimand)
         fitted.seed_ = seed = seed_from(self.random_state)
         fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, None, self.folds)

@@ -17,8 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from pyrofair.effects.estimates import kish_size
 from pyrofair.effects.influence import InfluenceValues, Scorer
-from pyrofair.effects.potential_outcomes import CounterfactualSample, kish_size
+from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.graph.identification import Estimand
 from pyrofair.nuisances.diagnostics import (
@@ -621,7 +622,7 @@ class GraphForm:
         tables = []
         for number, (which, i, _) in enumerate(self._each_block()):
             balance, correction = found.target[which, i] - (y0, ypi)[which], found.correction[which, i]
-            tables.append(describe_scores(described.iloc[[number]], balance, correction, rows.weight))
+            tables.append(describe_scores(described.iloc[[number]], balance, correction, rows))
         return InfluenceValues(
             y0=y0,
             ypi=ypi,

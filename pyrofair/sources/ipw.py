@@ -151,7 +151,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | str | None = None
+    ) -> Self:
         """Fit the propensities on a table, which need not hold the outcome.
 
         Parameters
@@ -159,6 +161,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         df, sample_weight
             n rows with the columns of all observed nodes but the outcome, and their weights (n,) in propensities and
             in every estimate.
+        groups
+            The column of ``df`` of groups of rows, such as households, or their labels (n,): Folds and replicates
+            hold whole groups. It is outside the graph. None: each row is one by itself.
 
         Raises
         ------
@@ -171,8 +176,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         estimand = identify(self.unfair)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand
-        rows = Rows.read(df, sample_weight, self.unfair.graph)
-        warn_unused(df, self.unfair.graph)
+        rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
+        warn_unused(df, self.unfair.graph, groups=groups)
         seed = int(fresh_state(self.random_state).randint(2**31 - 1))
         fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
         fitted.trimmer_ = None

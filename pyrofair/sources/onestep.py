@@ -150,7 +150,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def fit(
-        self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | None = None
+        self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | str | None = None
     ) -> Self:
         """Fit the propensities on a table, which need not hold the outcome, and choose the form.
 
@@ -159,8 +159,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         df, sample_weight
             n rows with the columns of all observed nodes but the outcome, and their weights (n,).
         groups
-            The group of each row, such as its household, (n,): rows of one group share a fold. None: each row is one
-            by itself.
+            The column of ``df`` of groups of rows, such as households, or their labels (n,): Folds
+            hold whole groups. It is outside the graph. None: each row is one by itself.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         check_settings(self, CONSTRAINTS)
         estimand = identify(self.unfair)
         rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
-        warn_unused(df, self.unfair.graph)
+        warn_unused(df, self.unfair.graph, groups=groups)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand
         seed = seed_from(self.random_state)
@@ -314,14 +314,20 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             found[part.regime.name] = tuple(size for size in group_sizes(part, self.nuisances_) if size.group in arms)
         return found
 
-    def stages(self, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None) -> pd.DataFrame:
+    def stages(
+        self,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+        groups: NDArray[Any] | None = None,
+    ) -> pd.DataFrame:
         """Return the diagnostics of the weights of each stage on rows, by default the fitted ones.
 
         Columns: regime, nodes, arm, given, mean_weight (1 in expectation) with mean_weight_z, its distance from 1 over
         its standard error, ess (effective size in rows), max_weight, and problem, empty where there is none.
+        ``groups`` are the labels of the groups of ``df``, (n,).
         """
         check_is_fitted(self, "estimand_")
-        return self._form.stages(self.nuisances_.rows_of(df, sample_weight))
+        return self._form.stages(self.nuisances_.rows_of(df, sample_weight, groups))
 
     def stages_by_fold(self) -> pd.DataFrame:
         """Return the diagnostics of the weights of each stage in each fold of the fitted rows.
@@ -331,16 +337,21 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "estimand_")
         own, folds = self.nuisances_.rows, self.nuisances_.split()
-        found = [
-            self.stages(own.table.iloc[test], own.weight[test]).assign(fold=i) for i, (_, test) in enumerate(folds)
+        parts = [
+            replace(self.nuisances_.rows_of(own.table.iloc[at], own.weight[at]), groups=own.near(at)) for _, at in folds
         ]
+        found = [self._form.stages(part).assign(fold=i) for i, part in enumerate(parts)]
         joined = pd.concat(found, ignore_index=True)
         return joined[["fold", *(name for name in joined if name not in ("fold", "problem"))]]
 
     # -- estimates ----------------------------------------------------------------------------------------------------
 
     def influence(
-        self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
+        self,
+        score: Scorer,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+        groups: NDArray[Any] | None = None,
     ) -> InfluenceValues:
         """Return the influence values of rows for columns of scores.
 
@@ -352,6 +363,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         df, sample_weight
             n rows to audit, by default the fitted ones, and their weights, shape (n,). Fitted rows are judged by models
             that did not see them, others by the average of the models of all folds.
+        groups
+            The labels of the groups of ``df``, (n,), by which its diagnostics count; those fitted have theirs.
 
         Raises
         ------
@@ -359,7 +372,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If the table, the weights or the scores are unfit.
         """
         check_is_fitted(self, "estimand_")
-        rows, folds = self.nuisances_.rows_of(df, sample_weight), self.nuisances_.folds
+        rows, folds = self.nuisances_.rows_of(df, sample_weight, groups), self.nuisances_.folds
         new = np.zeros(len(rows.a), dtype=bool) if rows.position is None else rows.position < 0
         if folds == 1 and self._crossed and not new.all():
             warnings.warn(
@@ -460,7 +473,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             one, other = (_values_of(each, quantity) for each in found.values())
             table: dict[str, object] = {"column": np.arange(one.shape[1]), "quantity": quantity}
             for name, values in (("prefix", one), ("graph", other), ("difference", other - one)):
-                table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight)
+                table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight, groups=rows.groups)
             tables.append(pd.DataFrame(table))
         joined = pd.concat(tables, ignore_index=True)
         size = joined["difference_error"].where(joined["difference_error"] > NEGLIGIBLE)

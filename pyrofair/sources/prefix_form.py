@@ -359,7 +359,7 @@ class Walk:
             stage = stages[i]
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
-            y, groups = known[at], None if self.fitted.groups is None else self.fitted.groups[train[at]]
+            y, groups = known[at], self.fitted.near(train[at])
             predict = free = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
             beside = (*worlds, -1 - i)  # signs and diagnostics are of what no further row pulls
             if self._knows(beside, regression.fit) if self.recalls else (y != smooth_known[at]).any():

@@ -32,6 +32,7 @@ __all__ = [
     "feature_columns",
     "from_arrow",
     "read_again",
+    "read_groups",
     "read_table",
     "read_weight",
     "require_aligned",
@@ -263,13 +264,15 @@ def _check_objects(values: pd.Series[Any], what: str) -> None:
         )
 
 
-def describe_reading(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> list[str]:
+def describe_reading(
+    df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = (), groups: object = None
+) -> list[str]:
     """Return what a user should know of how a table is read: columns left out, and numbers and dates held as text.
 
-    Columns outside the graph are left out, but for ``others``.
+    Columns outside the graph are left out, but for ``others`` and for one of that name that holds ``groups``.
     """
     df = as_pandas(df)
-    known = {*graph.columns_of(graph.observed), *others}
+    known = {*graph.columns_of(graph.observed), *others, *([groups] if isinstance(groups, str) else [])}
     unused = [str(name) for name in df.columns if name not in known]
     texts = [f"Columns outside the graph are ignored: {', '.join(unused)}."] if unused else []
     for name in df.columns:
@@ -282,9 +285,9 @@ def describe_reading(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str]
     return texts
 
 
-def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> None:
+def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = (), groups: object = None) -> None:
     """Warn of how a table is read, at the line that calls the caller; see :func:`describe_reading`."""
-    for text in describe_reading(df, graph, others):
+    for text in describe_reading(df, graph, others, groups):
         warnings.warn(text, PyrofairWarning, stacklevel=3)
 
 
@@ -335,6 +338,36 @@ def read_weight(
     largest = positive.max()
     mean = float((positive / largest).mean()) * largest
     return weight if abs(mean - 1.0) < SAME_MEAN else weight / largest / (mean / largest)
+
+
+def read_groups(groups: Any, df: pd.DataFrame, graph: CausalGraph) -> NDArray[Any] | None:
+    """Return the label of each row's group, such as its household, (n,); None: each row is a group by itself.
+
+    ``groups`` is the name of a column of ``df`` outside the graph, or labels of its rows. A DataError if it is a column
+    of the graph, lacks a label, has another number of them than rows, or holds a single one.
+    """
+    if groups is None:
+        return None
+    name = groups if isinstance(groups, str) else getattr(groups, "name", None)
+    if name in graph.columns_of(graph.observed):
+        raise DataError(
+            f"groups={name!r} is a column of the graph, on which estimates are conditioned, so that it cannot be what "
+            "independent units are too. Name a column outside the graph, or leave this one out of it."
+        )
+    if isinstance(groups, str):
+        if groups not in df.columns:
+            raise DataError(f"groups={groups!r} is no column of df.{did_you_mean(groups, map(str, df.columns))}")
+        groups = df[groups]
+    require_unmasked("groups", groups)
+    require_aligned(df, groups, "groups", table="df")
+    labels = pd.Series(groups if np.ndim(groups) == 1 else [])
+    if len(labels) < len(df):
+        raise DataError(f"groups has the shape {np.shape(groups)}, expected {(len(df),)}: one label for each row.")
+    if missing := int(labels.isna().sum()):
+        raise DataError(f"groups lacks a label in {missing:,} of {len(df):,} rows; give each row the group it is of.")
+    if labels.nunique() < 2:
+        raise DataError(f"groups holds one label, {labels.iloc[0]!r}: a single group is no sample. Leave groups out.")
+    return np.asarray(labels)
 
 
 def require_aligned(X: pd.DataFrame, other: object, what: str = "y", *, table: str = "X") -> None:

@@ -68,7 +68,7 @@ def test_from_a_csv_to_a_folder_of_results(call: Call) -> None:
     assert "Columns of court.csv that are not used: id, decided, three, w.\n" in out
     assert "sex is 'sex': 0 is 'male', 1 is 'female'. Yes is 'hired' = 'yes'" in out
     assert "a column of scores, known for the rows as they are: what it would be in another world is estimated" in out
-    assert "These numbers rest on:\n  1. The graph is right" in out
+    assert "These numbers rest on:\n  1. Rows are taken as independent" in out
     folder = Path("audit-court")
     assert "<svg" in (folder / "report.html").read_text(encoding="utf-8")
     assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == "pyrofair-audit"
@@ -644,3 +644,18 @@ def test_one_hot_columns_are_one_attribute(call: Call) -> None:
     assert list(classifier.feature_names_in_) == ["race", "job"]
     saved = ("--model", "train-hot/model.pyrofair", *one_hot, "--output", "trained")
     assert call("audit", "hot.csv", *RACES, *model[3:], *saved)[0] == 0
+
+
+def test_groups_are_a_column_outside_the_graph(call: Call) -> None:
+    table().assign(town=np.arange(600) % 60).to_csv("court.csv", index=False)
+    code, out, _ = call("audit", "court.csv", *QUESTION, *FAST, "--score", "p", "--groups", "town")
+    assert code == 0
+    assert "60 groups (largest 10 rows" in out
+    rates = pd.read_csv("audit-court/rates.csv").set_index(["group", "quantity"])
+    assert rates.loc[("female", "selection_rate"), "lower"] < rates.loc[("female", "selection_rate"), "estimate"]
+    settings = json.loads(Path("audit-court/report.json").read_text())["settings"]
+    assert settings["groups"] == "town"
+    for name, words in (("job", "'job' is a column of the graph"), ("city", "city")):
+        code, _, err = call("audit", "court.csv", *QUESTION, *FAST, "--score", "p", "--groups", name)
+        assert code == 2
+        assert words in err

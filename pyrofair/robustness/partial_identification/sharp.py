@@ -22,8 +22,9 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
-from pyrofair.effects.estimates import percentiles, reach_of, reach_of_shares, shares_of
-from pyrofair.effects.potential_outcomes import kish_size
+from pyrofair.audits.clusters import describe_units
+from pyrofair.effects.estimates import kish_size, percentiles, reach_of, reach_of_shares, shares_of
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths, require_unfair, show_paths
@@ -41,7 +42,8 @@ from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
 from pyrofair.robustness.partial_identification.program import InfeasibleError, Polytope, optimise
 from pyrofair.robustness.partial_identification.reading import CodedTable, few_levels, read_cells, read_score
 from pyrofair.robustness.partial_identification.response_types import Cells, Factors, Plan, plan_program
-from pyrofair.tables.reading import warn_unused
+from pyrofair.tables.reading import as_pandas, read_groups, warn_unused
+from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["MAX_TYPES", "SharpBounds", "sharp_bounds"]
 
@@ -169,6 +171,7 @@ def sharp_bounds(
     threshold: float = 0.5,
     independent_errors: bool = True,
     max_types: int = MAX_TYPES,
+    groups: npt.ArrayLike | str | None = None,
     n_boot: int = 0,
     level: float = 0.95,
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
@@ -201,9 +204,12 @@ def sharp_bounds(
         no assumption about the dependence between nodes in different worlds.
     max_types
         The largest number of combinations of response types of one program.
+    groups
+        The column of ``df``, outside the graph, of groups of rows such as households, or their labels (n,): replicates
+        are of whole groups, of which there must be 10. None: each row is a unit.
     n_boot
-        Bootstrap replicates of the counts of cells, by Dirichlet weights of rows; 0 for none. Each row is a unit: of a
-        table of counts, pass the rows themselves.
+        Bootstrap replicates of the counts of cells, by Dirichlet weights of units; 0 for none. Of a table of counts,
+        pass the rows themselves.
     level
         The level of the intervals.
     random_state
@@ -256,7 +262,11 @@ def sharp_bounds(
     graphs, unused = _observed_graphs(unfair, df, known=score is not None)
     observed, widest = graphs[0], graphs[-1]
     coded = read_cells(df, sample_weight, widest)
-    warn_unused(df, unfair.graph)
+    warn_unused(df, unfair.graph, groups=groups)
+    unit = hash_groups(read_groups(groups, as_pandas(df), unfair.graph))
+    size = kish_size(coded.weight, unit)
+    if unit is not None and n_boot and size < FEWEST_ROWS:
+        raise DataError(f"df has {size:.1f} effective group(s), fewer than {FEWEST_ROWS}: too few for an interval.")
     heads = None
     if score is not None:
         probability = read_score(score, coded, widest, decisions, threshold)
@@ -269,9 +279,11 @@ def sharp_bounds(
     table = pd.DataFrame(found.ends, index=["low", "high"]).T.rename_axis("quantity")
     notes = program.notes(found)
     if n_boot:
-        drawn = progress_bar("bootstrap", _replicates(coded, index.ravel(), weight, n_boot, random_state), total=n_boot)
+        drawn = progress_bar(
+            "bootstrap", _replicates(coded, unit, index.ravel(), weight, n_boot, random_state), total=n_boot
+        )
         replicates = [program.evaluate(each, certify=False) for each in drawn]
-        table = _with_intervals(table, replicates, kish_size(coded.weight), level)
+        table = _with_intervals(table, replicates, size, level)
         moved = sum(each.slack > TOLD for each in replicates)
         if moved:
             notes.append(
@@ -288,6 +300,7 @@ def sharp_bounds(
     for text in notes[: program.warned]:
         category = PositivityWarning if "undetermined" in text else PyrofairWarning
         warnings.warn(text, category, stacklevel=2)
+    units = describe_units(unit, coded.weight)
     return SharpBounds(
         unfair,
         "prediction" if observed.known else "observed outcome",
@@ -297,7 +310,7 @@ def sharp_bounds(
         piu=found.ends["piu"],
         sharp=not found.reasons,
         why_not_sharp=tuple(found.reasons),
-        assumptions=_assumptions(program.observed, decisions, threshold, independent),
+        assumptions=(*_assumptions(program.observed, decisions, threshold, independent), units),
         notes=tuple(notes),
         table=table,
         types=max(plan.types for plan in program.plans.values()),
@@ -561,19 +574,22 @@ def _count(number: int) -> str:
 
 def _replicates(
     coded: CodedTable,
+    unit: NDArray[np.int64] | None,
     index: NDArray[np.int64],
     weight: Vector,
     n_boot: int,
     random_state: int | np.random.Generator | np.random.RandomState | None,
 ) -> Iterator[Vector]:
-    """Yield weights of the different rows (c,): exponential weights of rows, gamma ones of the cells of equal rows."""
+    """Yield weights of the different rows (c,): exponential weights of units, gamma ones of the cells of equal rows."""
     random = np.random.default_rng(seed_from(random_state))
-    plain = bool(np.isin(coded.weight, (0.0, 1.0)).all())
+    plain = unit is None and bool(np.isin(coded.weight, (0.0, 1.0)).all())
+    code = np.arange(len(index)) if unit is None else np.unique(unit, return_inverse=True)[1]
     for _ in range(n_boot):
         if plain:
             yield random.standard_gamma(weight)
         else:
-            drawn = np.bincount(index, coded.weight * random.standard_exponential(len(index)), len(weight))
+            times = random.standard_exponential(int(code.max()) + 1)[code]
+            drawn = np.bincount(index, coded.weight * times, len(weight))
             yield np.asarray(drawn, dtype=np.float64)
 
 

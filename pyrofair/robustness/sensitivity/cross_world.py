@@ -93,7 +93,7 @@ class CrossWorld(Sweep):
             regression = make_learner(self._problem.form.regression, rest, self._problem.form.seed, "regression")
             design = regression.design(rest)
             both = np.hstack([found.chance, found.mean, found.chance * found.mean])
-            chance, mean, product = np.hsplit(regression.fit(design, both, rows.weight)(design), 3)
+            chance, mean, product = np.hsplit(regression.fit(design, both, rows.weight, rows.groups)(design), 3)
             moved = float(share @ (product - chance * mean).sum(axis=1))
             widest = up if moved > 0.0 else down
             lines.append((name, moved, abs(moved / widest) if widest else np.nan))
@@ -120,6 +120,7 @@ def cross_world(
     level: float = 0.95,
     scores: ScoresAre = "auto",
     sample_weight: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | str | None = None,
     random_state: int | np.random.Generator | None = None,
 ) -> CrossWorld:
     """Bound the unfair effect where mediators of different worlds may depend on each other for a share of the units.
@@ -136,7 +137,7 @@ def cross_world(
         of the first must have at most 50 different values together.
     deltas
         Shares in [0, 1]; 0 is added.
-    decisions, threshold, above, at_most, level, scores, sample_weight, random_state
+    decisions, threshold, above, at_most, level, scores, sample_weight, groups, random_state
         As for :func:`confounding`.
 
     Returns
@@ -168,7 +169,7 @@ def cross_world(
     """
     shares = DELTA.read(deltas)
     problem = read_problem(
-        model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, random_state
+        model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, groups, random_state
     )
     runs = read_runs(problem.form)
     found = couple_worlds(problem.form, problem.rows, problem.scores, runs)

@@ -227,7 +227,7 @@ class Sweep(ABC):
                 f"{'' if each['sharp'] else ' (valid, not sharp)'}"
                 for each in rows.to_dict("records")
             ]
-        stated = self._stated()
+        stated = [*self._stated(), first["units"]]
         if unused := ", ".join(first["unused"]):
             stated.append(f"{unused} shares a declared latent cause and is not used: no interval is called sharp.")
         return "\n".join([*lines, *self._flips(), "Assumptions:", *(f"  {text}" for text in stated)])
