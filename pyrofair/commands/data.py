@@ -42,8 +42,10 @@ DATA_OPTIONS = grouped(
     Option("number", "columns to read as numbers although they hold codes such as 01", many=True, metavar="COLUMN"),
     Option("missing-values", "what stands for a missing value besides an empty field, such as NA or '?'", many=True,
            metavar="TEXT"),
-    Option("drop-missing", "leave out rows with a missing value in a column that is used; the report counts them",
+    Option("missing-as-value", "count a missing value of a feature as a value, 'not recorded', which classifiers read",
            bool),
+    Option("drop-missing", "leave out rows with a missing value in a column that is used (with --missing-as-value: that "
+           "is no feature); the report counts them", bool),
     Option("drop-other-groups", "leave out rows whose sensitive attribute is neither the baseline nor the contrast",
            bool),
     Option("strip", "strip blanks around the text of a CSV file", bool),
@@ -75,7 +77,7 @@ MOST_SHOWN = 12
 
 @dataclass(frozen=True)
 class Reading:
-    """How tables are read; one for all tables of a command."""
+    """How tables are read; one for all tables of a command. Missing values of ``features`` count as values."""
 
     separator: str | None = None
     decimal: str = "."
@@ -84,14 +86,16 @@ class Reading:
     number: tuple[str, ...] = ()
     missing_values: tuple[str, ...] = ()
     drop_missing: bool = False
+    missing_as_value: bool = False
     strip: bool = False
+    features: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, settings: Settings) -> Reading:
         """Return the reading that the options of a command describe."""
         if both := sorted({*settings["text"]} & {*settings["number"]}):
             raise UsageError(f"the column {both[0]!r} is named by --text and by --number; choose one.")
-        given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls)}
+        given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls) if each.name != "features"}
         separator = {"tab": "\t", r"\t": "\t"}.get(given["separator"], given["separator"])
         lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         return cls(**{**given, **lists, "separator": separator})
@@ -447,18 +451,21 @@ def _without_missing(
     """Return which rows have no missing value, and in words how many have; these are refused unless to be dropped."""
     import numpy as np
 
-    counts = {name: int(each.sum()) for name, each in missing.items() if each.any()}
     rows = len(next(iter(missing.values())))
+    missing = {name: each for name, each in missing.items() if each.any() and (each.all() or name not in how.features)}
+    counts = {name: int(each.sum()) for name, each in missing.items()}
     if not counts:
         return np.ones(rows, dtype=bool), ()
     lost = np.any(list(missing.values()), axis=0)
     by_column = ", ".join(f"{name!r} ({number:,})" for name, number in counts.items())
     if not how.drop_missing:
         first = int(np.argmax(lost))
+        counted = "" if how.missing_as_value else "; --missing-as-value counts those of features as a value"
         raise UsageError(
             f"{int(lost.sum()):,} of the {rows:,} rows of {path} have a missing value, in the columns {by_column}; the "
             f"first is row {first + 1:,} after the header. Nothing is dropped unasked: impute them before, or "
-            "leave these rows out with --drop-missing, which makes the results those of the other rows."
+            "leave these rows out with --drop-missing, which makes the results those of the other rows"
+            f"{counted}."
         )
     if lost.all():
         raise UsageError(f"every row of {path} has a missing value, in the columns {by_column}.")
