@@ -44,8 +44,8 @@ DATA_OPTIONS = grouped(
            metavar="TEXT"),
     Option("missing-as-value", "count a missing value of a feature as a value, 'not recorded', which classifiers read",
            bool),
-    Option("drop-missing", "leave out rows with a missing value in a column that is used (with --missing-as-value: that "
-           "is no feature); the report counts them", bool),
+    Option("drop-missing", "leave out rows with a missing value in a column that is used (with --missing-as-value: in "
+           "one that is no feature); the report counts them", bool),
     Option("drop-other-groups", "leave out rows whose sensitive attribute is neither the baseline nor the contrast",
            bool),
     Option("strip", "strip blanks around the text of a CSV file", bool),
@@ -222,7 +222,8 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
         raise UsageError("\n  and: ".join(wrong))
     keep, left_out = _without_missing(path, {name: ~texts[name].isin(values[name]).to_numpy() for name in there}, how)
     texts = texts[keep]  # a number that was left out leaves the type of the others as it is
-    typed = {name: texts[name].map({each: values[name][each] for each in texts[name].unique()}) for name in there}
+    used = {name: {each: values[name][each] for each in texts[name].unique() if each in values[name]} for name in there}
+    typed = {name: texts[name].map(used[name]) for name in there}
     frame = pd.DataFrame(typed).astype({name: "category" for name in there if name in how.text})
     return Table(path, frame, tuple(name for name in header if name not in there), left_out, _doubts(path, frame))
 
@@ -509,7 +510,7 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
 
 def distinct_values(series: pd.Series[Any]) -> list[Any]:
     """Return the values of a column, each once, in the order of their first rows, as Python has them."""
-    return [each.item() if hasattr(each, "item") else each for each in series.unique()]
+    return [each.item() if hasattr(each, "item") else each for each in series.dropna().unique()]
 
 
 def list_values(series: pd.Series[Any]) -> str:
