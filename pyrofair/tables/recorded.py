@@ -46,15 +46,15 @@ def as_recorded(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     """Return a table without gaps: a category has the level "(not recorded)", a number its mean and a flag beside it.
 
     The columns that may lack values are those that do in ``like``, the rows that models are fitted on, whose means are
-    filled in; the flag is a category, "yes" or "no", right of its column. A table without gaps in ``like`` is returned
+    filled in; the flag is a category, 1 or 0, right of its column. A table without gaps in ``like`` is returned
     as it is. A DataError for a missing value elsewhere, or for a column or a level that has such a name already.
 
     >>> table = pd.DataFrame({"D": [1.0, None, 3.0], "M": ["a", "b", None]})
     >>> as_recorded(table, table)
          D D recorded               M
-    0  1.0        yes               a
-    1  2.0         no               b
-    2  3.0        yes  (not recorded)
+    0  1.0          1               a
+    1  2.0          0               b
+    2  3.0          1  (not recorded)
     """
     incomplete = {str(name) for name in table.columns if like[name].isna().any()}
     for name in table.columns:
@@ -79,7 +79,7 @@ def as_recorded(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
             gaps = np.isnan(numbers)
             known = like[name].dropna().to_numpy(dtype=np.float64)
             parts[name] = pd.Series(np.where(gaps, known.mean(), numbers), values.index)
-            flags = pd.Categorical.from_codes(gaps.astype(np.int8), ["yes", "no"])
+            flags = pd.Categorical.from_codes(gaps.astype(np.int8), [1, 0])
             parts[flag_of(name)] = pd.Series(flags, values.index)
     return pd.DataFrame(parts, index=table.index)
 

@@ -25,7 +25,7 @@ def test_types_of_a_column_change_neither_what_is_recorded_nor_the_hash(convert)
     read = read_table(table, [*TABLE], missing="recorded")
     found = as_recorded(read, read)
     assert found["D"].tolist() == [1.0, 2.5, 4.0, 2.5]
-    assert found[flag_of("D")].tolist() == ["yes", "no", "yes", "no"]
+    assert found[flag_of("D")].tolist() == [1, 0, 1, 0]
     assert found["M"].tolist() == ["a", NOT_RECORDED, "b", "a"]
     assert not found.isna().any(axis=None)
     assert (hash_rows(table) == hash_rows(TABLE)).all()
@@ -47,7 +47,7 @@ def test_a_table_without_gaps_is_returned_as_it_is() -> None:
 
 def test_new_rows_have_the_columns_and_means_of_the_fitted_ones() -> None:
     new = pd.DataFrame({"A": [1], "D": [9.0], "M": ["c"]})
-    assert as_recorded(new, TABLE).to_dict("list") == {"A": [1], "D": [9.0], "D recorded": ["yes"], "M": ["c"]}
+    assert as_recorded(new, TABLE).to_dict("list") == {"A": [1], "D": [9.0], "D recorded": [1], "M": ["c"]}
     with pytest.raises(DataError, match="'A'"):
         as_recorded(TABLE.assign(A=[None, 1, 0, 1]), TABLE)
 
