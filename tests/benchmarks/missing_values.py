@@ -1,8 +1,9 @@
 """Bias and coverage where values are missing not at random, because of the sensitive attribute and of the lost value.
 
-A causes D and M, and how often either is recorded. The classifier, boosted trees, reads missing values as they are. True
-values are made by the structural equations, which know no estimator. "Record" and "truth" are what M reads of D: where
-only the direct path is unfair both are allowed; where the path through D is, the truth breaks what the report assumes.
+A causes D and M, and how often either is recorded. The classifier, boosted trees, reads missing values as they are.
+True values are made by the structural equations, which know no estimator. "Record" and "truth" are what M reads of D:
+where only the direct path is unfair both are allowed; where the path through D is, the truth breaks what the report
+assumes.
 
     python tests/benchmarks/missing_values.py saturated_direct saturated_through saturated_wrong boosted_through
 """
