@@ -79,7 +79,7 @@ def as_recorded(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
             gaps = np.isnan(numbers)
             known = like[name].dropna().to_numpy(dtype=np.float64)
             parts[name] = pd.Series(np.where(gaps, known.mean(), numbers), values.index)
-            flags = pd.Categorical.from_codes(gaps.astype(np.int8), [1, 0])
+            flags = pd.Categorical.from_codes(gaps.astype(np.int8), pd.Index([1, 0]))
             parts[flag_of(name)] = pd.Series(flags, values.index)
     return pd.DataFrame(parts, index=table.index)
 
