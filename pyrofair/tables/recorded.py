@@ -97,13 +97,14 @@ def as_level(values: pd.Series[Any]) -> pd.Series[Any]:
 
 def with_flags(graph: CausalGraph, table: pd.DataFrame) -> CausalGraph:
     """Return a graph whose nodes have the flags of a table of :func:`as_recorded` among their columns."""
-    found = {}
-    for node, names in graph.columns.items():
-        flags = {flag_of(name): flag_of(name) in table for name in names}
-        found[node] = [
-            *dict.fromkeys(each for name in names for each in (name, flag_of(name)) if flags.get(each, True))
-        ]
-    return graph if found == graph.columns else with_columns(graph, found)
+    flags = {flag_of(name) for name in graph.node_of} & {*table.columns} - {*graph.node_of}
+    if not flags:
+        return graph
+    columns = {
+        node: [each for name in names for each in (name, flag_of(name)) if each in names or each in flags]
+        for node, names in graph.columns.items()
+    }
+    return with_columns(graph, columns)
 
 
 # -- what is assumed ---------------------------------------------------------------------------------------------------
@@ -116,25 +117,19 @@ def missing_shares(df: pd.DataFrame, columns: Collection[str], graph: CausalGrap
     """
     own = [name for name in columns if df[name].isna().any()]
     gaps, groups = df[own].isna().to_numpy(dtype=np.float64), df[graph.sensitive_column]
-    found: dict[str, Any] = {"column": own}
-    if own:
-        found["all rows"] = np.average(gaps, axis=0, weights=weight)
-    for level in observed_levels(groups) if own else ():
-        at = np.asarray(groups == level, dtype=bool) & (weight > 0.0)
-        found[f"{groups.name}={level}"] = np.average(gaps[at], axis=0, weights=weight[at]) if at.any() else np.nan
+    found: dict[str, Any] = {"column": own} | ({"all rows": np.average(gaps, axis=0, weights=weight)} if own else {})
+    for level in observed_levels(groups[weight > 0.0]) if own else ():
+        share = weight * np.asarray(groups == level, dtype=bool)
+        found[f"{groups.name}={level}"] = share @ gaps / share.sum()
     return pd.DataFrame(found)
 
 
 def assumed_of_records(
     unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes"
 ) -> tuple[str, ...]:
-    """Return what numbers mean and rest on because values of a table are missing, a sentence each; none if none are.
-
-    Parameters are those of :func:`truths_assumed`.
-    """
+    """Return what numbers mean and rest on because values of a table are missing, a sentence each; none if none are."""
     graph = unfair.graph
-    nodes = _incomplete(graph, table)
-    if not nodes:
+    if not (nodes := _incomplete(graph, table)):
         return ()
     text = f"{', '.join(nodes)} may be missing, and 'not recorded' counts as a value, as classifiers read it"
     if caused := [node for node in nodes if node in graph.descendants(graph.sensitive)]:
@@ -155,7 +150,8 @@ def truths_assumed(
     may follow the truth.
     """
     graph = unfair.graph
-    nodes = _incomplete(graph, table)
+    if not (nodes := _incomplete(graph, table)):
+        return []
 
     def hold(edges: list[tuple[str, str]]) -> bool:
         try:
