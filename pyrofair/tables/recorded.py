@@ -39,6 +39,7 @@ Needs = Literal["prefixes", "parents", "errors"]
 """The distributions that a method rests on: of each node given all before it, or given its parents; or all errors."""
 NOT_RECORDED = "(not recorded)"
 require_missing = partial(require_choice, "missing", choices=get_args(Missing))
+"""Refuses what is no :data:`Missing`."""
 
 
 def flag_of(name: str) -> str:
