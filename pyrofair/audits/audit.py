@@ -51,6 +51,7 @@ from pyrofair.audits.report import (
     Measured,
     effective_sizes,
     group_table,
+    judged,
     percentile_numbers,
     rows_alike,
     stage_lines,
@@ -97,12 +98,13 @@ from pyrofair.nuisances.rows import Nuisances
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_again, read_table, read_weight
+from pyrofair.tables.recorded import Missing, missing_shares, require_missing
 from pyrofair.tables.row_identity import describe_copies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_settings"]
+__all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_settings", "with_missing"]
 
 
 MOST_JOBS = 10_000
@@ -317,6 +319,7 @@ def audit(
     subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
     groups: npt.ArrayLike | str | None = None,
     sample: int | None = None,
+    missing: Missing = "refuse",
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
@@ -381,6 +384,10 @@ def audit(
         than 10 in an arm there is no interval. A fitted source must have been fitted with groups.
     sample
         Of a table in partitions: the rows that sources are fitted on, by default 200,000, a fifth of them each.
+    missing
+        ``"refuse"``, or ``"recorded"``: features may lack values, models read the rows as they are, and "not recorded"
+        counts as a value; the report shows what that assumes. A row without an outcome is left out of accuracy. It is
+        that of an unfitted source, if it has this setting; not for partitions.
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown. Partitions use neither.
     random_state
@@ -432,7 +439,12 @@ def audit(
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
     at = read_thresholds(thresholds)
+    chosen = with_missing(chosen, missing)
     if is_partitions(df):
+        if missing == "recorded":
+            raise DataError(
+                'missing="recorded" is for one table, and df is one in partitions. Impute its values before.'
+            )
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
         own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "groups": groups, "sample": sample}
         alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
@@ -442,18 +454,20 @@ def audit(
         raise DataError("sample= is for tables in partitions, and df is one table. To audit it by samples, pass [df].")
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
+    taken = getattr(chosen, "missing", None)
+    table = read_table(df, feature_columns(graph), what="df", missing=taken)
     a = read_sensitive(table, graph, both=False)
     levels = read_subgroups(subgroups, chosen, table)
-    outcome, constant = _read_outcome(df, graph)
     weight = read_weight(sample_weight, table)
+    outcome, constant = _read_outcome(df, graph, weight, taken)
     read = [*table.columns, *([] if outcome is None else [graph.outcome_column])]
     clusters = Clusters.read(groups, df, graph, a, weight)
     code, few = (None, []) if clusters is None else (clusters.code, clusters.warnings)
     copies = describe_copies(df, read, sample_weight, code)
     warned = _warn([*constant, *copies, *describe_reading(df, graph, groups=groups), *few])
     order = tuple(column for column in df.columns if column in graph.input_columns)
-    held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
+    classes = () if outcome is None else tuple(df[graph.outcome_column].dropna().unique())
+    held = classes if len(classes) > 1 else None
     audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
     if scores == "outcome" and not any(model.is_scores for model in audited):
         raise DataError(
@@ -485,6 +499,7 @@ def audit(
         "random_state": (random_state, True),
         "subgroups": ({each.name: each.columns for each in levels}, levels),
         "groups": (groups if isinstance(groups, str) else getattr(groups, "name", None) or "given labels", clusters),
+        "missing": (taken, taken == "recorded"),
     }
     context = Context(
         paths=chosen.unfair,
@@ -505,6 +520,7 @@ def audit(
             if each.why
         },
         outcomes=outcomes,
+        missing=missing_shares(df, read, graph, weight),
         warnings=warned,
     )
     rates = estimate_rates(observed, threshold, a, outcome, weight, graph, level, clusters)
@@ -560,7 +576,7 @@ def audit(
     numbers, told = percentile_numbers(point, draws, level, estimator)
     measured = Measured(
         models=audited,
-        alike=rows_alike(weight) if clusters is None else 0,
+        alike=rows_alike(judged(weight, outcome)) if clusters is None else 0,
         few=fewer,
         level=level,
         numbers=numbers,
@@ -709,6 +725,25 @@ def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
     return default_of("source of audits")(unfair, random_state=random_state)
 
 
+def with_missing(source: Any, missing: Missing) -> Any:
+    """Return a source that takes missing values as asked; one without this setting cannot take them as recorded."""
+    require_missing(missing)
+    if missing == "refuse" or getattr(source, "missing", "") == "recorded":
+        return source
+    if not hasattr(source, "missing"):
+        raise DataError(
+            f'missing="recorded" is for sources that can count "not recorded" as a value, such as OneStep and IPW, and '
+            f"{type(source).__name__} reads numbers and categories alone. Pass the unfair paths, or impute before."
+        )
+    try:
+        check_is_fitted(source)
+    except NotFittedError:
+        return clone(source).set_params(missing=missing)
+    raise DataError(
+        f'The source was fitted with missing="refuse". Fit {type(source).__name__}(..., missing="recorded").'
+    )
+
+
 def _check_settings(models: Mapping[str, Any], source: Any) -> None:
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
@@ -756,20 +791,32 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
             )
 
 
-def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
-    """Return the outcomes (n,) in 0 and 1, and a warning if there is but one class, which accuracy can do with."""
+def _read_outcome(
+    df: pd.DataFrame, graph: CausalGraph, weight: NDArray[np.float64], missing: Missing | None
+) -> tuple[NDArray[np.int8] | None, list[str]]:
+    """Return the outcomes (n,) in 0 and 1, -1 where one is missing, and what is to be warned of.
+
+    That is one class alone, which accuracy can do with, and rows that accuracy leaves out.
+    """
     name = graph.outcome_column
     if name not in df.columns:
         return None, []
-    column = read_table(df, [name], what="df")[name]
+    column = read_table(df, [name], what="df", missing=missing)[name]
+    known, found, texts = column.notna().to_numpy(), np.full(len(df), -1, dtype=np.int8), []
+    if not weight[known].any():
+        raise DataError(f"No row with a weight has an outcome {name!r}. Leave this column out, or weight other rows.")
+    if lost := int((~known).sum()):
+        texts = [f"The outcome {name!r} is missing in {lost:,} of {len(df):,} rows, which accuracy leaves out."]
+    column = column[known]
     if len(column.unique()) > 1:
-        return read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0], []
-    positive = (column == graph.positive).to_numpy()
+        found[known] = read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0]
+        return found, texts
+    found[known] = positive = (column == graph.positive).to_numpy()
     text = (
         f"The outcome {name!r} of df is always {column.iloc[0]}, read as {'yes' if positive.all() else 'no'} (yes is "
         f"{graph.positive!r}): accuracy is that of one class. Audit rows with both outcomes, or read the effect alone."
     )
-    return positive.astype(np.int8), [text]
+    return found, [*texts, text]
 
 
 def fit_source(

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.context import Context
 from pyrofair.audits.display.export import audit_data
-from pyrofair.audits.display.page import Table, cell, make_table, spans_table
+from pyrofair.audits.display.page import Table, cell, make_table, missing_tables, spans_table
 from pyrofair.audits.display.words import answer, changes, describe_question, percent, shorten, span
 from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.readings import (
@@ -47,6 +47,7 @@ __all__ = [
     "RIGHT_GRAPH",
     "basis_of",
     "graph_block",
+    "missing_blocks",
     "settings_of",
     "subgroup_tables",
     "threshold_tables",
@@ -161,10 +162,15 @@ def _blocks(
         found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables))
     if individuals is not None:
         found.append(Block("individuals", "Individuals", pictures=[individuals]))
-    found += context.sections
+    found += [*missing_blocks(context.missing), *context.sections]
     lines = group_lines(audit.groups, context)
     found.append(Block("support", "Overlap and diagnostics", lines, pictures=_support_tables(audit, basis)))
     return found
+
+
+def missing_blocks(shares: pd.DataFrame) -> list[Block]:
+    """Return the block of the shares of missing values, by column and group; none if nothing is missing."""
+    return [Block("missing", "Missing values", tables=[table]) for table in missing_tables(shares)]
 
 
 def graph_block(paths: UnfairPaths) -> Block:

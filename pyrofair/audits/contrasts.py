@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
-from pyrofair.audits.audit import audit, require_audit_settings
+from pyrofair.audits.audit import audit, default_source, require_audit_settings, with_missing
 from pyrofair.audits.audit_view import graph_block, subgroup_tables, threshold_tables, tracks_of
 from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.words import percent
@@ -46,6 +46,7 @@ from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.partitions import require_table
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_groups, read_table, read_weight
+from pyrofair.tables.recorded import Missing
 from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["ContrastAudit", "audit_contrasts"]
@@ -190,6 +191,7 @@ def audit_contrasts(
     level: float = 0.95,
     sample_weight: npt.ArrayLike | None = None,
     groups: npt.ArrayLike | str | None = None,
+    missing: Missing = "refuse",
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
     **settings: Any,
@@ -220,7 +222,7 @@ def audit_contrasts(
         As for :func:`pyrofair.audit`. Of a source without influence values and k > 1 contrasts, (1 - level) / (2 k) of
         the replicates lie beyond each end: at 95 % and k = 4, 800 are needed for 5. Fewer are warned of, and refused
         below 1.
-    sample_weight, groups, progress, random_state, **settings
+    sample_weight, groups, missing, progress, random_state, **settings
         As for :func:`pyrofair.audit`: ``threshold``, ``scores``, ``thresholds``, ``subgroups``, ... Intervals at each
         threshold hold at once for all contrasts, and those of subgroups for all contrasts and subgroups.
 
@@ -272,7 +274,8 @@ def audit_contrasts(
     unfair: UnfairPaths = (source if isinstance(source, UnfairPaths) else source.unfair).with_contrast(None)
     graph = unfair.graph
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
+    chosen = with_missing(default_source(source, seed) if isinstance(source, UnfairPaths) else source, missing)
+    table = read_table(df, feature_columns(graph), what="df", missing=getattr(chosen, "missing", None))
     values = table[graph.sensitive_column]
     levels = read_contrasts(values, graph, contrasts)
     weight = read_weight(sample_weight, table)
@@ -280,7 +283,7 @@ def audit_contrasts(
     require_integer("n_boot", n_boot, least=0)
     few_replicates = "" if joint else _few_replicates(n_boot, level, len(levels))
     each_level = level if joint else 1.0 - (1.0 - level) / len(levels)
-    settings |= {"n_boot": n_boot, "level": each_level, "progress": progress, "random_state": seed}
+    settings |= {"n_boot": n_boot, "level": each_level, "progress": progress, "random_state": seed, "missing": missing}
     labels = read_groups(groups, df, graph)
     known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
     if few_replicates:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyrofair._validation import shown
 from pyrofair.audits.clusters import Clusters
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import GROUPS, Measured, rows_alike, sizes_of, tell_groups
+from pyrofair.audits.report import GROUPS, Measured, judged, rows_alike, sizes_of, tell_groups
 from pyrofair.effects.estimates import (
     AUDITED,
     CAUSAL,
@@ -156,8 +156,17 @@ def stack_values(
 ) -> pd.DataFrame:
     """Return one uncentred value per row and functional: columns (model, decisions, functional).
 
-    ``outcome`` and ``weight`` are those of the n audited rows; without ``values`` there are no worlds.
+    ``outcome`` and ``weight`` are those of the n audited rows; without ``values`` there are no worlds. The values of a
+    row whose outcome is missing (-1) are such that means are those of the others.
     """
+    lost = np.zeros(len(weight), dtype=bool) if outcome is None else outcome < 0
+
+    def among_known(each: Array) -> Array:
+        if not lost.any():
+            return each
+        mean = np.average(each[~lost], weights=weight[~lost])
+        return np.where(lost, mean, mean + (each - mean) * weight.sum() / weight[~lost].sum())
+
     columns: dict[tuple[str, Rule, str], Array] = {}
     for at, (name, decisions) in enumerate(scores.columns):
         decided = decide(scores.observed[name], decisions, scores.threshold)
@@ -165,8 +174,8 @@ def stack_values(
             columns |= {(name, decisions, each): getattr(values, each)[:, at] for each in CAUSAL}
         columns[name, decisions, "positive"] = decided
         if outcome is not None and decisions != "score":
-            columns[name, decisions, "correct"] = (decided == outcome).astype(np.float64)
-            columns[name, decisions, "outcome"] = outcome.astype(np.float64)
+            columns[name, decisions, "correct"] = among_known((decided == outcome).astype(np.float64))
+            columns[name, decisions, "outcome"] = among_known(outcome.astype(np.float64))
     labels = pd.MultiIndex.from_tuples(columns, names=["model", "decisions", "functional"])
     return pd.DataFrame(np.column_stack(list(columns.values())), index=index, columns=labels)
 
@@ -176,7 +185,8 @@ class WaldEstimates:
     """What an audit has of a source that hands over influence values.
 
     ``normal`` has the estimates, ``stages`` their diagnostics by model, decisions, world and stage, ``weights`` those
-    that no classifier enters; ``failure`` is the reason why there are no worlds, ``few`` why there are too few groups.
+    that no classifier enters; ``failure`` is the reason why there are no worlds, ``few`` why there are too few groups,
+    and ``alike`` the number of rows that accuracy is of, if they are independent and have one weight, else 0.
     """
 
     normal: Estimates
@@ -184,6 +194,7 @@ class WaldEstimates:
     weights: pd.DataFrame
     failure: str
     regimes: tuple[str, ...]
+    alike: int
     splits: int = 1
     few: str = ""
 
@@ -214,9 +225,8 @@ class WaldEstimates:
 
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
-        alike = rows_alike(self.normal.weight) if self.normal.groups is None else 0
         more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small(), "few": self.few}
-        return Measured.of(self.normal, level, models=models, alike=alike, **more)
+        return Measured.of(self.normal, level, models=models, alike=self.alike, **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
@@ -286,11 +296,14 @@ def estimate_by_influence(
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
     of = _smallest(influence, weight, stages, names)
-    sizes = {name: sizes_of(kish_size(weight), own) for name, own in of.items()}
+    known = judged(weight, outcome)
+    sizes = {name: sizes_of(kish_size(weight), own, kish_size(known)) for name, own in of.items()}
     apart = _stack_moves(asked, [] if failure else found, influence.columns, len(table))
     normal = Estimates(influence, weight, bool(unfair.shared), groups=code, arm=arm, sizes=sizes, apart=apart)
     splits = max((each.splits for each in found), default=1)
-    return WaldEstimates(normal, stages, weights, failure, names, splits, "" if clusters is None else clusters.fewer())
+    few = "" if clusters is None else clusters.fewer()
+    alike = rows_alike(known) if clusters is None else 0
+    return WaldEstimates(normal, stages, weights, failure, names, alike, splits, few)
 
 
 def _stack_moves(

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.check import check_table
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
 from pyrofair.commands.decisions import (
     DECISION_OPTIONS,
     check_decisions,
@@ -203,10 +203,11 @@ def _audit(
 ) -> Audit | ContrastAudit:
     """Fit the source on other rows, where there are, and audit; of several contrasts each."""
     from pyrofair.audits import Audit, audit, audit_contrasts
+    from pyrofair.audits.audit import with_missing
 
     if settings["train"]:
         how = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
-        source = source.fit(problem.others["train"], **how)
+        source = with_missing(source, missing_of(settings)).fit(problem.others["train"], **how)
     scores = scores_are(settings, problem)
     made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
     report = made(
@@ -221,6 +222,7 @@ def _audit(
         scores=scores,
         n_jobs=settings["threads"],
         random_state=settings["seed"],
+        missing=missing_of(settings),
         subgroups=subgroups or None,
         thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
     )

@@ -209,6 +209,9 @@ def read_problem(
     for name, why in (extra or {}).items():
         own.setdefault(name, why)
     optional = () if outcome_required else (outcome,)
+    if how.missing_as_value:  # a missing outcome is left out of accuracy, which is all that it serves in an audit
+        needed = {plain.sensitive_column, *(extra or {}), *({outcome} if outcome_required else ())}
+        how = replace(how, features=tuple(name for name in plain.node_of if name not in needed))
     table = read_data(settings["data"], own, how, optional)
     weighted = {settings["weight"]} - set(plain.node_of)
     further = {
@@ -292,10 +295,10 @@ def _one_hot(settings: Settings, graph: CausalGraph) -> tuple[list[str], str | N
 def _join(table: Table, outcome: str, kept: Sequence[Any]) -> tuple[Table, list[str]]:
     """Return a table whose outcome has no value but two, the second for all others, and what was joined to it."""
     column: Any = table.frame.get(outcome)
-    if column is None or column.isin(kept).all():
+    if column is None or (known := column.isin(kept) | column.isna()).all():
         return table, []
-    others = list_values(column[~column.isin(kept)])
-    values = column.astype(object).where(column.isin(kept), kept[-1]).astype(column.dtype)
+    others = list_values(column[~known])
+    values = column.astype(object).where(known, kept[-1]).astype(column.dtype)
     if str(values.dtype) == "category":
         values = values.cat.remove_unused_categories()
     told = f"{outcome!r} of {table.path}: {others} count as {kept[-1]!r} (--rest-is-no)."

@@ -18,6 +18,7 @@ CATEGORIES = rf"{COLUMN}(?:\.astype\(str\))?\.astype\((?:'category'|pd\.Categori
 AS_OPTIONS = tuple(
     (re.compile(python), said)
     for python, said in (
+        (r"(?:pass )?missing=.recorded.", "--missing-as-value"),
         (r"\b(propensity|regression)=\.\.\.", r"--\1"),
         (r"\b(sensitive|outcome)=None, and", r"--\1 is not given, and"),
         (r"\b(sensitive|outcome)='\.\.\.'", r"--\1 NODE"),

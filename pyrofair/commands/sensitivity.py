@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
 from pyrofair.commands.decisions import (
     DECISION_OPTIONS,
     check_decisions,
@@ -113,6 +113,7 @@ def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder:
         problem.frame,
         settings["absent"] or None,
         level=settings["level"],
+        missing=missing_of(settings),
         random_state=settings["seed"],
         threshold=threshold_of(settings),
         sample_weight=problem.weight,
@@ -143,6 +144,7 @@ def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "conf
         scores=scores_are(settings, problem),
         sample_weight=problem.weight,
         groups=problem.groups,
+        missing=missing_of(settings),
         random_state=settings["seed"],
         **more,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_instance, require_integer, require_real, require_seed
 from pyrofair.audits.clusters import ROWS, describe_units
 from pyrofair.audits.display import table_fragment
-from pyrofair.audits.display.page import make_table
+from pyrofair.audits.display.page import make_table, missing_fragment, missing_tables
 from pyrofair.audits.view import Block
 from pyrofair.effects.estimates import by_unit, kish_size
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS
@@ -37,6 +37,7 @@ from pyrofair.nuisances.folds import split_folds
 from pyrofair.nuisances.learners import LearnerName, make_learner, require_learner
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 from pyrofair.tables.reading import as_pandas, read_groups, read_table, warn_unused
+from pyrofair.tables.recorded import Missing, as_recorded, missing_shares, require_missing, with_flags
 from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["GraphCheck", "Independence", "check_graph", "implied_independences"]
@@ -71,6 +72,10 @@ SHARED_JUMPS = (
 JUMPY = 0.02
 """A share of the residual variance by which a forest must be better before regressions are said to have jumps."""
 COLUMNS = ["left", "right", "given", "effect", "largest", "statistic", "p_value", "p_adjusted", "fails", "note"]
+RECORDS = (
+    "{} may be missing, and 'not recorded' counts as a value: what is tested holds of records if true values act on "
+    "other nodes by their records alone."
+)
 ASSUMPTIONS = (
     "The regressions on the nodes given are accurate: the product of their errors vanishes faster than 1/sqrt(n).",
     "A dependence shows as a covariance of residuals, given the nodes, of normal scores of numbers or of levels of "
@@ -116,6 +121,8 @@ class GraphCheck:
         The graph that was checked.
     assumptions : tuple of str
         What the tests rest on.
+    missing : DataFrame
+        The shares of missing values, by column and group.
     """
 
     table: pd.DataFrame
@@ -124,6 +131,7 @@ class GraphCheck:
     rows: int
     graph: CausalGraph
     assumptions: tuple[str, ...] = (ROWS, *ASSUMPTIONS)
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def failures(self) -> pd.DataFrame:
@@ -133,7 +141,8 @@ class GraphCheck:
 
     def __str__(self) -> str:
         rest = [] if self.table.empty else ["These tests rest on:", *self._numbered()]
-        return "\n".join([self._summary(), *self._lines(), *rest])
+        shares = [line for table in missing_tables(self.missing) for line in table.lines()]
+        return "\n".join([self._summary(), *self._lines(), *rest, *shares])
 
     def block(self) -> Block:
         """Return the tests as a part of the report of an audit: those that fail in a table, all others folded."""
@@ -154,7 +163,8 @@ class GraphCheck:
     def _repr_html_(self) -> str:
         table = self.table.drop(columns=["statistic"])
         shown = table.assign(given=[", ".join(each) for each in table["given"]])
-        return table_fragment("Implied independences", shown, f"{self._summary()} {' '.join(self.assumptions)}")
+        note = f"{self._summary()} {' '.join(self.assumptions)}"
+        return table_fragment("Implied independences", shown, note) + missing_fragment(self.missing)
 
     def _summary(self) -> str:
         if self.table.empty:
@@ -251,6 +261,7 @@ def check_graph(
     regression: Literal["flexible", "smooth"] | LearnerName | RegressorMixin = "flexible",
     folds: int = 5,
     groups: npt.ArrayLike | str | None = None,
+    missing: Missing = "refuse",
     random_state: int | np.random.Generator | None = None,
 ) -> GraphCheck:
     """Test the conditional independences that a graph implies on a table; also ``graph.check(df)``.
@@ -280,6 +291,8 @@ def check_graph(
     groups
         The column of ``df``, outside the graph, of groups of rows such as households, or their labels (n,): products of
         residuals are summed by group, of which there must be 10, and folds hold whole groups.
+    missing
+        ``"recorded"``: features may lack values, and "not recorded" counts as a value. ``"refuse"`` takes none.
     random_state
         Seed of folds, landmarks and draws.
 
@@ -290,7 +303,8 @@ def check_graph(
     Raises
     ------
     DataError
-        If a setting is unfit, columns are missing or hold missing values, or there are fewer than 100 rows.
+        If a setting is unfit, columns are missing or hold missing values, or there are fewer than 100 rows. The
+        sensitive attribute and the outcome may lack no value.
 
     References
     ----------
@@ -314,7 +328,11 @@ def check_graph(
     df = as_pandas(df)
     columns = graph.columns_of(graph.observed)
     outcome = graph.outcome_column in getattr(df, "columns", ())
-    table = read_table(df, [name for name in columns if outcome or name != graph.outcome_column], what="df")
+    require_missing(missing)
+    read_table(df, [graph.sensitive_column, *([graph.outcome_column] if outcome else [])], what="df")
+    known = [name for name in columns if outcome or name != graph.outcome_column]
+    given = read_table(df, known, what="df", missing=missing)
+    table = as_recorded(given, given)
     warn_unused(df, graph, groups=groups)
     code = hash_groups(read_groups(groups, df, graph))
     if code is not None and (size := kish_size(np.ones(len(code)), code)) < FEWEST_ROWS:
@@ -324,13 +342,16 @@ def check_graph(
     require_integer("folds", folds, least=2, most=len(table) // 2)
     seed = seed_from(random_state)
     claims, untested = _implied(graph, outcome)
-    residuals = _Residuals(table, graph, regression, folds, seed, code)
+    residuals = _Residuals(table, with_flags(graph, table), regression, folds, seed, code)
     rng = np.random.default_rng(seed)
     rows = [_test(claim, residuals, rng) for claim in progress_bar("independences", claims)]
     found = pd.DataFrame(rows, columns=[name for name in COLUMNS if name not in ("p_adjusted", "fails")])
     adjusted = _holm(found["p_value"].to_numpy(dtype=np.float64))
     found = found.assign(p_adjusted=adjusted, fails=np.nan_to_num(adjusted, nan=1.0) < level)[COLUMNS]
-    return GraphCheck(found, untested, level, len(table), graph, (describe_units(code), *ASSUMPTIONS))
+    shares = missing_shares(given, known, graph, np.ones(len(table)))
+    stated = (RECORDS.format(", ".join(shares["column"])),) if len(shares) else ()
+    assumed = (describe_units(code), *ASSUMPTIONS, *stated)
+    return GraphCheck(found, untested, level, len(table), graph, assumed, shares)
 
 
 def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) -> dict[str, Any]:

@@ -90,6 +90,7 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
             "subgroups": _records(audit.subgroups),
             "overlap": _records(context.overlap),
             "rates": _records(audit.rates),
+            "missing": _records(context.missing),
         },
         "sections": {
             each.name: {
