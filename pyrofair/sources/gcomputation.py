@@ -285,7 +285,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """Return what learns the mechanisms from a table, by the settings; None if there is nothing to learn."""
         graph = self.graph_
         nodes = (*graph.drawn, *(graph.caused if self.shared == "learned" else ()))
-        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
+        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "missing", "progress")}
         learn = partial(learn_mechanisms, graph_or_unfair=graph.graph, nodes=nodes, given=graph.given, **how)
         return learn if nodes else None
 

@@ -314,11 +314,17 @@ class GFormula:
         return one, other
 
     def _typed(self, column: str, values: NDArray[Any]) -> pd.Series[Any]:
-        """Return drawn values in the type of their column; fractions that stand for integers are rounded."""
-        dtype = self.like[column].dtype
-        if values.dtype.kind == "f" and is_integer_dtype(dtype):
-            values = np.rint(values).clip(*span_of(dtype))
-        return as_column(column, values, dtype)
+        """Return drawn values in the type of their column, missing ones (NaN) as it has them.
+
+        Fractions that stand for integers are rounded.
+        """
+        like, gaps = self.like[column], pd.isna(values)
+        if gaps.any():
+            recorded = self._typed(column, values[~gaps]).set_axis(np.flatnonzero(~gaps))
+            return recorded.reindex(range(len(values)), fill_value=like[like.isna()].iloc[0])
+        if values.dtype.kind == "f" and is_integer_dtype(like.dtype):
+            values = np.rint(values).clip(*span_of(like.dtype))
+        return as_column(column, values, like.dtype)
 
     def _outside(self, asked: pd.DataFrame, observed: pd.DataFrame) -> NDArray[np.bool_]:
         """Return which rows hold a combination of categories, or a number, beyond those observed, shape (m,)."""
@@ -327,7 +333,9 @@ class GFormula:
         if coded:
             outside |= ~pd.MultiIndex.from_frame(asked[coded]).isin(pd.MultiIndex.from_frame(observed[coded]))
         for name in [name for name in map(str, asked) if name not in coded]:
-            outside |= ~asked[name].between(observed[name].min(), observed[name].max()).to_numpy()
+            gaps = asked[name].isna().to_numpy()
+            outside |= ~(gaps | asked[name].between(observed[name].min(), observed[name].max()).to_numpy(bool, na_value=False))
+            outside |= gaps & (not observed[name].isna().any())
         return outside
 
 
@@ -396,7 +404,8 @@ def _cells(table: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return a position of each different row of a table, and which of them each row is, (n,)."""
     if not len(table.columns):
         return np.zeros(1, dtype=np.int64), np.zeros(len(table), dtype=np.int64)
-    cell: NDArray[Any] = table.groupby(list(table.columns), sort=False, observed=True).ngroup().to_numpy(np.int64)
+    groups = table.groupby(list(table.columns), sort=False, observed=True, dropna=False)
+    cell: NDArray[Any] = groups.ngroup().to_numpy(np.int64)
     return _first_of(cell), cell
 
 
