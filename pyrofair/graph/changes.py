@@ -12,7 +12,7 @@ from pyrofair.graph.causal_graph import CausalGraph, unused_name
 from pyrofair.graph.parse import EdgeList
 from pyrofair.graph.paths import PathSet, UnfairPaths
 
-__all__ = ["into_from_below", "join_nodes", "split_column", "without_edges"]
+__all__ = ["into_from_below", "join_nodes", "split_column", "with_columns", "without_edges"]
 
 Edge = tuple[str, str]
 
@@ -55,6 +55,11 @@ def split_column(unfair: UnfairPaths, column: str) -> tuple[UnfairPaths, str]:
     nodes = (*graph.nodes[:at], own, *graph.nodes[at:])
     made = _remade(graph, nodes, tuple(edges), {**dict(graph.column_map), node: tuple(rest), own: (column,)})
     return replace(unfair, graph=made, paths=_same_sides(unfair.paths, made, {own: node})), own
+
+
+def with_columns(graph: CausalGraph, columns: Mapping[str, Sequence[str]]) -> CausalGraph:
+    """Return the same graph with other columns of its observed nodes."""
+    return _remade(graph, graph.nodes, graph.edges, columns)
 
 
 def into_from_below(graph: CausalGraph, node: str) -> tuple[Edge, ...]:

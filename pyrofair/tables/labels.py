@@ -159,6 +159,11 @@ def read_sensitive(
     """
     name = graph.sensitive_column
     values = df[name]
+    if gaps := int(values.isna().sum()):
+        raise DataError(
+            f"The sensitive attribute {name!r} is missing in {gaps:,} of {len(df):,} rows. Which group they belong to "
+            "is not known, so drop them before."
+        )
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
         if pd.api.types.is_numeric_dtype(values) and (found := values.nunique()) > MOST_CONTRASTS:

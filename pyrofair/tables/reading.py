@@ -19,6 +19,7 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, 
 from pyrofair._validation import did_you_mean, look, require_unmasked, text_fault
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.tables.labels import is_categorical, show_labels
+from pyrofair.tables.recorded import Missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,15 +105,23 @@ def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.dictionary(wide, column.type.value_type, ordered))
 
 
-def read_table(df: object, columns: Sequence[str], *, what: str = "the data", fitted: bool = False) -> pd.DataFrame:
+def read_table(
+    df: object,
+    columns: Sequence[str],
+    *,
+    what: str = "the data",
+    fitted: bool = False,
+    missing: Missing | None = None,
+) -> pd.DataFrame:
     """Return the named columns of a DataFrame of n rows, in the order of the names; ``what`` names it in messages.
 
-    ``fitted``: they are columns that an estimator was fitted on, rather than nodes of a graph.
+    ``fitted``: they are columns that an estimator was fitted on, rather than nodes of a graph. Missing values are kept
+    with ``missing="recorded"``; ``"refuse"`` names this option in the message, None is for readers without it.
 
     Numbers of half precision become single: pandas makes no index of them. A DataError if the DataFrame has no rows,
-    lacks or duplicates a column, or if a named column holds missing or infinite values, numbers beyond double
-    precision, numbers or dates of the type object, more than 20 different ones held as text, or values that are
-    neither numbers nor categories.
+    lacks or duplicates a column, or if a named column holds missing or infinite values, or no value at all, numbers
+    beyond double precision, numbers or dates of the type object, more than 20 different ones held as text, or values
+    that are neither numbers nor categories.
     """
     df = as_pandas(df)
     if not isinstance(df, pd.DataFrame):
@@ -147,7 +156,7 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data", fi
         raise DataError(f"{what} has no rows: found 0 sample(s), while a minimum of 1 is required.")
     table = df.loc[:, list(columns)]
     for name in columns:
-        _check_values(table[name], what)
+        _check_values(table[name], what, missing)
     half = [name for name in columns if table[name].dtype == np.float16]
     return table.astype(dict.fromkeys(half, np.float32)) if half else table
 
@@ -161,14 +170,16 @@ def _elsewhere(df: pd.DataFrame, name: str) -> str:
     return ""
 
 
-def _check_values(values: pd.Series[Any], what: str) -> None:
-    """Refuse a column with missing values, or of a type that no method reads."""
-    missing = values.isna()
-    if missing.any():
+def _check_values(values: pd.Series[Any], what: str, missing: Missing | None) -> None:
+    """Refuse a column with missing values, unless they are recorded ones, or of a type that no method reads."""
+    gaps = values.isna()
+    if gaps.all() or (gaps.any() and missing != "recorded"):
+        option = "" if missing is None or gaps.all() else ', or pass missing="recorded" to count them as a value'
         raise DataError(
-            f"{what} has {int(missing.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
-            f"{values.index[int(np.argmax(missing))]!r}. Drop or impute them before; nothing is dropped for you."
+            f"{what} has {int(gaps.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
+            f"{values.index[int(np.argmax(gaps))]!r}. Drop or impute them before{option}; nothing is dropped for you."
         )
+    values = values[~gaps] if gaps.any() else values
     name, dtype = values.name, values.dtype
     if is_complex_dtype(dtype):
         raise DataError(f"Complex data not supported: the column {name!r} of {what}.")
@@ -204,6 +215,7 @@ def _held_as_text(values: pd.Series[Any]) -> str:
     """Return ``"numbers"`` or ``"dates"`` if all values of a column of text are such, else nothing."""
     if isinstance(values.dtype, pd.CategoricalDtype) or not is_categorical(values):
         return ""  # a categorical type is a declaration of the user
+    values = values.dropna()
     for held, parse in (("numbers", float), ("dates", datetime.datetime.fromisoformat)):
         if _parses(values.iloc[:1], parse) and _parses(values.unique(), parse):
             return held
@@ -275,8 +287,8 @@ def describe_reading(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str]
     for name in df.columns:
         if name in known and (held := _held_as_text(df[name])) and df[name].nunique() > 2:
             texts.append(
-                f"The column {name!r} holds {held} as text, such as {show_labels(df[name].iloc[:1])}, and is read as "
-                f"{df[name].nunique()} categories. Make numbers of them, or declare them: "
+                f"The column {name!r} holds {held} as text, such as {show_labels(df[name].dropna()[:1])}, and is read "
+                f"as {df[name].nunique()} categories. Make numbers of them, or declare them: "
                 f"df[{name!r}].astype('category')."
             )
     return texts
