@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyro.distributions as dist
 import torch
-from pandas.api.types import is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from pyro.distributions.torch_distribution import TorchDistributionMixin
 from torch import Tensor
 from torch.distributions.transforms import AffineTransform, ExpTransform, SigmoidTransform
@@ -471,7 +471,9 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
         return found
     known = getattr(family, "levels", None)
     if known is not None:
-        return torch.as_tensor(encode_levels(values, pd.Index(known))).to(torch.get_default_dtype())
+        index = pd.Index(known)
+        values = values.astype(np.int64) if is_bool_dtype(values.dtype) and index.dtype != bool else values
+        return torch.as_tensor(encode_levels(values, index)).to(torch.get_default_dtype())
     if is_categorical(values):
         raise DataError(
             f"The column {values.name!r} holds {values.iloc[0]!r}, and {family!r} has distributions of numbers. Give "

@@ -454,7 +454,8 @@ class LearnedMechanisms:
 
 def _with_gaps(values: Tensor) -> npt.NDArray[Any]:
     """Return a program's values with NaN for numbers that are not recorded."""
-    return values.masked_fill(values == GAP, np.nan).numpy()
+    plain, gaps = values.numpy(), (values == GAP).numpy()
+    return np.where(gaps, np.nan, plain) if gaps.any() else plain
 
 
 # -- learning ---------------------------------------------------------------------------------------------------------

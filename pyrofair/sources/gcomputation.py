@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,7 @@ from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.gformula import GFormula, MechanismGraph, World, collect_units, sample_units
 from pyrofair.tables.reading import read_weight, warn_unused
+from pyrofair.tables.recorded import Missing
 
 __all__ = ["HALVES", "GComputation", "SplitMechanisms"]
 
@@ -69,6 +70,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "components": require_integer,
     "propensity": partial(require_learner, target="propensity"),
     "folds": require_integer,
+    "missing": partial(require_choice, choices=get_args(Missing)),
     "progress": require_flag,
     "random_state": lambda name, value: require_seed(value, name),
 }
@@ -188,6 +190,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         How mechanisms are learned, as in :func:`pyrofair.learn_mechanisms`.
     propensity, folds
         The model of P(A | what A does not cause), and the folds of cross-fitting it, as in :class:`pyrofair.IPW`.
+    missing
+        What becomes of missing values: ``"refuse"``, or ``"recorded"``: "not recorded" is a value, with a probability
+        of its own; both worlds have rows with missing values, as the classifier reads them.
     progress
         Whether bars are shown.
     random_state
@@ -233,6 +238,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         components: int = 5,
         propensity: LearnerName | ClassifierMixin = "logistic",
         folds: int = FOLDS,
+        missing: Missing = "refuse",
         progress: bool = True,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -246,6 +252,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.components = components
         self.propensity = propensity
         self.folds = folds
+        self.missing = missing
         self.progress = progress
         self.random_state = random_state
 
