@@ -172,8 +172,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         A transformer that turns the table into a matrix; by default :class:`TableEncoder`.
     missing
         What becomes of missing values: ``"refuse"``, or ``"recorded"``: "not recorded" is a value that the classifier
-        reads, of categories a level, of numbers their mean beside a flag. A source reads them with the same setting.
-        New rows may lack the columns that some fitted rows lack.
+        reads, of categories a level, of numbers their mean beside a flag. The source is then fitted with this setting
+        too. New rows may lack values of the columns that some fitted rows lack.
     starts
         With a penalty: the number of initial weights tried for about 100 steps, of which those with the least objective
         are trained on, because initial weights alone can decide whether both potential outcomes tend to 0 or to 1. A
@@ -337,6 +337,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.source_ = None
         if self._strength > 0:
             self.source_ = _seeded_clone(self.source, random)
+            if self.missing == "recorded":
+                self.source_.set_params(**dict.fromkeys(_settings_of_missing(self.source_), self.missing))
             self._check_encoder(table.iloc[training], self.source_.unfair.graph)
             with read_again(table, self.source_.unfair.graph):
                 self.source_.fit(table.iloc[training], sample_weight=weight[training])
@@ -470,19 +472,13 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         for source in several.values() if isinstance(several, Mapping) else [self.source]:
             if isinstance(source, Bounding):
                 self._check_penalty(source)
-            self._check_missing(getattr(source, "source", source))
+        if self.missing == "recorded" and self.source is not None and not _settings_of_missing(self.source):
+            raise DataError(
+                f"missing='recorded' takes rows with missing values, and source={type(self.source).__name__}(...) has no "
+                "such setting: it reads complete rows. Take IPW or GComputation, or impute the values before."
+            )
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs held-out rows: set validation_fraction, for example to 0.1.")
-
-    def _check_missing(self, source: Any) -> None:
-        """Refuse a source that refuses the rows that the classifier reads."""
-        own, name = getattr(source, "missing", None), type(source).__name__
-        if source is not None and self.missing == "recorded" != own:
-            cure = f"pass it {name}(..., missing='recorded')" if own else "take IPW or GComputation with this setting"
-            raise DataError(
-                f"missing='recorded' reads rows with missing values, and source={name}(...) refuses them: {cure}, or "
-                "impute them before."
-            )
 
     def _check_penalty(self, source: Bounding) -> None:
         """Refuse a penalty that is no bound by what a source makes of scores."""
@@ -626,6 +622,12 @@ def _seeded_clone(estimator: Any, random: np.random.RandomState) -> Any:
         names = [name for name, value in settings if name.split("__")[-1] == "random_state" and value is None]
         copied.set_params(**{name: int(random.randint(2**31 - 1)) for name in names})
     return copied
+
+
+def _settings_of_missing(source: Any) -> list[str]:
+    """Return the settings of a source, or of the one that it fits several of, that say what missing values become."""
+    known = source.get_params() if hasattr(source, "get_params") else {}
+    return [name for name in ("missing", "source__missing") if name in known]
 
 
 def remove(graph: CausalGraph | UnfairPaths, nodes: Literal["touched", "descendants"]) -> list[str]:

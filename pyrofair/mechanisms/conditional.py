@@ -190,17 +190,17 @@ class LearnedProgram:
     def __post_init__(self) -> None:
         learned = [mechanism.column for mechanism in self.mechanisms]
         for mechanism in self.mechanisms:
-            if missing := [name for name in mechanism.reads if name not in learned]:
-                raise GraphError(
-                    f"The distribution of {mechanism.column!r} reads {missing[0]!r}, which was not learned, so no "
-                    "program draws units. Learn its node too (nodes=...). Single distributions are at "
-                    ".distribution(column, table)."
-                )
             if gap_of(mechanism.family) is not None:
                 raise DataError(
                     f"{mechanism.column!r} has rows that are not recorded, and no program draws units with such values: "
                     "SEM, PSCF and abduction read complete columns. GComputation(..., missing=\"recorded\") reads these; "
                     "or impute them before, and learn again."
+                )
+            if missing := [name for name in mechanism.reads if name not in learned]:
+                raise GraphError(
+                    f"The distribution of {mechanism.column!r} reads {missing[0]!r}, which was not learned, so no "
+                    "program draws units. Learn its node too (nodes=...). Single distributions are at "
+                    ".distribution(column, table)."
                 )
 
     def __call__(self, n: int) -> None:

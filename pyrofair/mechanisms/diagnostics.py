@@ -184,8 +184,11 @@ def plot_calibration(checked: Sequence[Checked]) -> Figure:
 
 
 def _draw_distribution(axes: Axes, one: Checked) -> None:
-    known = support(one.family)
+    known, gaps = support(one.family), one.observed == GAP
     axes.set_title(one.column, fontsize=9, loc="left")
+    if gaps.any():
+        predicted, observed = one.below(torch.tensor([GAP]))
+        axes.set_title(f"missing: {observed[0]:.2f}, predicted: {predicted[0]:.2f}", fontsize=7, loc="right")
     if known is not None and len(known) <= POINTS:
         predicted, observed = (np.diff(each, prepend=0.0) for each in one.below(known))
         labels = decode(one.family, known)
@@ -196,12 +199,12 @@ def _draw_distribution(axes: Axes, one: Checked) -> None:
         if len(labels) > LABELS and at is not labels:
             axes.set_xlabel("index of the level", fontsize=7)
         elif len(labels) <= LABELS:
-            texts = ["none" if none else str(each) for each, none in zip(labels, lacking, strict=True)]
+            texts = ["missing" if none else str(each) for each, none in zip(labels, lacking, strict=True)]
             axes.set_xticks(at, [each if len(each) < 12 else each[:11] + "…" for each in texts])
             axes.tick_params(axis="x", rotation=20 if sum(map(len, texts)) > 40 else 0)
         axes.set_ylabel("probability", fontsize=7)
     else:
-        recorded = one.observed[one.observed != GAP]
+        recorded = one.observed[~gaps]
         edges = np.linspace(float(recorded.min()), float(recorded.max()), 41)
         if known is not None:
             edges = np.unique(edges.round()) + 0.5

@@ -323,9 +323,9 @@ class LearnedMechanisms:
         """
         with self._quiet(0):
             checked = check_fits(self.fits, self.rows)
-        chosen = self.rows.held if len(self.rows.held) else self.rows.train
-        code = self.rows.columns.get(self.graph.sensitive_column, self.rows.weight * 0.0)[chosen].numpy()
-        name = self.graph.sensitive_column
+        chosen, name = self.rows.held if len(self.rows.held) else self.rows.train, self.graph.sensitive_column
+        code = self.rows.columns.get(name, self.rows.weight * 0.0)[chosen].numpy()
+        checked = [each for each in checked if each.column != name]  # it is constant in a group
         return describe_misfit(checked, {f"{name}={self.graph.label(a)!r}": code == a for a in (0, 1)})
 
     def plot(self, random_state: int | None = 0) -> Figure:
