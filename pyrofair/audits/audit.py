@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,7 @@ from pyrofair.audits.report import (
     Measured,
     effective_sizes,
     group_table,
+    judged,
     percentile_numbers,
     rows_alike,
     stage_lines,
@@ -86,12 +87,13 @@ from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_again, read_table, read_weight
+from pyrofair.tables.recorded import Missing, missing_shares
 from pyrofair.tables.row_identity import describe_copies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_settings"]
+__all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_settings", "with_missing"]
 
 
 MOST_JOBS = 10_000
@@ -301,6 +303,7 @@ def audit(
     subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
     groups: str | None = None,
     sample: int | None = None,
+    missing: Missing = "refuse",
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
@@ -358,6 +361,10 @@ def audit(
     groups, sample
         Of a table in partitions: the column of clusters, such as households, whose rows are not independent; and the
         rows that sources are fitted on, by default 200,000, a fifth of them each.
+    missing
+        ``"refuse"``, or ``"recorded"``: features may lack values, models read the rows as they are, and "not recorded"
+        counts as a value; the report shows what that assumes. A row without an outcome is left out of accuracy. It is
+        that of an unfitted source, if it has this setting; not for partitions.
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown. Partitions use neither.
     random_state
@@ -404,7 +411,10 @@ def audit(
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
     at = read_thresholds(thresholds)
+    chosen = with_missing(chosen, missing)
     if is_partitions(df):
+        if missing == "recorded":
+            raise DataError('missing="recorded" is for one table, and df is one in partitions. Impute its values before.')
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
         own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "groups": groups, "sample": sample}
         alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
@@ -416,15 +426,17 @@ def audit(
         )
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
+    taken = getattr(chosen, "missing", None)
+    table = read_table(df, feature_columns(graph), what="df", missing=taken)
     a = read_sensitive(table, graph, both=False)
     levels = read_subgroups(subgroups, chosen, table)
-    outcome, constant = _read_outcome(df, graph)
     weight = read_weight(sample_weight, table)
+    outcome, constant = _read_outcome(df, graph, weight, taken)
     read = [*table.columns, *([] if outcome is None else [graph.outcome_column])]
     warned = _warn([*constant, *describe_copies(df, read, sample_weight), *describe_reading(df, graph)])
     order = tuple(column for column in df.columns if column in graph.input_columns)
-    held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
+    classes = () if outcome is None else tuple(df[graph.outcome_column].dropna().unique())
+    held = classes if len(classes) > 1 else None
     audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
     if scores == "outcome" and not any(model.is_scores for model in audited):
         raise DataError(
@@ -455,6 +467,7 @@ def audit(
         "thresholds": (at, at),
         "random_state": (random_state, True),
         "subgroups": ({each.name: each.columns for each in levels}, levels),
+        "missing": (taken, taken == "recorded"),
     }
     context = Context(
         paths=chosen.unfair,
@@ -473,6 +486,7 @@ def audit(
             if each.why
         },
         outcomes=outcomes,
+        missing=missing_shares(df, read, graph, weight),
         warnings=warned,
     )
     if by_influence:
@@ -519,7 +533,7 @@ def audit(
     numbers, told = percentile_numbers(point, draws, level, estimator)
     measured = Measured(
         models=audited,
-        alike=rows_alike(weight),
+        alike=rows_alike(judged(weight, outcome)),
         level=level,
         numbers=numbers,
         notes=told | notes,
@@ -660,6 +674,23 @@ def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
     return default_of("source of audits")(unfair, random_state=random_state)
 
 
+def with_missing(source: Any, missing: Missing) -> Any:
+    """Return a source that takes missing values as asked; one without this setting cannot take them as recorded."""
+    require_choice("missing", missing, get_args(Missing))
+    if missing == "refuse" or getattr(source, "missing", "") == "recorded":
+        return source
+    if not hasattr(source, "missing"):
+        raise DataError(
+            f'missing="recorded" is for sources that can count "not recorded" as a value, such as OneStep and IPW, and '
+            f"{type(source).__name__} reads numbers and categories alone. Pass the unfair paths, or impute before."
+        )
+    try:
+        check_is_fitted(source)
+    except NotFittedError:
+        return clone(source).set_params(missing=missing)
+    raise DataError(f'The source was fitted with missing="refuse". Fit {type(source).__name__}(..., missing="recorded").')
+
+
 def _check_settings(models: Mapping[str, Any], source: Any) -> None:
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
@@ -707,20 +738,32 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
             )
 
 
-def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
-    """Return the outcomes (n,) in 0 and 1, and a warning if there is but one class, which accuracy can do with."""
+def _read_outcome(
+    df: pd.DataFrame, graph: CausalGraph, weight: NDArray[np.float64], missing: Missing | None
+) -> tuple[NDArray[np.int8] | None, list[str]]:
+    """Return the outcomes (n,) in 0 and 1, -1 where one is missing, and what is to be warned of.
+
+    That is one class alone, which accuracy can do with, and rows that accuracy leaves out.
+    """
     name = graph.outcome_column
     if name not in df.columns:
         return None, []
-    column = read_table(df, [name], what="df")[name]
+    column = read_table(df, [name], what="df", missing=missing)[name]
+    known, found, texts = column.notna().to_numpy(), np.full(len(df), -1, dtype=np.int8), []
+    if not weight[known].any():
+        raise DataError(f"No row with a weight has an outcome {name!r}. Leave this column out, or weight other rows.")
+    if lost := int((~known).sum()):
+        texts = [f"The outcome {name!r} is missing in {lost:,} of {len(df):,} rows, which accuracy leaves out."]
+    column = column[known]
     if len(column.unique()) > 1:
-        return read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0], []
-    positive = (column == graph.positive).to_numpy()
+        found[known] = read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0]
+        return found, texts
+    found[known] = positive = (column == graph.positive).to_numpy()
     text = (
         f"The outcome {name!r} of df is always {column.iloc[0]}, read as {'yes' if positive.all() else 'no'} (yes is "
         f"{graph.positive!r}): accuracy is that of one class. Audit rows with both outcomes, or read the effect alone."
     )
-    return positive.astype(np.int8), [text]
+    return found, [*texts, text]
 
 
 def fit_source(source: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, NDArray[np.int64]]:

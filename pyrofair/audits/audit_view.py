@@ -42,7 +42,7 @@ from pyrofair.graph.svg import graph_svg
 if TYPE_CHECKING:
     from pyrofair.audits.audit import Audit
 
-__all__ = ["RIGHT_GRAPH", "basis_of", "graph_block", "settings_of", "view_of"]
+__all__ = ["RIGHT_GRAPH", "basis_of", "graph_block", "missing_blocks", "settings_of", "view_of"]
 
 THINNEST = 0.004
 """A range that is narrower is drawn as a point."""
@@ -145,9 +145,17 @@ def _blocks(
         found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables))
     if individuals is not None:
         found.append(Block("individuals", "Individuals", pictures=[individuals]))
+    found += missing_blocks(context.missing)
     lines = group_lines(audit.groups, context)
     found.append(Block("support", "Overlap and diagnostics", lines, pictures=_support_tables(audit, basis)))
     return found
+
+
+def missing_blocks(shares: pd.DataFrame) -> list[Block]:
+    """Return the block of the shares of missing values, by column and group; none if nothing is missing."""
+    shown = shares.apply(lambda column: column if column.name == "column" else column.map(percent))
+    table = make_table("missing", "Missing values, share of rows", shown, shares)
+    return [Block("missing", "Missing values", tables=[table])] if len(shares) else []
 
 
 def graph_block(paths: UnfairPaths) -> Block:

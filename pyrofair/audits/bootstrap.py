@@ -122,7 +122,7 @@ GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 class Estimator:
     """Estimates of every quantity of every model, on the n audited rows or on resampled ones.
 
-    All arrays have shape (n,): scores by model, outcomes in 0 and 1, weights. The views of the worlds of sources go by
+    All arrays have shape (n,): scores by model, outcomes in 0 and 1 (-1: missing), weights. The views of the worlds of sources go by
     label; there are none if no world can be made. ``outcomes`` names the models whose worlds have the label
     ``OUTCOME``. ``thresholds`` are those of further decisions, which are estimated from the audited source alone.
     Replicates refit the ``sources``, by label too, and resample by ``index``, the position of each audited row among
@@ -238,9 +238,11 @@ class Estimator:
             for rule in model.rules_of((*DECISIONS, *self.thresholds)):
                 decided = decide(scores, rule, self.threshold)
                 values[Key(AUDITED, name, rule, "positive_rate")] = _mean(decided, weight)
-                if self.outcome is not None and rule != "score":
-                    base_rate = _mean(self.outcome, weight)
-                    values[Key(AUDITED, name, rule, "accuracy")] = _mean(decided == self.outcome, weight)
+                known = np.zeros(0, bool) if self.outcome is None else self.outcome >= 0
+                if self.outcome is not None and rule != "score" and weight[known].any():
+                    base_rate = _mean(self.outcome[known], weight[known])
+                    right = _mean((decided == self.outcome)[known], weight[known])
+                    values[Key(AUDITED, name, rule, "accuracy")] = right
                     values[Key(AUDITED, name, rule, "majority_rate")] = max(base_rate, 1.0 - base_rate)
         return values
 

@@ -37,8 +37,8 @@ class Context:
         The replicates that were tried and failed, and which rows they resample.
     paired
         Whether each row of one world is a unit of the other.
-    overlap, small, doubts, threshold_doubts
-        The table of the groups weighted; for each world of a model why it has too few rows for intervals, or an empty
+    missing, overlap, small, doubts, threshold_doubts
+        The shares of missing values by column and group; the table of the groups weighted; for each world of a model why it has too few rows for intervals, or an empty
         text; why the numbers of a model are in doubt, and those of a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
@@ -63,6 +63,7 @@ class Context:
     failed: int = 0
     resampling: str = ""
     paired: bool = False
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame)
     overlap: pd.DataFrame = field(default_factory=pd.DataFrame)
     small: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     doubts: Mapping[Any, str] = field(default_factory=dict)

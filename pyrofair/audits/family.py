@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
-from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, settings_of
+from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
@@ -169,7 +169,7 @@ class FamilyAudit(ABC):
         first = next(iter(contexts.values()), None)
         return replace(
             made,
-            blocks=[*self._blocks(readings), *made.blocks],
+            blocks=[*self._blocks(readings), *made.blocks, *missing_blocks(self._missing())],
             answers=answers,
             basis=[RIGHT_GRAPH] if first is None else basis_of([], replace(first, level=level)),
             changes=changes([*chosen.values()], len(warned))[:4],
@@ -182,6 +182,16 @@ class FamilyAudit(ABC):
     @abstractmethod
     def _told(self) -> View:
         """Return what this kind of family says beside its quantities."""
+
+    def _missing(self) -> pd.DataFrame:
+        """Return the shares of missing values by column and group, of all audits together."""
+        found = [each.context.missing for each in self.audits.values() if len(each.context.missing)]
+        if not found:
+            return pd.DataFrame()
+        joined = pd.concat([each.set_index("column") for each in found], axis="columns")
+        same = len({each["all rows"].to_string() for each in found}) == 1  # not of contrasts, whose rows differ
+        joined = joined if same else joined.drop(columns="all rows")
+        return joined.loc[:, ~joined.columns.duplicated()].reset_index()
 
     def _each(self, name: str) -> list[str]:
         """Return the texts that the contexts of all audits have under a name, each once."""
@@ -230,6 +240,7 @@ class FamilyAudit(ABC):
             "readings": self.readings,
             "unfair": {name: None if each is None else str(each) for name, each in self.unfair.items()},
             "failures": {name: str(getattr(each, "cause", each)) for name, each in self.failures.items()},
+            "missing": self._missing(),
             "assumptions": self._each("assumptions"),
             "warnings": self.context.get("warnings", ()),
         }

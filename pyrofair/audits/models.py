@@ -125,9 +125,12 @@ class AuditedModel:
             if isinstance(error, DataError) and str(error).startswith(repr(self.name)):
                 raise
             asked = "the adapted model" if isinstance(self.model, Adapter) else "predict_proba"
+            gaps = rows.columns[rows.isna().any()].tolist() if isinstance(rows, pd.DataFrame) else []
+            imputed = "; if it reads no missing values, which are in {}, put an imputer before it in a pipeline"
             raise DataError(
                 f"{self.name!r} could not score {len(rows):,} rows: {asked} raised {type(error).__name__}: "
-                f"{error} Pass a fitted model that takes {', '.join(self.reads or self.order)}."
+                f"{error} Pass a fitted model that takes {', '.join(self.reads or self.order)}"
+                f"{imputed.format(', '.join(gaps)) if gaps else ''}."
             ) from error
 
     def own_decisions(self, rows: pd.DataFrame) -> Scores | None:
@@ -235,6 +238,8 @@ def describe_reversal(model: AuditedModel, scores: Scores, outcome: NDArray[np.i
 
     Such scores may be probabilities of the other label, and effects on them have the other sign.
     """
+    if outcome is not None:
+        scores, outcome = scores[outcome >= 0], outcome[outcome >= 0]
     if outcome is None or not 0 < (yes := int(outcome.sum())) < (n := len(outcome)):
         return ""
     share = float(roc_auc_score(outcome, scores))

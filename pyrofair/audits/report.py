@@ -43,6 +43,7 @@ __all__ = [
     "exact_accuracy",
     "group_lines",
     "group_table",
+    "judged",
     "model_lines",
     "percentile_numbers",
     "rows_alike",
@@ -162,10 +163,17 @@ def rows_alike(weight: NDArray[np.float64]) -> int:
     return len(weight) if (weight == weight[0]).all() else 0
 
 
-def sizes_of(rows: float, worlds: tuple[float, float] = (np.nan, np.nan)) -> dict[str, float]:
-    """Return the effective size that each quantity rests on, by those of the rows and of both worlds."""
+def judged(weight: NDArray[np.float64], outcome: NDArray[np.int8] | None) -> NDArray[np.float64]:
+    """Return the weights of the rows whose outcome is known, all without outcomes."""
+    return weight if outcome is None else weight[outcome >= 0]
+
+
+def sizes_of(
+    rows: float, worlds: tuple[float, float] = (np.nan, np.nan), outcomes: float | None = None
+) -> dict[str, float]:
+    """Return the effective size that each quantity rests on, by those of the rows, of both worlds and of outcomes."""
     causal = dict.fromkeys((*OF_WORLDS, GIVEN_UNITS), min(worlds)) | dict(zip(("p_y0", "p_ypi"), worlds, strict=True))
-    return dict.fromkeys(QUANTITIES, rows) | causal
+    return dict.fromkeys(QUANTITIES, rows) | dict.fromkeys(FROM_OUTCOMES, outcomes or rows) | causal
 
 
 def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
@@ -174,14 +182,14 @@ def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
 
 
 def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
-    rows = kish_size(estimator.weight)
+    rows, known = (kish_size(each) for each in (estimator.weight, judged(estimator.weight, estimator.outcome)))
     if label not in estimator.worlds:
-        return sizes_of(rows)
+        return sizes_of(rows, outcomes=known)
     source = estimator.sources[label]
     if isinstance(source, SampleSplit):  # units stand for different numbers of rows
-        return sizes_of(rows, (source.effective_size(estimator.table, estimator.weight),) * 2)
+        return sizes_of(rows, (source.effective_size(estimator.table, estimator.weight),) * 2, known)
     first, second = (world.effective_size for world in estimator.worlds[label][0])
-    return sizes_of(rows, (first, second))
+    return sizes_of(rows, (first, second), known)
 
 
 def _few_rows(quantity: str, small: Sequence[str]) -> str:

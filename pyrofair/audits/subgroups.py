@@ -18,6 +18,7 @@ from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.reading import require_aligned
+from pyrofair.tables.recorded import as_level
 from pyrofair.tables.row_identity import hash_rows
 
 __all__ = [
@@ -95,6 +96,7 @@ def _read(name: str, given: Any, graph: CausalGraph, table: pd.DataFrame, allowe
     if isinstance(given, str):
         _check_column(name, given, graph, allowed)
         labels, columns = table[given], (given,)
+        labels = as_level(labels) if labels.isna().any() else labels
     elif isinstance(given, pd.Series):
         require_aligned(table, given, f"the subgroup {name!r}", table="df")
         labels, columns = given, tuple(allowed)

@@ -84,8 +84,9 @@ class View:
 
     @property
     def first_tables(self) -> list[Table]:
-        """The tables that a notebook shows."""
-        return [table for block in self.blocks for table in (*block.tables, *block.pictures)][:2]
+        """The tables that a notebook shows, that of missing values among them."""
+        found = [table for block in self.blocks for table in (*block.tables, *block.pictures)]
+        return found[:2] + [table for table in found[2:] if table.name == "missing"]
 
     def text(self) -> str:
         """Return the report in plain text."""

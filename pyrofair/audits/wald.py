@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pyrofair._validation import shown
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import GROUPS, Measured, rows_alike, sizes_of, tell_groups
+from pyrofair.audits.report import GROUPS, Measured, judged, rows_alike, sizes_of, tell_groups
 from pyrofair.effects.estimates import (
     AUDITED,
     CAUSAL,
@@ -155,8 +155,17 @@ def stack_values(
 ) -> pd.DataFrame:
     """Return one uncentred value per row and functional: columns (model, decisions, functional).
 
-    ``outcome`` and ``weight`` are those of the n audited rows; without ``values`` there are no worlds.
+    ``outcome`` and ``weight`` are those of the n audited rows; without ``values`` there are no worlds. The values of a
+    row whose outcome is missing (-1) are such that means are those of the others.
     """
+    lost = np.zeros(len(weight), dtype=bool) if outcome is None else outcome < 0
+
+    def among_known(each: Array) -> Array:
+        if not lost.any():
+            return each
+        mean = np.average(each[~lost], weights=weight[~lost])
+        return np.where(lost, mean, mean + (each - mean) * weight.sum() / weight[~lost].sum())
+
     columns: dict[tuple[str, Rule, str], Array] = {}
     for at, (name, decisions) in enumerate(scores.columns):
         decided = decide(scores.observed[name], decisions, scores.threshold)
@@ -164,8 +173,8 @@ def stack_values(
             columns |= {(name, decisions, each): getattr(values, each)[:, at] for each in CAUSAL}
         columns[name, decisions, "positive"] = decided
         if outcome is not None and decisions != "score":
-            columns[name, decisions, "correct"] = (decided == outcome).astype(np.float64)
-            columns[name, decisions, "outcome"] = outcome.astype(np.float64)
+            columns[name, decisions, "correct"] = among_known((decided == outcome).astype(np.float64))
+            columns[name, decisions, "outcome"] = among_known(outcome.astype(np.float64))
     labels = pd.MultiIndex.from_tuples(columns, names=["model", "decisions", "functional"])
     return pd.DataFrame(np.column_stack(list(columns.values())), index=index, columns=labels)
 
@@ -175,7 +184,8 @@ class WaldEstimates:
     """What an audit has of a source that hands over influence values.
 
     ``normal`` has the estimates, ``stages`` their diagnostics by model, decisions, world and stage, ``weights`` those
-    that no classifier enters; ``failure`` is the reason why there are no worlds.
+    that no classifier enters; ``failure`` is the reason why there are no worlds, and ``alike`` the number of rows that
+    accuracy is of, if they have one weight, else 0.
     """
 
     normal: Estimates
@@ -183,6 +193,7 @@ class WaldEstimates:
     weights: pd.DataFrame
     failure: str
     regimes: tuple[str, ...]
+    alike: int
     splits: int = 1
 
     def describe_models(self) -> str:
@@ -213,7 +224,7 @@ class WaldEstimates:
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
         more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small()}
-        return Measured.of(self.normal, level, models=models, alike=rows_alike(self.normal.weight), **more)
+        return Measured.of(self.normal, level, models=models, alike=self.alike, **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
@@ -279,10 +290,12 @@ def estimate_by_influence(
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
     of = _smallest(influence, weight, stages, names)
-    sizes = {name: sizes_of(kish_size(weight), own) for name, own in of.items()}
+    known = judged(weight, outcome)
+    sizes = {name: sizes_of(kish_size(weight), own, kish_size(known)) for name, own in of.items()}
     apart = _stack_moves(asked, [] if failure else found, influence.columns, len(table))
     normal = Estimates(influence, weight, bool(unfair.shared), sizes=sizes, apart=apart)
-    return WaldEstimates(normal, stages, weights, failure, names, max((each.splits for each in found), default=1))
+    splits = max((each.splits for each in found), default=1)
+    return WaldEstimates(normal, stages, weights, failure, names, rows_alike(known), splits)
 
 
 def _stack_moves(

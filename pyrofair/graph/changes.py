@@ -12,7 +12,7 @@ from pyrofair.graph.causal_graph import CausalGraph, unused_name
 from pyrofair.graph.parse import EdgeList
 from pyrofair.graph.paths import PathSet, UnfairPaths
 
-__all__ = ["into_from_below", "join_nodes", "split_column", "with_columns", "without_edges"]
+__all__ = ["into_from_below", "join_nodes", "split_column", "with_columns", "with_hidden_truth", "without_edges"]
 
 Edge = tuple[str, str]
 
@@ -62,6 +62,25 @@ def with_columns(graph: CausalGraph, columns: Mapping[str, Sequence[str]]) -> Ca
     return _remade(graph, graph.nodes, graph.edges, columns)
 
 
+def with_hidden_truth(unfair: UnfairPaths, records: Collection[str], acts_on: Collection[Edge]) -> UnfairPaths:
+    """Return the graph in which some nodes are records of a latent truth, and the same unfair paths in it.
+
+    The truth has the causes of its record, the record among its effects, and for each edge of ``acts_on``, from one of
+    these nodes to an effect, an edge to that effect as well, or to the truth behind it.
+    """
+    graph, taken = unfair.graph, list(unfair.graph.nodes)
+    truth: dict[str, str] = {}
+    for node in records:
+        truth[node] = unused_name(f"true_{node}", taken)
+        taken.append(truth[node])
+    edges = [*graph.edges, *((name, node) for node, name in truth.items())]
+    edges += [(parent, truth[child]) for parent, child in graph.edges if child in truth]
+    edges += [(truth[parent], truth.get(child, child)) for parent, child in acts_on]
+    nodes = (*graph.nodes, *truth.values())
+    made = _remade(graph, nodes, tuple(edges), dict(graph.column_map), latent=[*truth.values()])
+    return replace(unfair, graph=made, paths=_same_sides(unfair.paths, made, {v: k for k, v in truth.items()}))
+
+
 def into_from_below(graph: CausalGraph, node: str) -> tuple[Edge, ...]:
     """Return the edges into a node from the sensitive attribute and from all that it causes."""
     below = {graph.sensitive, *nx.descendants(graph.dag, graph.sensitive)}
@@ -108,16 +127,22 @@ def _same_sides(paths: PathSet, graph: CausalGraph, node_of: Mapping[str, str]) 
 
 
 def _remade(
-    graph: CausalGraph, nodes: tuple[str, ...], edges: tuple[Edge, ...], columns: Mapping[str, str | Sequence[str]]
+    graph: CausalGraph,
+    nodes: tuple[str, ...],
+    edges: tuple[Edge, ...],
+    columns: Mapping[str, str | Sequence[str]],
+    *,
+    latent: Sequence[str] = (),
 ) -> CausalGraph:
-    """Return a graph of other nodes and edges, with the same roles and latent nodes."""
+    """Return a graph of other nodes and edges, with the same roles, and the same latent nodes beside ``latent``."""
+    hidden = (*graph.latent, *latent)
     return CausalGraph(
-        EdgeList(nodes, edges, graph.latent),
+        EdgeList(nodes, edges, hidden),
         sensitive=graph.sensitive,
         outcome=graph.outcome,
         baseline=graph.baseline,
         contrast=graph.contrast,
         positive=graph.positive,
         columns=columns,
-        latent=graph.latent,
+        latent=hidden,
     )

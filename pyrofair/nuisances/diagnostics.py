@@ -264,7 +264,7 @@ def unsupported_cells(
     it. A cell is one level of one categorical column. If a model is ``saturated`` every column is categorical, cells of
     several columns count too, and one row is too few to learn a distribution from; to be weighted, one is enough.
     """
-    rows, graph = nuisances.rows, part.regime.unfair.graph
+    rows, graph = nuisances.rows, nuisances.graph
     table, weight = rows.table[rows.kept], rows.weight[rows.kept]
     counted = [(rows.a[rows.kept] == value) & (weight > 0.0) for value in (0, 1)]
     cells: list[Cell] = []

@@ -141,7 +141,7 @@ class GraphForm:
         self.graph = MechanismGraph.of(estimand)
         self.blocks = tuple(self._blocks(which) for which in (0, 1))
         self._forward = tuple([self._drawn_on(which, i) for i in range(len(self.blocks[which]))] for which in (0, 1))
-        self._pool = Pool(nuisances.graph, nuisances.rows.table)
+        self._pool = Pool(nuisances.graph, nuisances.rows.table, given=(nuisances.rows.given,))
         self._judges: dict[bytes, _Judge] = {}
         self._usable: dict[tuple[int, int], bool] = {}
 
@@ -280,7 +280,7 @@ class GraphForm:
     # -- rows and folds ------------------------------------------------------------------------------------------------
 
     def _pool_of(self, rows: Rows) -> Pool:
-        return self._pool if rows.position is None else self._pool.beside(rows.table)
+        return self._pool if rows.position is None else self._pool.beside(rows.table, rows.given)
 
     def _parts(self, rows: Rows) -> list[tuple[_Judge, NDArray[np.int64]]]:
         """Return each judge with the rows that it did not see; new rows have a judge that saw all fitted ones."""

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm
 from pyrofair.tables.reading import warn_unused
+from pyrofair.tables.recorded import Missing, assumed_of_records, warn_of_truths
 
 __all__ = ["OneStep"]
 
@@ -58,6 +59,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "folds": require_integer,
     "splits": require_integer,
     "clip": optional(partial(require_real, above=0.0, below=0.5)),
+    "missing": partial(require_choice, choices=get_args(Missing)),
     "random_state": lambda name, value: require_seed(value, name),
 }
 
@@ -96,6 +98,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         split, and each takes the time of a fit. Without cross-fitted models there is one.
     clip
         Bounds propensities to [clip, 1 - clip]; by default they are left as they are.
+    missing
+        ``"refuse"`` takes no missing values. With ``"recorded"`` a feature may lack values, and "not recorded" counts
+        as a value of it: a level of a category, a flag beside a number. The classifier reads the rows as they are.
     random_state
         Seeds folds and models.
 
@@ -136,6 +141,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         folds: int = FOLDS,
         splits: int = SPLITS,
         clip: float | None = None,
+        missing: Missing = "refuse",
         random_state: int | np.random.Generator | None = None,
     ) -> None:
         self.unfair = unfair
@@ -145,6 +151,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         self.folds = folds
         self.splits = splits
         self.clip = clip
+        self.missing = missing
         self.random_state = random_state
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -171,13 +178,15 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """
         check_settings(self, CONSTRAINTS)
         estimand = identify(self.unfair)
-        rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
+        rows = Rows.read(df, sample_weight, self.unfair.graph, groups, self.missing)
         warn_unused(df, self.unfair.graph)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand
         seed = seed_from(self.random_state)
-        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
+        settings = self.clip, self.folds, self.missing
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, *settings)
         fitted._choose_form()
+        warn_of_truths(self.unfair, rows.given, by_parents=fitted.form_ == "graph")
         self.__dict__ = fitted.__dict__
         return self
 
@@ -292,8 +301,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions behind its numbers, one sentence each."""
         check_is_fitted(self, "estimand_")
-        support = self.estimand_.support
-        return (*(text for text in self.estimand_.assumptions if text != support), *self._form.assumptions)
+        support, rows = self.estimand_.support, self.nuisances_.rows
+        drawn = self.form_ == "graph"  # given parents alone
+        known = assumed_of_records(self.unfair, rows.given, self.estimand_.target, by_parents=drawn)
+        return (*(text for text in self.estimand_.assumptions if text != support), *self._form.assumptions, *known)
 
     @property
     def n_fitted_(self) -> int:
@@ -332,7 +343,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimand_")
         own, folds = self.nuisances_.rows, self.nuisances_.split()
         found = [
-            self.stages(own.table.iloc[test], own.weight[test]).assign(fold=i) for i, (_, test) in enumerate(folds)
+            self.stages(own.given.iloc[test], own.weight[test]).assign(fold=i) for i, (_, test) in enumerate(folds)
         ]
         joined = pd.concat(found, ignore_index=True)
         return joined[["fold", *(name for name in joined if name not in ("fold", "problem"))]]

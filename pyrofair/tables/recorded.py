@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.changes import with_columns
-from pyrofair.tables.labels import is_categorical
+from pyrofair.graph.changes import with_columns, with_hidden_truth
+from pyrofair.graph.identification import Target, derive
+from pyrofair.graph.paths import UnfairPaths
+from pyrofair.tables.labels import is_categorical, observed_levels
 
-__all__ = ["NOT_RECORDED", "Missing", "as_recorded", "fills_of", "flag_of", "with_flags"]
+__all__ = [
+    "NOT_RECORDED",
+    "Missing",
+    "as_level",
+    "as_recorded",
+    "assumed_of_records",
+    "fills_of",
+    "flag_of",
+    "missing_shares",
+    "truths_assumed",
+    "warn_of_truths",
+    "with_flags",
+]
 
 Missing = Literal["refuse", "recorded"]
 """What becomes of missing values in the columns of a graph: they are refused, or "not recorded" counts as a value."""
@@ -64,7 +79,7 @@ def as_recorded(table: pd.DataFrame, like: pd.DataFrame | Mapping[str, float | N
         if name not in fills:
             parts[name] = values
         elif (fill := fills[name]) is None:
-            parts[name] = _as_level(values)
+            parts[name] = as_level(values)
         else:
             if flag_of(name) in table:
                 raise DataError(f"{flag_of(name)!r} is the name of a flag beside {name!r}; rename this column.")
@@ -76,8 +91,8 @@ def as_recorded(table: pd.DataFrame, like: pd.DataFrame | Mapping[str, float | N
     return pd.DataFrame(parts, index=table.index)
 
 
-def _as_level(values: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column of categories with missing values as a level of their own, which none of them may have."""
+def as_level(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of labels with missing values as a level of their own, which none of them may have."""
     if (values == NOT_RECORDED).any():
         raise DataError(f"The column {values.name!r} has missing values and the level {NOT_RECORDED!r}; rename it.")
     if not isinstance(values.dtype, pd.CategoricalDtype):
@@ -90,7 +105,106 @@ def _as_level(values: pd.Series[Any]) -> pd.Series[Any]:
 def with_flags(graph: CausalGraph, table: pd.DataFrame) -> CausalGraph:
     """Return a graph whose nodes have the flags of a table of :func:`as_recorded` among their columns."""
     found = {
-        node: [each for name in columns for each in (name, flag_of(name)) if each == name or each in table]
-        for node, columns in graph.columns.items()
+        node: [*dict.fromkeys(each for name in names for each in (name, flag_of(name)) if each == name or each in table)]
+        for node, names in graph.columns.items()
     }
     return graph if found == graph.columns else with_columns(graph, found)
+
+
+# -- what is assumed ---------------------------------------------------------------------------------------------------
+
+
+def missing_shares(df: pd.DataFrame, columns: Collection[str], graph: CausalGraph, weight: Any) -> pd.DataFrame:
+    """Return the share of missing values of each of these columns that has some: in all rows, and by group.
+
+    ``weight`` (n,) are the weights of the rows; there are no rows if nothing is missing.
+    """
+    own = [name for name in columns if df[name].isna().any()]
+    gaps, groups = df[own].isna().to_numpy(dtype=np.float64), df[graph.sensitive_column]
+    found: dict[str, Any] = {"column": own}
+    if own:
+        found["all rows"] = np.average(gaps, axis=0, weights=weight)
+    for level in observed_levels(groups) if own else ():
+        at = np.asarray(groups == level, dtype=bool) & (weight > 0.0)
+        found[f"{groups.name}={level}"] = np.average(gaps[at], axis=0, weights=weight[at]) if at.any() else np.nan
+    return pd.DataFrame(found)
+
+
+def assumed_of_records(
+    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", *, by_parents: bool = False
+) -> tuple[str, ...]:
+    """Return what numbers mean and rest on because values of a table are missing, a sentence each; none if none are.
+
+    Parameters are those of :func:`truths_assumed`.
+    """
+    graph = unfair.graph
+    nodes = _incomplete(graph, table)
+    if not nodes:
+        return ()
+    text = f"{', '.join(nodes)} may be missing, and 'not recorded' counts as a value, as classifiers read it"
+    if caused := [node for node in nodes if node in graph.descendants(graph.sensitive)]:
+        text += (
+            f": the effect through {', '.join(caused)} includes that {graph.sensitive} changes what is recorded. It is "
+            "not the effect that there would be with complete records"
+        )
+    return (f"{text}.", *truths_assumed(unfair, table, target, by_parents=by_parents))
+
+
+def truths_assumed(
+    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", *, by_parents: bool = False
+) -> list[str]:
+    """Return of which nodes the true value is assumed to act on some effects by its record alone, a sentence each.
+
+    The truth behind a record is a latent cause of all that reads it. Nothing is assumed where the effect has the same
+    formula then: the same values of the sensitive attribute in the distribution of each node given all before it, or
+    ``by_parents``, given its parents. A known classifier reads records; an observed outcome may follow the truth.
+    """
+    graph = unfair.graph
+    nodes = _incomplete(graph, table)
+    known = _formula(unfair, target, by_parents)
+
+    def hold(edges: list[tuple[str, str]]) -> bool:
+        try:
+            return _formula(with_hidden_truth(unfair, nodes, edges), target, by_parents) == known
+        except NotIdentifiedError:
+            return False
+
+    edges = [(a, b) for a, b in graph.edges if a in nodes and (b != graph.outcome or target == "outcome")]
+    free: list[tuple[str, str]] = edges if hold(edges) else []
+    for edge in sorted(edges, key=lambda each: each[1] == graph.sensitive) if not free else ():  # as many as may be
+        free += [edge] if hold([*free, edge]) else []
+    found = []
+    for node in nodes:
+        effects = [child for parent, child in edges if parent == node and (node, child) not in free]
+        cures = [f"complete the records of {node}"]
+        if absent := [child for child in effects if not {*graph.parents(node)} <= {*graph.parents(child)}]:
+            cures.append(f"draw the edges from the causes of {node} to {', '.join(absent)}")
+        elif graph.sensitive not in effects:
+            cures.append(f"call all or none of the paths through {node} unfair")
+        if effects:
+            found.append(
+                f"The true {node} acts on {', '.join(effects)} by its record alone, as where people or systems saw no "
+                f"more than the record. If it does not, the numbers are not the effect: {', or '.join(cures)}."
+            )
+    return found
+
+
+def warn_of_truths(unfair: UnfairPaths, table: pd.DataFrame, *, by_parents: bool = False) -> None:
+    """Warn of what :func:`truths_assumed` returns, at the line that calls the caller."""
+    for text in truths_assumed(unfair, table, by_parents=by_parents):
+        warnings.warn(text, PyrofairWarning, stacklevel=3)
+
+
+def _incomplete(graph: CausalGraph, table: pd.DataFrame) -> list[str]:
+    """Return the nodes of which a column has missing values."""
+    lacking = {name for name in table.columns if table[name].isna().any()}
+    return [node for node, names in graph.columns.items() if lacking & {*names} and node != graph.outcome]
+
+
+def _formula(unfair: UnfairPaths, target: Target, by_parents: bool) -> list[Any]:
+    """Return what the numbers are computed by in both worlds, to be compared."""
+    found = derive(unfair, target)
+    return [
+        (part.outcome_arm, {each.node: (each.arm, {*each.given} if by_parents else None) for each in part.factors})
+        for part in (found.baseline, found.switched)
+    ]
