@@ -34,7 +34,7 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair._workers import delayed
-from pyrofair.audits.audit import Audit, audit, default_source, fit_source
+from pyrofair.audits.audit import Audit, audit, default_source, fit_source, with_missing
 from pyrofair.audits.bootstrap import make_views
 from pyrofair.audits.display import table_fragment
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
@@ -455,7 +455,7 @@ def _fit_judge(judge: Any, classifier: Any, measured: _Rows, found: _Found) -> A
     """Return the judge, fitted on the rows measured on unless it is fitted; None for the classifier's own source."""
     if judge is classifier.source:
         return None
-    source = default_source(classifier.source.unfair, 0) if judge is None else judge
+    source = with_missing(default_source(classifier.source.unfair, 0) if judge is None else judge, classifier.missing)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -44,7 +44,7 @@ from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.gformula import GFormula, MechanismGraph, World, collect_units, sample_units
 from pyrofair.tables.reading import read_weight, warn_unused
-from pyrofair.tables.recorded import Missing
+from pyrofair.tables.recorded import Missing, assumed_of_records, warn_of_truths
 
 __all__ = ["HALVES", "GComputation", "SplitMechanisms"]
 
@@ -141,7 +141,7 @@ class SplitMechanisms:
         whole = self.starts.get("all")
         assert self.learn is not None, "there is something to learn"
         mechanisms = self.learn(
-            self.rows.table.iloc[self._part(which)],
+            self.rows.given.iloc[self._part(which)],
             families=self.families if whole is None else {**whole.families, **(self.families or {})},
             sample_weight=weight,
             random_state=self.seed + PARTS.index(which),
@@ -276,15 +276,16 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         check_settings(self, CONSTRAINTS)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand = identify(self.unfair)
-        rows = Rows.read(df, sample_weight, self.unfair.graph)
+        rows = Rows.read(df, sample_weight, self.unfair.graph, missing=self.missing)
         self._check_groups(rows.a, rows.weight, least=2)
         warn_unused(df, self.unfair.graph)
         fitted.graph_ = MechanismGraph.of(estimand)
         fitted.seed_ = seed = seed_from(self.random_state)
-        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, None, self.folds)
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, None, self.folds, self.missing)
         fitted.split_ = SplitMechanisms(rows, fitted.learner(), self.families, seed)
         fitted._check_units()
         fitted.split_.of("all")
+        warn_of_truths(self.unfair, rows.given, by_parents=True)
         self.__dict__ = fitted.__dict__
         return self
 
@@ -347,7 +348,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """Return whether other weights of these rows give other units: drawn ones, or a sample of too many."""
         rows = self.nuisances_.rows_of(df, None)
         shown, columns = self._shown(rows), self.graph_.graph.columns_of(self.graph_.units)
-        different = len(collect_units(rows.table.loc[shown, columns], rows.weight[shown]).weight)
+        different = len(collect_units(rows.given.loc[shown, columns], rows.weight[shown]).weight)
         return self._draws_units or different > self.most_units
 
     def with_first_mechanisms(self) -> GComputation:
@@ -375,7 +376,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """What its numbers rest on, a sentence each."""
         check_is_fitted(self, "estimand_")
         support = self.estimand_.support  # mechanisms need less than weights
-        return (*(text for text in self.estimand_.assumptions if text != support), *self.graph_.assumptions)
+        known = (text for text in self.estimand_.assumptions if text != support)
+        records = assumed_of_records(self.unfair, self.rows_.given, self.estimand_.target, by_parents=True)
+        return (*known, *self.graph_.assumptions, *records)
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -395,7 +398,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             )
         columns = self.graph_.graph.columns_of(self.graph_.roots if self._draws_units else self.graph_.units)
         shown = self._shown(rows)
-        units = collect_units(rows.table.loc[shown, columns], weight[shown])
+        units = collect_units(rows.given.loc[shown, columns], weight[shown])
         if self._draws_units:
             with PYRO_LOCK, neutral_torch():
                 units = self._formula("all").caused(units, self.most_units, seed)
@@ -405,7 +408,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     def _formula(self, which: str) -> GFormula:
         """Return the g-formula with the mechanisms learned from a part of the rows."""
-        return GFormula(self.split_.of(which), self.graph_, self.rows_.table)
+        return GFormula(self.split_.of(which), self.graph_, self.rows_.given)
 
     @property
     def _draws_units(self) -> bool:

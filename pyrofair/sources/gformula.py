@@ -233,7 +233,7 @@ class GFormula:
         for world, arms, regime in zip(worlds, self.graph.arms, ("baseline", "switched"), strict=True):
             for node in self.graph.drawn:
                 arm = arms.get(node)
-                group = rows.table[(rows.weight > 0) & ((rows.a == arm) if arm is not None else True)]
+                group = rows.given[(rows.weight > 0) & ((rows.a == arm) if arm is not None else True)]
                 for column in self.graph.graph.columns_of([node]):
                     reads = [each for each in self._reads(column) if each != self.graph.graph.sensitive_column]
                     share = float(world.weight @ self._outside(world.rows[reads], group[reads])) if reads else 0.0
