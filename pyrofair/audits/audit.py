@@ -414,7 +414,9 @@ def audit(
     chosen = with_missing(chosen, missing)
     if is_partitions(df):
         if missing == "recorded":
-            raise DataError('missing="recorded" is for one table, and df is one in partitions. Impute its values before.')
+            raise DataError(
+                'missing="recorded" is for one table, and df is one in partitions. Impute its values before.'
+            )
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
         own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "groups": groups, "sample": sample}
         alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
@@ -688,7 +690,9 @@ def with_missing(source: Any, missing: Missing) -> Any:
         check_is_fitted(source)
     except NotFittedError:
         return clone(source).set_params(missing=missing)
-    raise DataError(f'The source was fitted with missing="refuse". Fit {type(source).__name__}(..., missing="recorded").')
+    raise DataError(
+        f'The source was fitted with missing="refuse". Fit {type(source).__name__}(..., missing="recorded").'
+    )
 
 
 def _check_settings(models: Mapping[str, Any], source: Any) -> None:

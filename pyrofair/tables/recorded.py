@@ -105,7 +105,9 @@ def as_level(values: pd.Series[Any]) -> pd.Series[Any]:
 def with_flags(graph: CausalGraph, table: pd.DataFrame) -> CausalGraph:
     """Return a graph whose nodes have the flags of a table of :func:`as_recorded` among their columns."""
     found = {
-        node: [*dict.fromkeys(each for name in names for each in (name, flag_of(name)) if each == name or each in table)]
+        node: [
+            *dict.fromkeys(each for name in names for each in (name, flag_of(name)) if each == name or each in table)
+        ]
         for node, names in graph.columns.items()
     }
     return graph if found == graph.columns else with_columns(graph, found)
