@@ -13,7 +13,7 @@ from markupsafe import Markup
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.context import Context
 from pyrofair.audits.display.export import audit_data
-from pyrofair.audits.display.page import Table, cell, make_table, spans_table
+from pyrofair.audits.display.page import Table, cell, make_table, missing_tables, spans_table
 from pyrofair.audits.display.words import answer, changes, describe_question, percent, shorten, span
 from pyrofair.audits.readings import (
     Reading,
@@ -153,9 +153,7 @@ def _blocks(
 
 def missing_blocks(shares: pd.DataFrame) -> list[Block]:
     """Return the block of the shares of missing values, by column and group; none if nothing is missing."""
-    shown = shares.apply(lambda column: column if column.name == "column" else column.map(percent))
-    table = make_table("missing", "Missing values, share of rows", shown, shares)
-    return [Block("missing", "Missing values", tables=[table])] if len(shares) else []
+    return [Block("missing", "Missing values", tables=[table]) for table in missing_tables(shares)]
 
 
 def graph_block(paths: UnfairPaths) -> Block:

@@ -122,9 +122,9 @@ GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 class Estimator:
     """Estimates of every quantity of every model, on the n audited rows or on resampled ones.
 
-    All arrays have shape (n,): scores by model, outcomes in 0 and 1 (-1: missing), weights. The views of the worlds of sources go by
-    label; there are none if no world can be made. ``outcomes`` names the models whose worlds have the label
-    ``OUTCOME``. ``thresholds`` are those of further decisions, which are estimated from the audited source alone.
+    All arrays have shape (n,): scores by model, outcomes in 0 and 1 (-1: missing), weights. The views of the worlds of
+    sources go by label; there are none if no world can be made. ``outcomes`` names the models whose worlds have the
+    label ``OUTCOME``. ``thresholds`` are those of further decisions, which are estimated from the audited source alone.
     Replicates refit the ``sources``, by label too, and resample by ``index``, the position of each audited row among
     the rows that the source was fitted on, -1 for others: a row that is both has one weight in a replicate.
     """

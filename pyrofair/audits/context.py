@@ -38,8 +38,9 @@ class Context:
     paired
         Whether each row of one world is a unit of the other.
     missing, overlap, small, doubts, threshold_doubts
-        The shares of missing values by column and group; the table of the groups weighted; for each world of a model why it has too few rows for intervals, or an empty
-        text; why the numbers of a model are in doubt, and those of a model at a threshold.
+        The shares of missing values by column and group; the table of the groups weighted; for each world of a model
+        why it has too few rows for intervals, or an empty text; why the numbers of a model are in doubt, and those of
+        a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
     estimates, stage_lines, form, largest_z

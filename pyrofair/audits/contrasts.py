@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
-from pyrofair.audits.audit import audit
+from pyrofair.audits.audit import audit, with_missing
 from pyrofair.audits.audit_view import graph_block
 from pyrofair.audits.display.words import percent
 from pyrofair.audits.family import (
@@ -42,6 +42,7 @@ from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table, read_weight
+from pyrofair.tables.recorded import Missing
 
 __all__ = ["ContrastAudit", "audit_contrasts"]
 
@@ -140,6 +141,7 @@ def audit_contrasts(
     threshold: float = 0.5,
     sample_weight: npt.ArrayLike | None = None,
     scores: ScoresAre = "auto",
+    missing: Missing = "refuse",
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
@@ -170,7 +172,7 @@ def audit_contrasts(
         As for :func:`pyrofair.audit`. Of a source without influence values and k > 1 contrasts, (1 - level) / (2 k) of
         the replicates lie beyond each end: at 95 % and k = 4, 800 are needed for 5. Fewer are warned of, and refused
         below 1.
-    threshold, sample_weight, scores, n_jobs, progress, random_state
+    threshold, sample_weight, scores, missing, n_jobs, progress, random_state
         As for :func:`pyrofair.audit`.
 
     Returns
@@ -219,7 +221,8 @@ def audit_contrasts(
     unfair: UnfairPaths = source if isinstance(source, UnfairPaths) else source.unfair
     graph = unfair.graph
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
+    taken = missing if isinstance(source, UnfairPaths) else getattr(with_missing(source, missing), "missing", None)
+    table = read_table(df, feature_columns(graph), what="df", missing=taken)
     values = table[graph.sensitive_column]
     levels = read_contrasts(values, graph, contrasts)
     weight = read_weight(sample_weight, table)
@@ -231,6 +234,7 @@ def audit_contrasts(
         "level": level if joint else 1.0 - (1.0 - level) / len(levels),
         "threshold": threshold,
         "scores": scores,
+        "missing": missing,
         "n_jobs": n_jobs,
         "progress": progress,
         "random_state": seed,

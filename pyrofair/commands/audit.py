@@ -228,9 +228,10 @@ def _audit(
     settings: Settings, problem: Problem, models: dict[str, Any], source: Any, subgroups: dict[str, Any]
 ) -> Audit:
     """Fit the source on other rows, where there are, and audit."""
-    from pyrofair.audits import audit
+    from pyrofair.audits.audit import audit, with_missing
 
     if settings["train"]:
+        source = with_missing(source, "recorded" if settings["missing-as-value"] else "refuse")
         source = source.fit(problem.others["train"], sample_weight=problem.other_weights["train"])
     scores = _scores_are(settings, problem)
     report = audit(
@@ -244,6 +245,7 @@ def _audit(
         scores=scores,
         n_jobs=settings["threads"],
         random_state=settings["seed"],
+        missing="recorded" if settings["missing-as-value"] else "refuse",
         subgroups=subgroups or None,
         **({"thresholds": settings["thresholds"]} if settings["thresholds"] else {}),
     )

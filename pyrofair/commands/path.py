@@ -102,6 +102,7 @@ def run(settings: Settings, lines: Any) -> int:
                 str(path).split("\nUnfinished")[0],
                 *choice,
                 "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+                *assumed_of_records(problem.unfair, problem.frame),
                 *(f"Warning: {text}" for text in warned()),
             ]
             folder.add_table("path.csv", path.table)

@@ -13,6 +13,7 @@ from pyrofair.exceptions import PyrofairError
 __all__ = ["as_options", "computing"]
 
 AS_OPTIONS = (
+    (re.compile(r"(?:pass )?missing=.recorded."), "--missing-as-value"),
     (re.compile(r"\b(propensity|regression)=\.\.\."), r"--\1"),
     (re.compile(r"keep it once: df\.drop_duplicates\(\)"), "keep it once in the file"),
     (re.compile(r"write them out: df\.loc\[.*?\)\]"), "write each row into the file as often, without --weight"),

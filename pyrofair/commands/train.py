@@ -93,6 +93,7 @@ def _describe(
         f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: audit the model on "
         f"rows held out, pyrofair audit OTHER --model {folder / MODEL}.",
         "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+        *assumed_of_records(problem.unfair, problem.frame),
         *(f"Warning: {text}" for text in warned),
     ]
 

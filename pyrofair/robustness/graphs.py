@@ -268,7 +268,7 @@ def _bound(
 def _sharp(
     model: Any, unfair: UnfairPaths, df: pd.DataFrame, decisions: Decisions, seed: int | None, settings: Any
 ) -> SharpBounds:
-    names = ("sample_weight", "threshold", "level")
+    names = ("sample_weight", "threshold", "level", "missing")
     own = {name: settings[name] for name in names if name in settings}
     return sharp_bounds(
         unfair, df, model, decisions=decisions, n_boot=settings.get("n_boot", N_BOOT), random_state=seed, **own

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import networkx as nx
 import numpy as np
@@ -21,8 +21,15 @@ from sklearn.preprocessing import SplineTransformer
 
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
-from pyrofair._validation import require_flag, require_instance, require_integer, require_real, require_seed
-from pyrofair.audits.display import table_fragment
+from pyrofair._validation import (
+    require_choice,
+    require_flag,
+    require_instance,
+    require_integer,
+    require_real,
+    require_seed,
+)
+from pyrofair.audits.display.page import missing_fragment, missing_tables, table_fragment
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.projection import LatentProjection
@@ -30,6 +37,7 @@ from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.learners import LearnerName, make_learner, require_learner
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 from pyrofair.tables.reading import as_pandas, read_table, warn_unused
+from pyrofair.tables.recorded import Missing, as_recorded, missing_shares, with_flags
 
 __all__ = ["GraphCheck", "Independence", "check_graph", "implied_independences"]
 
@@ -61,6 +69,10 @@ SHARED_JUMPS = (
 JUMPY = 0.02
 """A share of the residual variance by which a forest must be better before regressions are said to have jumps."""
 COLUMNS = ["left", "right", "given", "effect", "largest", "statistic", "p_value", "p_adjusted", "fails", "note"]
+RECORDS = (
+    "{} may be missing, and 'not recorded' counts as a value: what is tested holds of records if true values act on "
+    "other nodes by their records alone."
+)
 ASSUMPTIONS = (
     "Rows are independent draws from one population.",
     "The regressions on the nodes given are accurate: the product of their errors vanishes faster than 1/sqrt(n).",
@@ -107,6 +119,8 @@ class GraphCheck:
         The graph that was checked.
     assumptions : tuple of str
         What the tests rest on.
+    missing : DataFrame
+        The shares of missing values, by column and group.
     """
 
     table: pd.DataFrame
@@ -115,6 +129,7 @@ class GraphCheck:
     rows: int
     graph: CausalGraph
     assumptions: tuple[str, ...] = ASSUMPTIONS
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def failures(self) -> pd.DataFrame:
@@ -124,7 +139,8 @@ class GraphCheck:
 
     def __str__(self) -> str:
         rest = [] if self.table.empty else ["These tests rest on:", *self._numbered()]
-        return "\n".join([self._summary(), *self._lines(), *rest])
+        shares = [line for table in missing_tables(self.missing) for line in table.lines()]
+        return "\n".join([self._summary(), *self._lines(), *rest, *shares])
 
     def __repr__(self) -> str:
         fail = int(self.table["fails"].sum())
@@ -133,7 +149,8 @@ class GraphCheck:
     def _repr_html_(self) -> str:
         table = self.table.drop(columns=["statistic"])
         shown = table.assign(given=[", ".join(each) for each in table["given"]])
-        return table_fragment("Implied independences", shown, f"{self._summary()} {' '.join(self.assumptions)}")
+        note = f"{self._summary()} {' '.join(self.assumptions)}"
+        return table_fragment("Implied independences", shown, note) + missing_fragment(self.missing)
 
     def _summary(self) -> str:
         if self.table.empty:
@@ -229,6 +246,7 @@ def check_graph(
     level: float = 0.05,
     regression: Literal["flexible", "smooth"] | LearnerName | RegressorMixin = "flexible",
     folds: int = 5,
+    missing: Missing = "refuse",
     random_state: int | np.random.Generator | None = None,
 ) -> GraphCheck:
     """Test the conditional independences that a graph implies on a table; also ``graph.check(df)``.
@@ -255,6 +273,8 @@ def check_graph(
         fitted for each column.
     folds
         The folds of cross-fitting.
+    missing
+        ``"recorded"``: features may lack values, and "not recorded" counts as a value. ``"refuse"`` takes none.
     random_state
         Seed of folds, landmarks and draws.
 
@@ -265,7 +285,8 @@ def check_graph(
     Raises
     ------
     DataError
-        If a setting is unfit, columns are missing or hold missing values, or there are fewer than 100 rows.
+        If a setting is unfit, columns are missing or hold missing values, or there are fewer than 100 rows. The
+        sensitive attribute and the outcome may lack no value.
 
     References
     ----------
@@ -289,20 +310,26 @@ def check_graph(
     df = as_pandas(df)
     columns = graph.columns_of(graph.observed)
     outcome = graph.outcome_column in getattr(df, "columns", ())
-    table = read_table(df, [name for name in columns if outcome or name != graph.outcome_column], what="df")
+    require_choice("missing", missing, get_args(Missing))
+    read_table(df, [graph.sensitive_column, *([graph.outcome_column] if outcome else [])], what="df")
+    known = [name for name in columns if outcome or name != graph.outcome_column]
+    given = read_table(df, known, what="df", missing=missing)
+    table = as_recorded(given, given)
     warn_unused(df, graph)
     if len(table) < FEWEST:
         raise DataError(f"df has {len(table)} rows, fewer than {FEWEST}: too few to test conditional independences on.")
     require_integer("folds", folds, least=2, most=len(table) // 2)
     seed = seed_from(random_state)
     claims, untested = _implied(graph, outcome)
-    residuals = _Residuals(table, graph, regression, folds, seed)
+    residuals = _Residuals(table, with_flags(graph, table), regression, folds, seed)
     rng = np.random.default_rng(seed)
     rows = [_test(claim, residuals, rng) for claim in progress_bar("independences", claims)]
     found = pd.DataFrame(rows, columns=[name for name in COLUMNS if name not in ("p_adjusted", "fails")])
     adjusted = _holm(found["p_value"].to_numpy(dtype=np.float64))
     found = found.assign(p_adjusted=adjusted, fails=np.nan_to_num(adjusted, nan=1.0) < level)[COLUMNS]
-    return GraphCheck(found, untested, level, len(table), graph)
+    shares = missing_shares(given, known, graph, np.ones(len(table)))
+    stated = (RECORDS.format(", ".join(shares["column"])),) if len(shares) else ()
+    return GraphCheck(found, untested, level, len(table), graph, (*ASSUMPTIONS, *stated), shares)
 
 
 def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm
 from pyrofair.tables.reading import warn_unused
-from pyrofair.tables.recorded import Missing, assumed_of_records, warn_of_truths
+from pyrofair.tables.recorded import Missing, Needs, assumed_of_records, warn_of_truths
 
 __all__ = ["OneStep"]
 
@@ -186,7 +186,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         settings = self.clip, self.folds, self.missing
         fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, *settings)
         fitted._choose_form()
-        warn_of_truths(self.unfair, rows.given, by_parents=fitted.form_ == "graph")
+        warn_of_truths(self.unfair, rows.given, fitted._needs)
         self.__dict__ = fitted.__dict__
         return self
 
@@ -250,6 +250,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         drawn = self.form_ == "graph" and names[1] != "saturated"  # from leaves of forests
         return drawn or not {*names} <= {"logistic", "saturated"}
 
+    @property
+    def _needs(self) -> Needs:
+        return "parents" if self.form_ == "graph" else "prefixes"
+
     def _unsupported(self) -> list[str]:
         """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
         found, rare = [], []
@@ -302,8 +306,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """The assumptions behind its numbers, one sentence each."""
         check_is_fitted(self, "estimand_")
         support, rows = self.estimand_.support, self.nuisances_.rows
-        drawn = self.form_ == "graph"  # given parents alone
-        known = assumed_of_records(self.unfair, rows.given, self.estimand_.target, by_parents=drawn)
+        known = assumed_of_records(self.unfair, rows.given, self.estimand_.target, self._needs)
         return (*(text for text in self.estimand_.assumptions if text != support), *self._form.assumptions, *known)
 
     @property

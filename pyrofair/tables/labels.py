@@ -159,11 +159,7 @@ def read_sensitive(
     """
     name = graph.sensitive_column
     values = df[name]
-    if gaps := int(values.isna().sum()):
-        raise DataError(
-            f"The sensitive attribute {name!r} is missing in {gaps:,} of {len(df):,} rows. Which group they belong to "
-            "is not known, so drop them before."
-        )
+    _require_known(values)
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
         if pd.api.types.is_numeric_dtype(values) and (found := values.nunique()) > MOST_CONTRASTS:
@@ -197,6 +193,15 @@ def read_sensitive(
     return coded
 
 
+def _require_known(values: pd.Series[Any]) -> None:
+    """Refuse a sensitive attribute that is missing in some rows."""
+    if gaps := int(values.isna().sum()):
+        raise DataError(
+            f"The sensitive attribute {values.name!r} is missing in {gaps:,} of {len(values):,} rows. Which group they "
+            "belong to is not known, so drop them before."
+        )
+
+
 def observed_levels(values: pd.Series[Any]) -> list[Any]:
     """Return the levels of a column (n,) that occur, in the order of its categories, as Python's values."""
     return [each for each in plain_values(as_levels(values)) if bool(np.asarray(values == each, dtype=bool).any())]
@@ -210,6 +215,7 @@ def read_contrasts(
     They come in the order given, or in that of the categories. A DataError if the attribute is continuous or has more
     than 20 levels, the baseline never occurs, or a level that is named is not observed.
     """
+    _require_known(values)
     name, found = values.name, values.unique()
     fractions = values.dtype.kind == "f" and bool((found != np.round(found)).any())
     if fractions or len(found) > MOST_CONTRASTS:

@@ -19,6 +19,7 @@ from pyrofair.tables.labels import is_categorical, observed_levels
 __all__ = [
     "NOT_RECORDED",
     "Missing",
+    "Needs",
     "as_level",
     "as_recorded",
     "assumed_of_records",
@@ -32,6 +33,8 @@ __all__ = [
 
 Missing = Literal["refuse", "recorded"]
 """What becomes of missing values in the columns of a graph: they are refused, or "not recorded" counts as a value."""
+Needs = Literal["prefixes", "parents", "errors"]
+"""The distributions that a method rests on: of each node given all before it, or given its parents; or all errors."""
 NOT_RECORDED = "(not recorded)"
 
 
@@ -104,12 +107,12 @@ def as_level(values: pd.Series[Any]) -> pd.Series[Any]:
 
 def with_flags(graph: CausalGraph, table: pd.DataFrame) -> CausalGraph:
     """Return a graph whose nodes have the flags of a table of :func:`as_recorded` among their columns."""
-    found = {
-        node: [
-            *dict.fromkeys(each for name in names for each in (name, flag_of(name)) if each == name or each in table)
+    found = {}
+    for node, names in graph.columns.items():
+        flags = {flag_of(name): flag_of(name) in table for name in names}
+        found[node] = [
+            *dict.fromkeys(each for name in names for each in (name, flag_of(name)) if flags.get(each, True))
         ]
-        for node, names in graph.columns.items()
-    }
     return graph if found == graph.columns else with_columns(graph, found)
 
 
@@ -133,7 +136,7 @@ def missing_shares(df: pd.DataFrame, columns: Collection[str], graph: CausalGrap
 
 
 def assumed_of_records(
-    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", *, by_parents: bool = False
+    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes"
 ) -> tuple[str, ...]:
     """Return what numbers mean and rest on because values of a table are missing, a sentence each; none if none are.
 
@@ -149,25 +152,25 @@ def assumed_of_records(
             f": the effect through {', '.join(caused)} includes that {graph.sensitive} changes what is recorded. It is "
             "not the effect that there would be with complete records"
         )
-    return (f"{text}.", *truths_assumed(unfair, table, target, by_parents=by_parents))
+    return (f"{text}.", *truths_assumed(unfair, table, target, needs))
 
 
 def truths_assumed(
-    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", *, by_parents: bool = False
+    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes"
 ) -> list[str]:
     """Return of which nodes the true value is assumed to act on some effects by its record alone, a sentence each.
 
     The truth behind a record is a latent cause of all that reads it. Nothing is assumed where the effect has the same
-    formula then: the same values of the sensitive attribute in the distribution of each node given all before it, or
-    ``by_parents``, given its parents. A known classifier reads records; an observed outcome may follow the truth.
+    formula then, of the distributions that a method ``needs``. A known classifier reads records; an observed outcome
+    may follow the truth.
     """
     graph = unfair.graph
     nodes = _incomplete(graph, table)
-    known = _formula(unfair, target, by_parents)
 
     def hold(edges: list[tuple[str, str]]) -> bool:
         try:
-            return _formula(with_hidden_truth(unfair, nodes, edges), target, by_parents) == known
+            hidden = _formula(with_hidden_truth(unfair, nodes, edges), target, needs)
+            return needs != "errors" and hidden == _formula(unfair, target, needs)
         except NotIdentifiedError:
             return False
 
@@ -191,9 +194,9 @@ def truths_assumed(
     return found
 
 
-def warn_of_truths(unfair: UnfairPaths, table: pd.DataFrame, *, by_parents: bool = False) -> None:
+def warn_of_truths(unfair: UnfairPaths, table: pd.DataFrame, needs: Needs = "prefixes") -> None:
     """Warn of what :func:`truths_assumed` returns, at the line that calls the caller."""
-    for text in truths_assumed(unfair, table, by_parents=by_parents):
+    for text in truths_assumed(unfair, table, needs=needs):
         warnings.warn(text, PyrofairWarning, stacklevel=3)
 
 
@@ -203,10 +206,10 @@ def _incomplete(graph: CausalGraph, table: pd.DataFrame) -> list[str]:
     return [node for node, names in graph.columns.items() if lacking & {*names} and node != graph.outcome]
 
 
-def _formula(unfair: UnfairPaths, target: Target, by_parents: bool) -> list[Any]:
+def _formula(unfair: UnfairPaths, target: Target, needs: Needs) -> list[Any]:
     """Return what the numbers are computed by in both worlds, to be compared."""
-    found = derive(unfair, target)
+    found, given = derive(unfair, target), needs == "parents"
     return [
-        (part.outcome_arm, {each.node: (each.arm, {*each.given} if by_parents else None) for each in part.factors})
+        (part.outcome_arm, {each.node: (each.arm, given and {*each.given}) for each in part.factors})
         for part in (found.baseline, found.switched)
     ]

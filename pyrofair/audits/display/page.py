@@ -127,6 +127,18 @@ def table_fragment(title: str, table: pd.DataFrame, note: str = "") -> str:
     return environment().get_template("table.html").render(name=next_name(), table=made)
 
 
+def missing_tables(shares: pd.DataFrame) -> list[Table]:
+    """Return the table of the shares of missing values, by column and group; none if nothing is missing."""
+    shown = shares.apply(lambda column: column if column.name == "column" else column.map(percent))
+    return [make_table("missing", "Missing values, share of rows", shown, shares)] if len(shares) else []
+
+
+def missing_fragment(shares: pd.DataFrame) -> str:
+    """Return that table as an element for a notebook; empty if nothing is missing."""
+    held = [{"name": next_name(), "table": table} for table in missing_tables(shares)]
+    return "".join(environment().get_template("table.html").render(each) for each in held)
+
+
 def make_table(
     name: str, caption: str, frame: pd.DataFrame, source: pd.DataFrame | None = None, *, note: str = ""
 ) -> Table:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
+from pyrofair.audits.display.page import missing_tables
 from pyrofair.effects.estimates import percentiles, reach_of, reach_of_shares, shares_of
 from pyrofair.effects.potential_outcomes import kish_size
 from pyrofair.effects.scoring import DECISIONS, Decisions
@@ -42,6 +43,7 @@ from pyrofair.robustness.partial_identification.program import InfeasibleError, 
 from pyrofair.robustness.partial_identification.reading import CodedTable, few_levels, read_cells, read_score
 from pyrofair.robustness.partial_identification.response_types import Cells, Factors, Plan, plan_program
 from pyrofair.tables.reading import warn_unused
+from pyrofair.tables.recorded import Missing, assumed_of_records, missing_shares
 
 __all__ = ["MAX_TYPES", "SharpBounds", "sharp_bounds"]
 
@@ -101,6 +103,8 @@ class SharpBounds:
         allows.
     rows, n_boot, level
         The rows of the table, the bootstrap replicates, and the level of the ranges made of them.
+    missing
+        The shares of missing values, by column and group.
     """
 
     unfair: UnfairPaths
@@ -120,6 +124,7 @@ class SharpBounds:
     rows: int
     n_boot: int
     level: float
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
 
     def interval(self, quantity: str) -> Ends:
         """Return an interval that covers the bounds of a quantity, and so its value, with about the level.
@@ -154,7 +159,7 @@ class SharpBounds:
         ):
             if texts:
                 lines += [f"{title}:", *(f"  {i}. {text}" for i, text in enumerate(texts, 1))]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(line for table in missing_tables(self.missing) for line in table.lines())])
 
     __repr__ = __str__
 
@@ -171,6 +176,7 @@ def sharp_bounds(
     max_types: int = MAX_TYPES,
     n_boot: int = 0,
     level: float = 0.95,
+    missing: Missing = "refuse",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> SharpBounds:
     """Bound both potential outcomes and PIU by what the graph and a table of few levels say, identified or not.
@@ -206,6 +212,8 @@ def sharp_bounds(
         table of counts, pass the rows themselves.
     level
         The level of the intervals.
+    missing
+        ``"recorded"``: "not recorded" is a level of a feature with missing values. ``"refuse"`` takes none.
     random_state
         Seeds the replicates.
 
@@ -252,10 +260,11 @@ def sharp_bounds(
     max_types = require_integer("max_types", max_types)
     n_boot = require_integer("n_boot", n_boot, least=0)
     level = require_real("level", level, above=0.0, below=1.0)
+    require_choice("missing", missing, get_args(Missing))
     require_seed(random_state)
-    graphs, unused = _observed_graphs(unfair, df, known=score is not None)
+    graphs, unused = _observed_graphs(unfair, df, missing, known=score is not None)
     observed, widest = graphs[0], graphs[-1]
-    coded = read_cells(df, sample_weight, widest)
+    coded = read_cells(df, sample_weight, widest, missing)
     warn_unused(df, unfair.graph)
     heads = None
     if score is not None:
@@ -288,6 +297,7 @@ def sharp_bounds(
     for text in notes[: program.warned]:
         category = PositivityWarning if "undetermined" in text else PyrofairWarning
         warnings.warn(text, category, stacklevel=2)
+    records = assumed_of_records(unfair, coded.table, "prediction" if observed.known else "outcome", "errors")
     return SharpBounds(
         unfair,
         "prediction" if observed.known else "observed outcome",
@@ -297,7 +307,7 @@ def sharp_bounds(
         piu=found.ends["piu"],
         sharp=not found.reasons,
         why_not_sharp=tuple(found.reasons),
-        assumptions=_assumptions(program.observed, decisions, threshold, independent),
+        assumptions=(*_assumptions(program.observed, decisions, threshold, independent), *records),
         notes=tuple(notes),
         table=table,
         types=max(plan.types for plan in program.plans.values()),
@@ -306,6 +316,7 @@ def sharp_bounds(
         rows=len(coded.table),
         n_boot=n_boot,
         level=level,
+        missing=missing_shares(coded.table, coded.table.columns, unfair.graph, coded.weight),
     )
 
 
@@ -323,7 +334,7 @@ def _with_intervals(table: pd.DataFrame, replicates: Sequence[_Found], size: flo
     return table.assign(**found)
 
 
-def _observed_graphs(unfair: UnfairPaths, df: Any, *, known: bool) -> tuple[list[ObservedGraph], str]:
+def _observed_graphs(unfair: UnfairPaths, df: Any, missing: Missing, *, known: bool) -> tuple[list[ObservedGraph], str]:
     """Return the graph of what the target depends on, and one with the other nodes that tell of its latent causes.
 
     The second is missing without such nodes, or if the table lacks them, or if they join districts: then types that
@@ -335,7 +346,7 @@ def _observed_graphs(unfair: UnfairPaths, df: Any, *, known: bool) -> tuple[list
 
     def is_held(node: str) -> bool:
         above = {each for each in graph.with_ancestors([node]) if each not in graph.latent}
-        return all(few_levels(df, graph, each) for each in above - {*own.nodes})
+        return all(few_levels(df, graph, each, missing) for each in above - {*own.nodes})
 
     held = [node for node in sharing if is_held(node)]
     wide = ObservedGraph(unfair, known=known, beside=held)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_real, require_seed, shown
-from pyrofair.audits.audit import default_source, fit_source
+from pyrofair.audits.audit import default_source, fit_source, with_missing
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
 from pyrofair.effects.estimates import (
@@ -34,6 +34,7 @@ from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.prefix_form import PrefixForm, make_scores
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
+from pyrofair.tables.recorded import Missing, assumed_of_records, missing_shares
 
 __all__ = ["Problem", "read_problem"]
 
@@ -95,6 +96,7 @@ def read_problem(
     level: float,
     scores: ScoresAre,
     sample_weight: object,
+    missing: Missing,
     random_state: int | np.random.Generator | None,
 ) -> Problem:
     """Check all settings, fit the source unless it was, and audit the model: see ``confounding``."""
@@ -105,10 +107,10 @@ def read_problem(
         require_real("at_most", at_most, above=0.0, most=1.0)
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_choice("scores", scores, ("auto", "prediction", "outcome"))
-    chosen = _read_source(source, None if random_state is None else seed_from(random_state))
+    chosen = with_missing(_read_source(source, None if random_state is None else seed_from(random_state)), missing)
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
+    table = read_table(df, feature_columns(graph), what="df", missing=chosen.missing)
     weight = read_weight(sample_weight, table)
     warn_unused(df, graph)
     audited, observed, is_outcome = _read_model(model, df, table, graph, scores)
@@ -142,6 +144,8 @@ def read_problem(
         "at_most": at_most,
         "doubt": doubt,
         "unused": sharing_causes(graph, known=not is_outcome),
+        "missing": missing_shares(table, table.columns, graph, weight),
+        "records": assumed_of_records(fitted.unfair, table, fitted.estimand_.target),
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
