@@ -78,6 +78,8 @@ def _describe(
     folder: Path,
 ) -> list[str]:
     """Return what was trained, on what, and what its numbers do not show."""
+    from pyrofair.tables.recorded import assumed_of_records
+
     graph = problem.graph
     accuracy, share, decided = found
     penalty = f"{settings['strength']:g} times {settings['penalty']}" if settings["strength"] else "nothing"
@@ -93,7 +95,7 @@ def _describe(
         f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: audit the model on "
         f"rows held out, pyrofair audit OTHER --model {folder / MODEL}.",
         "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
-        *assumed_of_records(problem.unfair, problem.frame),
+        *assumed_of_records(problem.unfair, problem.frame)[:1],
         *(f"Warning: {text}" for text in warned),
     ]
 

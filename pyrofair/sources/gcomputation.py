@@ -285,7 +285,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         fitted.split_ = SplitMechanisms(rows, fitted.learner(), self.families, seed)
         fitted._check_units()
         fitted.split_.of("all")
-        warn_of_truths(self.unfair, rows.given, by_parents=True)
+        warn_of_truths(self.unfair, rows.given, "parents")
         self.__dict__ = fitted.__dict__
         return self
 
@@ -377,7 +377,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimand_")
         support = self.estimand_.support  # mechanisms need less than weights
         known = (text for text in self.estimand_.assumptions if text != support)
-        records = assumed_of_records(self.unfair, self.rows_.given, self.estimand_.target, by_parents=True)
+        records = assumed_of_records(self.unfair, self.rows_.given, self.estimand_.target, "parents")
         return (*known, *self.graph_.assumptions, *records)
 
     @property

@@ -320,8 +320,9 @@ class GFormula:
         """
         like, gaps = self.like[column], pd.isna(values)
         if gaps.any():
-            recorded = self._typed(column, values[~gaps]).set_axis(np.flatnonzero(~gaps))
-            return recorded.reindex(range(len(values)), fill_value=like[like.isna()].iloc[0])
+            both = pd.concat([self._typed(column, values[~gaps]), like[like.isna()].iloc[:1]])
+            at = np.where(gaps, len(both) - 1, np.cumsum(~gaps) - 1)
+            return both.iloc[at].reset_index(drop=True)
         if values.dtype.kind == "f" and is_integer_dtype(like.dtype):
             values = np.rint(values).clip(*span_of(like.dtype))
         return as_column(column, values, like.dtype)
