@@ -52,7 +52,6 @@ from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, 
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
-from pyrofair.tables.recorded import Missing
 from pyrofair.tables.row_identity import hash_rows
 
 if TYPE_CHECKING:
@@ -376,12 +375,12 @@ def penalty_path(
     found = _Found.of(resume, order)
     # Measuring on unfit rows would fail only once the first strength is fitted.
     graph = classifier.source.unfair.graph
-    training = _Rows.read(graph, X, y, sample_weight, missing=classifier.missing)
+    training = _Rows.read(classifier, X, y, sample_weight)
     warn_unused(X, graph)
     if test is None:
         training, measured = training.split(held_out)
     else:
-        measured = _Rows.read(graph, *test, None, "the table to measure on", classifier.missing)
+        measured = _Rows.read(classifier, *test, None, "the table to measure on")
     _check_judge(judge, classifier)
     fingerprint = _fingerprint(classifier, graph) | {
         "judge": _judge_fingerprint(judge, classifier),
@@ -667,15 +666,15 @@ class _Rows:
     @classmethod
     def read(
         cls,
-        graph: CausalGraph,
+        reader: PenalizedClassifier,
         table: pd.DataFrame,
         outcome: Any,
         weight: npt.ArrayLike | None,
         what: str = "X",
-        missing: Missing = "refuse",
     ) -> _Rows:
-        table = as_pandas(table)
-        found = read_table(table, feature_columns(graph), what=what, missing=missing)
+        assert reader.source is not None, "a path has one"
+        table, graph = as_pandas(table), reader.source.unfair.graph
+        found = read_table(table, feature_columns(graph), what=what, missing=reader.missing)
         found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
         require_aligned(found, outcome)
         y = pd.Series(np.ravel(outcome) if not isinstance(outcome, pd.Series) else outcome.array, index=found.index)

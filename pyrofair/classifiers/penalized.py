@@ -474,8 +474,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
                 self._check_penalty(source)
         if self.missing == "recorded" and self.source is not None and not _settings_of_missing(self.source):
             raise DataError(
-                f"missing='recorded' takes rows with missing values, and source={type(self.source).__name__}(...) has no "
-                "such setting: it reads complete rows. Take IPW or GComputation, or impute the values before."
+                f"missing='recorded' takes rows with missing values, and source={type(self.source).__name__}(...) has "
+                "no such setting: it reads complete rows. Take IPW or GComputation, or impute the values before."
             )
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs held-out rows: set validation_fraction, for example to 0.1.")

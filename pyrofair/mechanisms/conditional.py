@@ -192,9 +192,9 @@ class LearnedProgram:
         for mechanism in self.mechanisms:
             if gap_of(mechanism.family) is not None:
                 raise DataError(
-                    f"{mechanism.column!r} has rows that are not recorded, and no program draws units with such values: "
-                    'SEM, PSCF and abduction read complete columns. GComputation(..., missing="recorded") reads these; '
-                    "or impute them before, and learn again."
+                    f"{mechanism.column!r} has missing values, which no program draws: SEM, PSCF and "
+                    'abduction read complete columns. GComputation(..., missing="recorded") reads these; or impute '
+                    "them before, and learn again."
                 )
             if missing := [name for name in mechanism.reads if name not in learned]:
                 raise GraphError(

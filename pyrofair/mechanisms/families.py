@@ -158,6 +158,11 @@ class _Mixture:
         weights = torch.log_softmax(-0.5 * centres.square(), 0)
         return torch.cat([weights, centres, torch.full((self.components,), width)])
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the values, neither of which is one."""
+        return -math.inf, math.inf
+
 
 @dataclass(frozen=True)
 class Integer(_Mixture):
@@ -172,11 +177,6 @@ class Integer(_Mixture):
     sd: float
     components: int = 5
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """None: all values beyond the lowest and the highest one become these."""
-        return -math.inf, math.inf
-
     def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the rounded mixture."""
         weights, loc, scale = _split(out, self.mean, self.sd, LEAST_INTEGER_SCALE / self.sd)
@@ -190,11 +190,6 @@ class Continuous(_Mixture):
     mean: float
     sd: float
     components: int = 5
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The ends of the values, neither of which is one."""
-        return -math.inf, math.inf
 
     def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the mixture, in the column's units."""
@@ -369,8 +364,7 @@ def choose_family(
     values = read_table(values.to_frame(name), [name], missing=missing)[name]
     shares = read_weight(weight, values)
     if (gaps := values.isna().to_numpy()).any():
-        how = {"most_levels": most_levels, "components": components}
-        recorded = choose_family(values[~gaps], weight=shares[~gaps], **how)
+        recorded = choose_family(values[~gaps], most_levels=most_levels, components=components, weight=shares[~gaps])
         return _with_gaps(recorded, float(shares[gaps].sum() + 0.5) / float(shares.sum() + 1.0))
     shares = shares / shares.sum()
     found = column_type(values, shares, most_levels)
@@ -414,16 +408,16 @@ def _continuous(
     return replace(made, mean=mean, sd=sd, components=components)
 
 
-def _with_gaps(family: Any, share: float) -> Family:
+def _with_gaps(family: Any, share: float) -> Atoms | Categorical:
     """Return a family of recorded values with those that are not recorded, such a share of all, before them."""
-    if isinstance(family, Binary):
-        family = Categorical((0, 1), (1.0 - family.p, family.p), ordered=True)
     if isinstance(family, Continuous | Integer):
         return Atoms((GAP,), (share, 1.0 - share), family)
+    if isinstance(family, Binary):
+        family = Categorical((0, 1), (1.0 - family.p, family.p), ordered=True)
     frequencies = (share, *((1.0 - share) * each for each in family.frequencies))
     if isinstance(family, Atoms):
-        return replace(family, atoms=(GAP, *family.atoms), frequencies=frequencies)
-    return replace(family, levels=(math.nan, *family.levels), frequencies=frequencies)
+        return Atoms((GAP, *family.atoms), frequencies, family.rest)
+    return Categorical((math.nan, *family.levels), frequencies, family.ordered)
 
 
 def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Categorical:

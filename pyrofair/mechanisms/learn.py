@@ -614,7 +614,7 @@ def learn_mechanisms(
         rows = split_rows(values, torch.as_tensor(weight).to(torch.get_default_dtype()), validation_fraction)
     try_mechanisms(mechanisms, rows)
     fits, texts = fit_mechanisms(mechanisms, rows, settings, seed, progress)
-    constant = [name for name in reads if coded[name].nunique(dropna=False) == 1]
+    constant = [name for name in reads if bool((values[name] == values[name][0]).all())]
     if constant:
         texts.append(f"Constant, so that their distributions have no other value: {', '.join(map(repr, constant))}.")
     for text in texts:

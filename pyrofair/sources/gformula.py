@@ -322,7 +322,8 @@ class GFormula:
         if gaps.any():
             both = pd.concat([self._typed(column, values[~gaps]), like[like.isna()].iloc[:1]])
             at = np.where(gaps, len(both) - 1, np.cumsum(~gaps) - 1)
-            return both.iloc[at].reset_index(drop=True)
+            found: pd.Series[Any] = both.iloc[at].reset_index(drop=True)
+            return found
         if values.dtype.kind == "f" and is_integer_dtype(like.dtype):
             values = np.rint(values).clip(*span_of(like.dtype))
         return as_column(column, values, like.dtype)

@@ -176,14 +176,13 @@ def _check_values(values: pd.Series[Any], what: str, missing: Missing | None) ->
     """Refuse a column with missing values, unless they are recorded ones, or of a type that no method reads."""
     gaps = values.isna()
     if gaps.all() or (gaps.any() and missing != "recorded"):
-        cures = {
-            "refuse": ', or pass missing="recorded" to count them as a value',
-            None: " (OneStep, IPW, GComputation and PenalizedClassifier can count them as a value, what was called cannot)",
-        }
+        known = (
+            ', or pass missing="recorded" to count them as a value' if missing else " (what was called reads no gaps)"
+        )
+        cure = "" if gaps.all() else known
         raise DataError(
             f"{what} has {int(gaps.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
-            f"{values.index[int(np.argmax(gaps))]!r}. Drop or impute them before{'' if gaps.all() else cures[missing]}; "
-            "nothing is dropped for you."
+            f"{values.index[int(np.argmax(gaps))]!r}. Drop or impute them before{cure}; nothing is dropped for you."
         )
     values = values[~gaps] if gaps.any() else values
     name, dtype = values.name, values.dtype

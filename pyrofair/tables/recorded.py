@@ -57,8 +57,9 @@ def as_recorded(table: pd.DataFrame, like: pd.DataFrame | Mapping[str, float | N
     """Return a table without gaps: a category has the level "(not recorded)", a number its mean and a flag beside it.
 
     The columns that may lack values are those that do in ``like``, the rows that models are fitted on, whose means are
-    filled in, or those in their :func:`fills_of`; the flag is a category, "yes" or "no", right of its column. A table
-    without gaps in ``like`` is returned as it is. A DataError for a missing value elsewhere, or for a column or a level that has such a name already.
+    filled in, or those in their :func:`fills_of`; the flag is a category, "yes" or "no", right of its column. Where
+    these have no gaps, the table is returned as it is. A DataError for a missing value elsewhere, or for a column or a
+    level that has such a name already.
 
     >>> table = pd.DataFrame({"D": [1.0, None, 3.0], "M": ["a", "b", None]})
     >>> as_recorded(table, table)

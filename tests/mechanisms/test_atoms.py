@@ -233,5 +233,5 @@ def test_what_is_learned_of_missing_values_is_no_program() -> None:
     for refused in (lambda: learned.program, lambda: pf.SEM.from_mechanisms(learned, UNFAIR)):
         with pytest.raises(DataError, match=r"'M'.*SEM, PSCF and abduction"):
             refused()
-    with pytest.raises(DataError, match=r"missing value.*'M'.*GComputation"):
+    with pytest.raises(DataError, match=r"missing value.*'M'.*reads no gaps"):
         pf.PSCF(UNFAIR, progress=False).fit(df[["A", "M"]], df["Y"])

@@ -1,4 +1,4 @@
-"""G-computation of rows with missing values: worlds, effect and bound against the truth of a program that loses them."""
+"""G-computation of rows with missing values: worlds, effect and bound against a program that loses values."""
 
 from __future__ import annotations
 
