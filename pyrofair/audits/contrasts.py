@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
-from pyrofair.audits.audit import audit, with_missing
+from pyrofair.audits.audit import audit, default_source, with_missing
 from pyrofair.audits.audit_view import graph_block
 from pyrofair.audits.display.words import percent
 from pyrofair.audits.family import (
@@ -221,8 +221,8 @@ def audit_contrasts(
     unfair: UnfairPaths = source if isinstance(source, UnfairPaths) else source.unfair
     graph = unfair.graph
     df = as_pandas(df)
-    taken = missing if isinstance(source, UnfairPaths) else getattr(with_missing(source, missing), "missing", None)
-    table = read_table(df, feature_columns(graph), what="df", missing=taken)
+    chosen = with_missing(default_source(source, seed) if isinstance(source, UnfairPaths) else source, missing)
+    table = read_table(df, feature_columns(graph), what="df", missing=getattr(chosen, "missing", None))
     values = table[graph.sensitive_column]
     levels = read_contrasts(values, graph, contrasts)
     weight = read_weight(sample_weight, table)

@@ -185,13 +185,10 @@ class FamilyAudit(ABC):
 
     def _missing(self) -> pd.DataFrame:
         """Return the shares of missing values by column and group, of all audits together."""
-        found = [each.context.missing for each in self.audits.values() if len(each.context.missing)]
-        if not found:
-            return pd.DataFrame()
-        joined = pd.concat([each.set_index("column") for each in found], axis="columns")
-        same = len({each["all rows"].to_string() for each in found}) == 1  # not of contrasts, whose rows differ
-        joined = joined if same else joined.drop(columns="all rows")
-        return joined.loc[:, ~joined.columns.duplicated()].reset_index()
+        found = pd.concat([pd.DataFrame(), *(each.context.missing for each in self.audits.values())]).drop_duplicates()
+        if len(found) and not found["column"].is_unique:  # of contrasts, whose rows differ
+            found = found.drop(columns="all rows").groupby("column", sort=False).first().reset_index()
+        return found
 
     def _each(self, name: str) -> list[str]:
         """Return the texts that the contexts of all audits have under a name, each once."""

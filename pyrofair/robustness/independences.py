@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
@@ -21,14 +21,7 @@ from sklearn.preprocessing import SplineTransformer
 
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
-from pyrofair._validation import (
-    require_choice,
-    require_flag,
-    require_instance,
-    require_integer,
-    require_real,
-    require_seed,
-)
+from pyrofair._validation import require_flag, require_instance, require_integer, require_real, require_seed
 from pyrofair.audits.display.page import missing_fragment, missing_tables, table_fragment
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
@@ -310,7 +303,6 @@ def check_graph(
     df = as_pandas(df)
     columns = graph.columns_of(graph.observed)
     outcome = graph.outcome_column in getattr(df, "columns", ())
-    require_choice("missing", missing, get_args(Missing))
     read_table(df, [graph.sensitive_column, *([graph.outcome_column] if outcome else [])], what="df")
     known = [name for name in columns if outcome or name != graph.outcome_column]
     given = read_table(df, known, what="df", missing=missing)

@@ -57,16 +57,16 @@ def as_recorded(table: pd.DataFrame, like: pd.DataFrame | Mapping[str, float | N
     """Return a table without gaps: a category has the level "(not recorded)", a number its mean and a flag beside it.
 
     The columns that may lack values are those that do in ``like``, the rows that models are fitted on, whose means are
-    filled in, or those in their :func:`fills_of`; the flag is a category, "yes" or "no", right of its column. Where
+    filled in, or those in their :func:`fills_of`; the flag is a category, 1 or 0, right of its column. Where
     these have no gaps, the table is returned as it is. A DataError for a missing value elsewhere, or for a column or a
     level that has such a name already.
 
     >>> table = pd.DataFrame({"D": [1.0, None, 3.0], "M": ["a", "b", None]})
     >>> as_recorded(table, table)
          D D recorded               M
-    0  1.0        yes               a
-    1  2.0         no               b
-    2  3.0        yes  (not recorded)
+    0  1.0          1               a
+    1  2.0          0               b
+    2  3.0          1  (not recorded)
     """
     fills = fills_of(like[[*table.columns]]) if isinstance(like, pd.DataFrame) else like
     for name in table.columns:
@@ -90,7 +90,7 @@ def as_recorded(table: pd.DataFrame, like: pd.DataFrame | Mapping[str, float | N
             numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
             gaps = np.isnan(numbers)
             parts[name] = pd.Series(np.where(gaps, fill, numbers), values.index)
-            flags = pd.Categorical.from_codes(gaps.astype(np.int8), ["yes", "no"])
+            flags = pd.Categorical.from_codes(gaps.astype(np.int8), pd.Index([1, 0]))
             parts[flag_of(name)] = pd.Series(flags, values.index)
     return pd.DataFrame(parts, index=table.index)
 
@@ -108,13 +108,14 @@ def as_level(values: pd.Series[Any]) -> pd.Series[Any]:
 
 def with_flags(graph: CausalGraph, table: pd.DataFrame) -> CausalGraph:
     """Return a graph whose nodes have the flags of a table of :func:`as_recorded` among their columns."""
-    found = {}
-    for node, names in graph.columns.items():
-        flags = {flag_of(name): flag_of(name) in table for name in names}
-        found[node] = [
-            *dict.fromkeys(each for name in names for each in (name, flag_of(name)) if flags.get(each, True))
-        ]
-    return graph if found == graph.columns else with_columns(graph, found)
+    flags = {flag_of(name) for name in graph.node_of} & {*table.columns} - {*graph.node_of}
+    if not flags:
+        return graph
+    columns = {
+        node: [each for name in names for each in (name, flag_of(name)) if each in names or each in flags]
+        for node, names in graph.columns.items()
+    }
+    return with_columns(graph, columns)
 
 
 # -- what is assumed ---------------------------------------------------------------------------------------------------
@@ -127,25 +128,19 @@ def missing_shares(df: pd.DataFrame, columns: Collection[str], graph: CausalGrap
     """
     own = [name for name in columns if df[name].isna().any()]
     gaps, groups = df[own].isna().to_numpy(dtype=np.float64), df[graph.sensitive_column]
-    found: dict[str, Any] = {"column": own}
-    if own:
-        found["all rows"] = np.average(gaps, axis=0, weights=weight)
-    for level in observed_levels(groups) if own else ():
-        at = np.asarray(groups == level, dtype=bool) & (weight > 0.0)
-        found[f"{groups.name}={level}"] = np.average(gaps[at], axis=0, weights=weight[at]) if at.any() else np.nan
+    found: dict[str, Any] = {"column": own} | ({"all rows": np.average(gaps, axis=0, weights=weight)} if own else {})
+    for level in observed_levels(groups[weight > 0.0]) if own else ():
+        share = weight * np.asarray(groups == level, dtype=bool)
+        found[f"{groups.name}={level}"] = share @ gaps / share.sum()
     return pd.DataFrame(found)
 
 
 def assumed_of_records(
     unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes"
 ) -> tuple[str, ...]:
-    """Return what numbers mean and rest on because values of a table are missing, a sentence each; none if none are.
-
-    Parameters are those of :func:`truths_assumed`.
-    """
+    """Return what numbers mean and rest on because values of a table are missing, a sentence each; none if none are."""
     graph = unfair.graph
-    nodes = _incomplete(graph, table)
-    if not nodes:
+    if not (nodes := _incomplete(graph, table)):
         return ()
     text = f"{', '.join(nodes)} may be missing, and 'not recorded' counts as a value, as classifiers read it"
     if caused := [node for node in nodes if node in graph.descendants(graph.sensitive)]:
@@ -166,7 +161,8 @@ def truths_assumed(
     may follow the truth.
     """
     graph = unfair.graph
-    nodes = _incomplete(graph, table)
+    if not (nodes := _incomplete(graph, table)):
+        return []
 
     def hold(edges: list[tuple[str, str]]) -> bool:
         try:

@@ -261,6 +261,29 @@ def test_other_groups_and_missing_values_are_left_out_when_asked(call: Call) -> 
     assert "Warning: The column 'job' of court.csv holds 'clerk' and 'Clerk', which are taken for different" in out
 
 
+def test_missing_values_count_as_values_when_asked(call: Call) -> None:
+    df = table()
+    df.loc[df.index % 7 == 0, "job"] = ""
+    df.loc[:4, "hired"] = ""
+    df.to_csv("court.csv", index=False)
+    code, _, err = call(*AUDIT, "--score", "p")
+    assert code == 2
+    assert "--missing-as-value counts those of features as a value" in err
+    assert "missing=" not in err
+    code, out, err = call(*AUDIT, "--score", "p", "--missing-as-value")
+    assert (code, err) == (0, "")
+    assert "'hired' is missing in 5 of 600 rows, which accuracy leaves out" in out
+    assert "job may be missing, and 'not recorded' counts as a value" in out
+    assert json.loads(Path("audit-court/report.json").read_text())["tables"]["missing"][0]["column"] == "job"
+    df.assign(sex=df["sex"].where(df.index > 2, ""), p=df["p"].where(df.index > 1)).to_csv("court.csv", index=False)
+    code, _, err = call(*AUDIT, "--score", "p", "--missing-as-value")
+    assert code == 2
+    assert "in the columns 'sex' (3), 'p' (2)" in err
+    code, out, _ = call(*AUDIT, "--score", "p", "--missing-as-value", "--drop-missing", "--overwrite")
+    assert code == 0
+    assert "on 597 rows" in out
+
+
 def test_a_node_of_several_columns_latent_nodes_and_files_of_graphs(call: Call) -> None:
     df = table().assign(north=lambda d: (d["id"] % 3 == 0).astype(int), south=lambda d: (d["id"] % 5 == 0).astype(int))
     df.to_csv("court.csv", index=False)

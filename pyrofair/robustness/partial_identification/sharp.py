@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -260,7 +260,6 @@ def sharp_bounds(
     max_types = require_integer("max_types", max_types)
     n_boot = require_integer("n_boot", n_boot, least=0)
     level = require_real("level", level, above=0.0, below=1.0)
-    require_choice("missing", missing, get_args(Missing))
     require_seed(random_state)
     graphs, unused = _observed_graphs(unfair, df, missing, known=score is not None)
     observed, widest = graphs[0], graphs[-1]
