@@ -664,15 +664,8 @@ class _Rows:
     weight: NDArray[np.float64]
 
     @classmethod
-    def read(
-        cls,
-        reader: PenalizedClassifier,
-        table: pd.DataFrame,
-        outcome: Any,
-        weight: npt.ArrayLike | None,
-        what: str = "X",
-    ) -> _Rows:
-        assert reader.source is not None, "a path has one"
+    def read(cls, reader: Any, table: pd.DataFrame, outcome: Any, weight: Any, what: str = "X") -> _Rows:
+        """Return the rows that a classifier with a source reads."""
         table, graph = as_pandas(table), reader.source.unfair.graph
         found = read_table(table, feature_columns(graph), what=what, missing=reader.missing)
         found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs

@@ -438,7 +438,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _encode(self, table: pd.DataFrame) -> Tensor:
         matrix = self.encoder_.transform(table[self.reads_])
-        return to_tensor(matrix.toarray() if hasattr(matrix, "toarray") else matrix, self.dtype, self.device)
+        found = to_tensor(matrix.toarray() if hasattr(matrix, "toarray") else matrix, self.dtype, self.device)
+        if self.missing == "recorded" and bool(found.isnan().any()):
+            raise DataError(f"encoder={shown(self.encoder)} leaves missing values; impute in it, or leave it out.")
+        return found
 
     # -- reading tables -----------------------------------------------------------------------------------------------
 

@@ -475,7 +475,18 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
             "it a family of categories, or recode the column."
         )
     numbers = values.to_numpy(dtype=np.float64, copy=True)
-    fit, expected = _fitting(family, numbers)
+    fit, expected = np.full(len(numbers), True), ""
+    rest = family.rest if isinstance(family, Atoms) else family
+    if isinstance(rest, Binary):
+        fit, expected = (numbers == 0.0) | (numbers == 1.0), "0 and 1"
+    elif isinstance(rest, Integer):
+        fit, expected = numbers == np.round(numbers), "integers"
+    elif isinstance(rest, Continuous):
+        low, high = rest.ends
+        fit, expected = (numbers > low) & (numbers < high), f"numbers above {low:g} and below {high:g}"
+    if isinstance(family, Atoms):
+        fit |= at_atoms(torch.tensor(numbers), torch.tensor(family.atoms)).any(-1).numpy()
+        expected += f", or {', '.join(f'{each:g}' for each in family.atoms)}"
     if not fit.all():
         raise DataError(
             f"The column {values.name!r} holds {numbers[~fit][0]:g}, and {int((~fit).sum())} row(s) do not fit "
@@ -483,22 +494,6 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
             "column."
         )
     return torch.as_tensor(numbers).to(torch.get_default_dtype())
-
-
-def _fitting(family: Family, numbers: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return which numbers (n,) a family's distributions can take, and these in words."""
-    if isinstance(family, Binary):
-        return (numbers == 0.0) | (numbers == 1.0), "0 and 1"
-    if isinstance(family, Integer):
-        return numbers == np.round(numbers), "integers"
-    if isinstance(family, Continuous):
-        low, high = family.ends
-        return (numbers > low) & (numbers < high), f"numbers above {low:g} and below {high:g}"
-    if isinstance(family, Atoms):
-        fit, expected = _fitting(family.rest, numbers)
-        at = at_atoms(torch.tensor(numbers), torch.tensor(family.atoms)).any(-1).numpy()
-        return fit | at, f"{expected}, or {', '.join(f'{each:g}' for each in family.atoms)}"
-    return np.full(len(numbers), True), ""
 
 
 def decode(family: Family, values: Tensor) -> npt.NDArray[Any]:

@@ -45,12 +45,9 @@ def flag_of(name: str) -> str:
 
 def fills_of(table: pd.DataFrame) -> dict[str, float | None]:
     """Return for each column that lacks values what is filled in: the mean of numbers, None for categories."""
-    incomplete = [name for name in table.columns if table[name].isna().any()]
-    known = {str(name): table[name].dropna() for name in incomplete}
-    return {
-        name: None if is_categorical(values) else float(values.to_numpy(dtype=np.float64).mean())
-        for name, values in known.items()
-    }
+    known = {str(name): table[name].dropna() for name in table.columns if table[name].isna().any()}
+    means = {name: each.to_numpy(dtype=np.float64).mean() for name, each in known.items() if not is_categorical(each)}
+    return {name: float(means[name]) if name in means else None for name in known}
 
 
 def as_recorded(table: pd.DataFrame, like: pd.DataFrame | Mapping[str, float | None]) -> pd.DataFrame:

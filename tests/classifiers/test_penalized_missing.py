@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from sklearn.preprocessing import StandardScaler
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError
@@ -95,6 +96,7 @@ def test_without_a_source_a_table_or_an_array_may_lack_values(kind: str) -> None
     ("settings", "named"),
     [
         ({"missing": "refuse"}, r"X has .*'D'.*missing=.recorded"),
+        ({"encoder": StandardScaler(), "columns": ["C", "D"]}, "encoder=StandardScaler.* leaves missing values"),
         ({"source": pf.MilesBounds(UNFAIR), "penalty": pf.interval_disagreement}, "source=MilesBounds"),
     ],
 )
