@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +87,7 @@ from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_again, read_table, read_weight
-from pyrofair.tables.recorded import Missing, missing_shares
+from pyrofair.tables.recorded import Missing, missing_shares, require_missing
 from pyrofair.tables.row_identity import describe_copies
 
 if TYPE_CHECKING:
@@ -678,7 +678,7 @@ def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
 
 def with_missing(source: Any, missing: Missing) -> Any:
     """Return a source that takes missing values as asked; one without this setting cannot take them as recorded."""
-    require_choice("missing", missing, get_args(Missing))
+    require_missing(missing)
     if missing == "refuse" or getattr(source, "missing", "") == "recorded":
         return source
     if not hasattr(source, "missing"):

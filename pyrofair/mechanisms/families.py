@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from pyro.distributions.torch_distribution import TorchDistributionMixin
 from torch import Tensor
 from torch.distributions.transforms import AffineTransform, ExpTransform, SigmoidTransform
 
-from pyrofair._validation import require_choice, require_integer
+from pyrofair._validation import require_integer
 from pyrofair.exceptions import DataError
 from pyrofair.mechanisms.atoms import AtomMixture, at_atoms
 from pyrofair.programs.distributions import DiscretizedMixture, OrderedCategorical
@@ -31,7 +31,7 @@ from pyrofair.tables.labels import (
     moments,
 )
 from pyrofair.tables.reading import read_table, read_weight
-from pyrofair.tables.recorded import Missing
+from pyrofair.tables.recorded import Missing, require_missing
 
 __all__ = [
     "GAP",
@@ -359,7 +359,7 @@ def choose_family(
     """
     require_integer("most_levels", most_levels)
     require_integer("components", components)
-    require_choice("missing", missing, get_args(Missing))
+    require_missing(missing)
     name = "values" if values.name is None else str(values.name)
     values = read_table(values.to_frame(name), [name], missing=missing)[name]
     shares = read_weight(weight, values)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from pyrofair._arviz import to_arviz
 from pyrofair._random import isolated, neutral_torch, seed_from
 from pyrofair._validation import (
     did_you_mean,
-    require_choice,
     require_flag,
     require_instance,
     require_integer,
@@ -56,7 +55,7 @@ from pyrofair.mechanisms.newton import LastLayer
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.tables.labels import code_labels
 from pyrofair.tables.reading import read_table, read_weight
-from pyrofair.tables.recorded import Missing
+from pyrofair.tables.recorded import Missing, require_missing
 
 __all__ = ["LearnedMechanisms", "learn_mechanisms", "require_families", "require_fitting", "require_graph"]
 
@@ -585,7 +584,7 @@ def learn_mechanisms(
     settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
     require_settings(settings, hidden, validation_fraction)
     require_integer("components", components)
-    require_choice("missing", missing, get_args(Missing))
+    require_missing(missing)
     require_flag("progress", progress)
     require_seed(random_state)
     asked = None if nodes is None else require_names("nodes", nodes, "node names", one=True)

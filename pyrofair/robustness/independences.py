@@ -30,7 +30,7 @@ from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.learners import LearnerName, make_learner, require_learner
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
 from pyrofair.tables.reading import as_pandas, read_table, warn_unused
-from pyrofair.tables.recorded import Missing, as_recorded, missing_shares, with_flags
+from pyrofair.tables.recorded import Missing, as_recorded, missing_shares, require_missing, with_flags
 
 __all__ = ["GraphCheck", "Independence", "check_graph", "implied_independences"]
 
@@ -303,6 +303,7 @@ def check_graph(
     df = as_pandas(df)
     columns = graph.columns_of(graph.observed)
     outcome = graph.outcome_column in getattr(df, "columns", ())
+    require_missing(missing)
     read_table(df, [graph.sensitive_column, *([graph.outcome_column] if outcome else [])], what="df")
     known = [name for name in columns if outcome or name != graph.outcome_column]
     given = read_table(df, known, what="df", missing=missing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._validation import require_choice
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, show_labels
 from pyrofair.tables.reading import read_table, read_weight
-from pyrofair.tables.recorded import Missing, as_recorded, fills_of
+from pyrofair.tables.recorded import Missing, as_recorded, fills_of, require_missing
 
 __all__ = ["TableEncoder"]
 
@@ -43,7 +42,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: pd.DataFrame, y: object = None, sample_weight: object = None) -> Self:
         """Learn the categories, and the mean and scale of numbers, from a table of n rows and weights (n,) or None."""
-        require_choice("missing", self.missing, get_args(Missing))
+        require_missing(self.missing)
         X = read_table(X, list(X.columns) if isinstance(X, pd.DataFrame) else [], what="X", missing=self.missing)
         fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
         fitted.reads_, fitted.fills_ = list(X.columns), fills_of(X)

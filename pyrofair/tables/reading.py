@@ -9,14 +9,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from numbers import Number
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, is_numeric_dtype, is_object_dtype
 
-from pyrofair._validation import did_you_mean, look, require_choice, require_unmasked, text_fault
+from pyrofair._validation import did_you_mean, look, require_unmasked, text_fault
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.tables.labels import is_categorical, show_labels
 from pyrofair.tables.recorded import Missing
@@ -124,8 +124,6 @@ def read_table(
     beyond double precision, numbers or dates of the type object, more than 20 different ones held as text, or values
     that are neither numbers nor categories.
     """
-    if missing is not None:
-        require_choice("missing", missing, get_args(Missing))
     df = as_pandas(df)
     if not isinstance(df, pd.DataFrame):
         names, own = f" ({', '.join(columns)})" if columns else "", type(df)

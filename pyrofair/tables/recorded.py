@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
+from pyrofair._validation import require_choice
 from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.changes import with_columns, with_hidden_truth
@@ -26,6 +28,7 @@ __all__ = [
     "fills_of",
     "flag_of",
     "missing_shares",
+    "require_missing",
     "truths_assumed",
     "warn_of_truths",
     "with_flags",
@@ -36,6 +39,8 @@ Missing = Literal["refuse", "recorded"]
 Needs = Literal["prefixes", "parents", "errors"]
 """The distributions that a method rests on: of each node given all before it, or given its parents; or all errors."""
 NOT_RECORDED = "(not recorded)"
+require_missing = partial(require_choice, "missing", choices=get_args(Missing))
+"""Refuses what is no :data:`Missing`."""
 
 
 def flag_of(name: str) -> str:

@@ -43,7 +43,7 @@ from pyrofair.robustness.partial_identification.program import InfeasibleError, 
 from pyrofair.robustness.partial_identification.reading import CodedTable, few_levels, read_cells, read_score
 from pyrofair.robustness.partial_identification.response_types import Cells, Factors, Plan, plan_program
 from pyrofair.tables.reading import warn_unused
-from pyrofair.tables.recorded import Missing, assumed_of_records, missing_shares
+from pyrofair.tables.recorded import Missing, assumed_of_records, missing_shares, require_missing
 
 __all__ = ["MAX_TYPES", "SharpBounds", "sharp_bounds"]
 
@@ -260,6 +260,7 @@ def sharp_bounds(
     max_types = require_integer("max_types", max_types)
     n_boot = require_integer("n_boot", n_boot, least=0)
     level = require_real("level", level, above=0.0, below=1.0)
+    require_missing(missing)
     require_seed(random_state)
     graphs, unused = _observed_graphs(unfair, df, missing, known=score is not None)
     observed, widest = graphs[0], graphs[-1]
