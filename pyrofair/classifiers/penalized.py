@@ -513,9 +513,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         """Read a table by names: the columns of the graph, or those given."""
         allowed = graph.input_columns if graph else None
         reads = self._columns_to_read(allowed)
-        table = read_table(
-            X, list(dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])), what="X", missing=self.missing
-        )
+        names = dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])
+        table = read_table(X, list(names), what="X", missing=self.missing)
         if graph is not None:
             if isinstance(self.source, SeveralContrasts):
                 self.source.levels(table)

@@ -418,7 +418,7 @@ class LearnedMechanisms:
         groups = {
             "posterior": {site: values[None] for site, values in posterior.items()},
             "posterior_predictive": predicted,
-            "observed_data": {name: _with_gaps(self.rows.columns[name]) for name in self.fits},
+            "observed_data": {name: _with_nan(self.rows.columns[name]) for name in self.fits},
             "sample_stats": {"loss": table.to_numpy()[None]},
         }
         dims = {**{name: ["unit"] for name in self.fits}, "loss": ["column"]}
@@ -431,7 +431,7 @@ class LearnedMechanisms:
         found = []
         for i in range(draws if known == 1 else min(draws, known)):
             mechanism = fit.mechanism.at({site: values[min(i, known - 1)] for site, values in fit.draws.items()})
-            found.append(_with_gaps(mechanism(self.rows.columns).expand(self.rows.weight.shape).sample()))
+            found.append(_with_nan(mechanism(self.rows.columns).expand(self.rows.weight.shape).sample()))
         return np.stack(found)[None]
 
     def __repr__(self) -> str:
@@ -451,7 +451,7 @@ class LearnedMechanisms:
         return "\n".join(lines)
 
 
-def _with_gaps(values: Tensor) -> npt.NDArray[Any]:
+def _with_nan(values: Tensor) -> npt.NDArray[Any]:
     """Return a program's values with NaN for numbers that are not recorded."""
     plain, gaps = values.numpy(), (values == GAP).numpy()
     return np.where(gaps, np.nan, plain) if gaps.any() else plain

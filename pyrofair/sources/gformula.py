@@ -335,11 +335,8 @@ class GFormula:
         if coded:
             outside |= ~pd.MultiIndex.from_frame(asked[coded]).isin(pd.MultiIndex.from_frame(observed[coded]))
         for name in [name for name in map(str, asked) if name not in coded]:
-            gaps = asked[name].isna().to_numpy()
-            outside |= ~(
-                gaps | asked[name].between(observed[name].min(), observed[name].max()).to_numpy(bool, na_value=False)
-            )
-            outside |= gaps & (not observed[name].isna().any())
+            inside = asked[name].between(observed[name].min(), observed[name].max()).to_numpy(bool, na_value=False)
+            outside |= ~(inside | (asked[name].isna().to_numpy() & observed[name].isna().any()))
         return outside
 
 
