@@ -80,7 +80,7 @@ def test_effect_bound_and_what_is_recorded_are_those_of_the_program() -> None:
 
 
 @pytest.mark.slow
-def test_estimates_are_unbiased() -> None:
+def test_estimates_are_off_by_half_a_point_at_most() -> None:
     found = pd.DataFrame([estimates(learn(1500, seed), 1500, seed) for seed in range(10_000, 10_200)])
     error = found.mean() - pd.Series(truth())
     assert (error.abs() < 0.005 + 2.0 * found.std() / np.sqrt(len(found))).all()
