@@ -34,7 +34,7 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair._workers import delayed
-from pyrofair.audits.audit import Audit, audit, default_source, fit_source
+from pyrofair.audits.audit import Audit, audit, default_source, fit_source, with_missing
 from pyrofair.audits.bootstrap import make_views
 from pyrofair.audits.clusters import ROWS, Clusters, describe_units
 from pyrofair.audits.display import table_fragment
@@ -386,14 +386,14 @@ def penalty_path(
     found = _Found.of(resume, order)
     # Measuring on unfit rows would fail only once the first strength is fitted.
     graph = classifier.source.unfair.graph
-    training = _Rows.read(graph, X, y, sample_weight, groups)
+    training = _Rows.read(classifier, X, y, sample_weight, groups)
     warn_unused(X, graph, groups=groups)
     if test is None:
         training, measured = training.split(held_out)
     elif groups is not None and not isinstance(groups, str):
         raise DataError("groups are labels of the rows X, and test has rows of its own: name a column of both tables.")
     else:
-        measured = _Rows.read(graph, *test, None, groups, "the table to measure on")
+        measured = _Rows.read(classifier, *test, None, groups, "the table to measure on")
     _check_judge(judge, classifier)
     fingerprint = _fingerprint(classifier, graph) | {
         "judge": _judge_fingerprint(judge, classifier),
@@ -470,7 +470,7 @@ def _fit_judge(judge: Any, classifier: Any, measured: _Rows, found: _Found) -> A
     """Return the judge, fitted on the rows measured on unless it is fitted; None for the classifier's own source."""
     if judge is classifier.source:
         return None
-    source = default_source(classifier.source.unfair, 0) if judge is None else judge
+    source = with_missing(default_source(classifier.source.unfair, 0) if judge is None else judge, classifier.missing)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -684,15 +684,16 @@ class _Rows:
     @classmethod
     def read(
         cls,
-        graph: CausalGraph,
+        reader: Any,
         table: pd.DataFrame,
         outcome: Any,
         weight: npt.ArrayLike | None,
         groups: npt.ArrayLike | str | None,
         what: str = "X",
     ) -> _Rows:
-        table = as_pandas(table)
-        found = read_table(table, feature_columns(graph), what=what)
+        """Return the rows that a classifier with a source reads."""
+        table, graph = as_pandas(table), reader.source.unfair.graph
+        found = read_table(table, feature_columns(graph), what=what, missing=reader.missing)
         found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
         require_aligned(found, outcome)
         y = pd.Series(np.ravel(outcome) if not isinstance(outcome, pd.Series) else outcome.array, index=found.index)

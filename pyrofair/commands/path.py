@@ -77,6 +77,7 @@ no classifier of the path stays within the limit, it ends with exit code 3.
 def run(settings: Settings, lines: Any) -> int:
     """Fit and measure the path, write it, choose, and return the exit code."""
     import pyrofair
+    from pyrofair.tables.recorded import assumed_of_records
 
     if settings["at-most"] is not None and settings["accuracy-loss"] is not None:
         raise UsageError("--at-most and --accuracy-loss are two ways to choose; give one of them.")
@@ -103,6 +104,7 @@ def run(settings: Settings, lines: Any) -> int:
                 str(path).split("\nUnfinished")[0],
                 *choice,
                 "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+                *assumed_of_records(problem.unfair, problem.frame)[:1],
                 *(f"Warning: {text}" for text in warned()),
             ]
             folder.add_table("path.csv", path.table)

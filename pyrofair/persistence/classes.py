@@ -159,8 +159,10 @@ def _restore_encoder(encoder: Any) -> None:
 
 
 def _row_of(encoder: Any) -> pd.DataFrame:
-    held = {name: np.zeros(1) for name in encoder.numeric_}
-    return pd.DataFrame(held | {name: levels[:1] for name, levels in encoder.categories_.items()})
+    held: dict[str, Any] = {name: np.zeros(1) for name in encoder.numeric_}
+    held |= {name: levels[:1] for name, levels in encoder.categories_.items()}
+    held |= {name: [None] for name in encoder.fills_}
+    return pd.DataFrame({name: held[name] for name in encoder.reads_})
 
 
 TRUSTED = ["sklearn.tree._tree.Tree"]

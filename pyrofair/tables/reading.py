@@ -117,7 +117,8 @@ def read_table(
     """Return the named columns of a DataFrame of n rows, in the order of the names; ``what`` names it in messages.
 
     ``fitted``: they are columns that an estimator was fitted on, rather than nodes of a graph. Missing values are kept
-    with ``missing="recorded"``; ``"refuse"`` names this option in the message, None is for readers without it.
+    with ``missing="recorded"``, and so are columns of nothing else if they were fitted on; ``"refuse"`` names this
+    option in the message, None is for readers without it.
 
     Numbers of half precision become single: pandas makes no index of them. A DataError if the DataFrame has no rows,
     lacks or duplicates a column, or if a named column holds missing or infinite values, or no value at all, numbers
@@ -157,7 +158,8 @@ def read_table(
         raise DataError(f"{what} has no rows: found 0 sample(s), while a minimum of 1 is required.")
     table = df.loc[:, list(columns)]
     for name in columns:
-        _check_values(table[name], what, missing)
+        if not (fitted and missing == "recorded" and table[name].isna().all()):
+            _check_values(table[name], what, missing)
     half = [name for name in columns if table[name].dtype == np.float16]
     return table.astype(dict.fromkeys(half, np.float32)) if half else table
 
@@ -175,10 +177,13 @@ def _check_values(values: pd.Series[Any], what: str, missing: Missing | None) ->
     """Refuse a column with missing values, unless they are recorded ones, or of a type that no method reads."""
     gaps = values.isna()
     if gaps.all() or (gaps.any() and missing != "recorded"):
-        option = "" if missing is None or gaps.all() else ', or pass missing="recorded" to count them as a value'
+        known = (
+            ', or pass missing="recorded" to count them as a value' if missing else " (what was called reads no gaps)"
+        )
+        cure = "" if gaps.all() else known
         raise DataError(
             f"{what} has {int(gaps.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
-            f"{values.index[int(np.argmax(gaps))]!r}. Drop or impute them before{option}; nothing is dropped for you."
+            f"{values.index[int(np.argmax(gaps))]!r}. Drop or impute them before{cure}; nothing is dropped for you."
         )
     values = values[~gaps] if gaps.any() else values
     name, dtype = values.name, values.dtype

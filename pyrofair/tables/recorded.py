@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -25,6 +25,7 @@ __all__ = [
     "as_level",
     "as_recorded",
     "assumed_of_records",
+    "fills_of",
     "flag_of",
     "missing_shares",
     "require_missing",
@@ -47,12 +48,20 @@ def flag_of(name: str) -> str:
     return f"{name} recorded"
 
 
-def as_recorded(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
+def fills_of(table: pd.DataFrame) -> dict[str, float | None]:
+    """Return for each column that lacks values what is filled in: the mean of numbers, None for categories."""
+    known = {str(name): table[name].dropna() for name in table.columns if table[name].isna().any()}
+    means = {name: each.to_numpy(dtype=np.float64).mean() for name, each in known.items() if not is_categorical(each)}
+    return {name: float(means[name]) if name in means else None for name in known}
+
+
+def as_recorded(table: pd.DataFrame, like: pd.DataFrame | Mapping[str, float | None]) -> pd.DataFrame:
     """Return a table without gaps: a category has the level "(not recorded)", a number its mean and a flag beside it.
 
     The columns that may lack values are those that do in ``like``, the rows that models are fitted on, whose means are
-    filled in; the flag is a category, 1 or 0, right of its column. A table without gaps in ``like`` is returned
-    as it is. A DataError for a missing value elsewhere, or for a column or a level that has such a name already.
+    filled in, or those in their :func:`fills_of`; the flag is a category, 1 or 0, right of its column. Where
+    these have no gaps, the table is returned as it is. A DataError for a missing value elsewhere, or for a column or a
+    level that has such a name already.
 
     >>> table = pd.DataFrame({"D": [1.0, None, 3.0], "M": ["a", "b", None]})
     >>> as_recorded(table, table)
@@ -61,29 +70,28 @@ def as_recorded(table: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     1  2.0          0               b
     2  3.0          1  (not recorded)
     """
-    incomplete = {str(name) for name in table.columns if like[name].isna().any()}
+    fills = fills_of(like[[*table.columns]]) if isinstance(like, pd.DataFrame) else like
     for name in table.columns:
-        if name not in incomplete and (gaps := int(table[name].isna().sum())):
+        if name not in fills and (gaps := int(table[name].isna().sum())):
             raise DataError(
                 f"{gaps:,} row(s) have no {name!r}, which all rows of the fit have, so that nothing is known of such "
                 "rows. Fit on rows of both kinds, or drop these."
             )
-    if not incomplete:
+    if not fills:
         return table
     parts: dict[str, pd.Series[Any]] = {}
     for name in map(str, table.columns):
         values = table[name]
-        if name not in incomplete:
+        if name not in fills:
             parts[name] = values
-        elif is_categorical(like[name]):
+        elif (fill := fills[name]) is None:
             parts[name] = as_level(values)
         else:
             if flag_of(name) in table:
                 raise DataError(f"{flag_of(name)!r} is the name of a flag beside {name!r}; rename this column.")
             numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
             gaps = np.isnan(numbers)
-            known = like[name].dropna().to_numpy(dtype=np.float64)
-            parts[name] = pd.Series(np.where(gaps, known.mean(), numbers), values.index)
+            parts[name] = pd.Series(np.where(gaps, fill, numbers), values.index)
             flags = pd.Categorical.from_codes(gaps.astype(np.int8), pd.Index([1, 0]))
             parts[flag_of(name)] = pd.Series(flags, values.index)
     return pd.DataFrame(parts, index=table.index)
