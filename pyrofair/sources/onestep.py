@@ -375,7 +375,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         values = _average(found, new)
         values = replace(values, weight=rows.weight / rows.weight.mean())
         if new.any():
-            values = _add_moves(values, self._halves(asked, rows, new), self.n_fitted_ * max(folds - 1, 1))
+            values = _add_moves(values, self._halves(asked, rows, new, values), self.n_fitted_ * max(folds - 1, 1))
         return values
 
     def _judge_again(self, asked: Any, rows: Rows, number: int) -> InfluenceValues:
@@ -385,14 +385,17 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             return form.influence(asked, replace(form.nuisances.rows, weight=rows.weight))
         return form.influence(asked, replace(rows, probability={}))
 
-    def _halves(self, asked: Any, rows: Rows, new: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
-        """Return half the differences of new rows' values by models of either half of the fitted rows, (HALVES, n, Q).
+    def _halves(
+        self, asked: Any, rows: Rows, new: NDArray[np.bool_], values: InfluenceValues
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return by how much models from either half of the fitted rows move new rows' values, (HALVES + 1, n, Q).
 
-        The halves are independent, and the error of models from all rows is at most that of their mean. Models of few
-        parameters take both halves, one with three times the weight of the other, so that no cell is lost: they move
-        half as far. So do others if half of the rows is too few.
+        Half their differences show the variance of models from all rows: the halves are independent. The way from the
+        ``values`` of all to the mean of halves, the last, shows their bias, of which fewer rows leave more. Models of
+        few parameters take both halves, one with three times the weight of the other, so that no cell is lost: they
+        differ half as much, and their mean moves by a quarter. So do others if half of the rows is too few.
         """
-        own, found = self.nuisances_.rows, []
+        own, found, means = self.nuisances_.rows, [], []
         for number in range(HALVES):
             first, _ = split_folds(own.a, own.weight, 2, self._seed(0, number), own.groups)[0]
             side = np.full(len(own.a), -1.0)
@@ -406,9 +409,12 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 except (DataError, PositivityError):
                     if part < 1.0:
                         raise
-            scale = new[:, None] / (2.0 * part * np.sqrt(HALVES))
-            found.append({name: scale * (getattr(one, name) - getattr(two, name)) for name in CAUSAL})
-        return {name: np.stack([each[name] for each in found]) for name in CAUSAL}
+            pairs = {name: (getattr(one, name), getattr(two, name), getattr(values, name)) for name in CAUSAL}
+            kept = new[:, None] / (2.0 * part * np.sqrt(HALVES))
+            found.append({name: kept * (a - b) for name, (a, b, _) in pairs.items()})
+            kept = new[:, None] / (part**2 * HALVES)
+            means.append({name: kept * ((a + b) / 2.0 - c) for name, (a, b, c) in pairs.items()})
+        return {name: np.stack([*(e[name] for e in found), sum(e[name] for e in means)]) for name in CAUSAL}
 
     def learn(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
         """Learn the regressions of columns of scores from all fitted rows; return what judges any number of others."""
@@ -501,14 +507,17 @@ def _average(found: Sequence[InfluenceValues], new: NDArray[np.bool_]) -> Influe
 def _add_moves(values: InfluenceValues, moves: Mapping[str, NDArray[np.float64]], n: int) -> InfluenceValues:
     """Return values that further models move besides, by functional, (k, n, Q).
 
-    The variance of the effect that they add is at most that of a mean of ``n`` rows: a half of few rows may have models
-    that are far worse than those of all.
+    Few halves show a variance no better than so many degrees of freedom do, so that the sum counts as the variance of
+    Student's t with Satterthwaite's degrees. What models add is at most the variance of a mean of ``n`` rows: a half of
+    few rows may have models that are far worse than those of all.
     """
     known, share = values.apart or {}, values.weight / values.weight.sum()
     effect = values.ypi - values.y0
-    most = share @ (effect - share @ effect) ** 2 / n
-    added = ((share @ (moves["ypi"] - moves["y0"])) ** 2).sum(axis=0)
-    scale = np.sqrt(np.divide(most, added, out=np.ones_like(added), where=added > most))
+    square = (effect - share @ effect) ** 2
+    own, added = share**2 @ square, ((share @ (moves["ypi"] - moves["y0"])) ** 2).sum(axis=0)
+    part = np.divide(added, own + added, out=np.zeros_like(added), where=added > 0.0)
+    wanted = np.minimum((own + added) / (1.0 - 2.0 / HALVES * part**2) - own, share @ square / n)
+    scale = np.sqrt(np.divide(wanted, added, out=np.ones_like(added), where=added > 0.0))
     parts = {k: scale * each for k, each in moves.items()}
     return replace(values, apart={k: np.concatenate([known[k], each]) if known else each for k, each in parts.items()})
 

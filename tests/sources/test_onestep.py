@@ -67,7 +67,10 @@ def estimate(values: InfluenceValues) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def test_one_mediator_is_the_formula_of_the_textbooks() -> None:
-    """E[c(1, M(0), Q)] with logistic nuisances and no folds, row by row (Tchetgen Tchetgen and Shpitser 2012)."""
+    """E[c(1, M(0), Q)] with logistic nuisances and no folds, row by row (Tchetgen Tchetgen and Shpitser 2012).
+
+    The residuals are those without the row itself, to first order.
+    """
     graph = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
     df = units(500)[["Q", "A", "M"]]
     q, a, m = (df[name].to_numpy(np.float64) for name in "QAM")
@@ -76,19 +79,23 @@ def test_one_mediator_is_the_formula_of_the_textbooks() -> None:
     def c(arm: int) -> NDArray[np.float64]:
         return expit(-0.5 + 0.9 * arm + 0.7 * m + 0.3 * q)
 
-    def regress(y: NDArray[np.float64], rows: NDArray[np.bool_], *columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    def regress(
+        y: NDArray[np.float64], rows: NDArray[np.bool_], *columns: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         X = np.column_stack([np.ones(len(y)), *columns])
         beta = np.zeros(X.shape[1])
         for _ in range(60):
             p = expit(X[rows] @ beta)
-            beta += np.linalg.solve((X[rows] * (p * (1 - p))[:, None]).T @ X[rows], X[rows].T @ (y[rows] - p))
-        return expit(X @ beta)
+            curved = (X[rows] * (p * (1 - p))[:, None]).T @ X[rows]
+            beta += np.linalg.solve(curved, X[rows].T @ (y[rows] - p))
+        fitted = expit(X @ beta)
+        return fitted, fitted * (1 - fitted) * np.einsum("ij,jk,ik->i", X, np.linalg.inv(curved), X)
 
     everyone = np.ones(len(a), dtype=bool)
-    p0 = 1.0 - regress(a, everyone, q)
+    p0 = 1.0 - regress(a, everyone, q)[0]
     for arm, found in ((0, "y0"), (1, "ypi")):
-        mean = regress(c(arm), a == 0, q)
-        expected = mean + (a == 0) / p0 * (c(arm) - mean)
+        mean, leverage = regress(c(arm), a == 0, q)
+        expected = mean + (a == 0) / p0 * (c(arm) - mean) / (1.0 - leverage)
         values = source.influence(lambda world, arm=arm: c(arm)[_at(world, df)])
         assert getattr(values, found)[:, 0] == pytest.approx(expected, abs=1e-8)
 
