@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pyrofair.effects.estimates import mean_and_spread
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.identification import RegimeEstimand
@@ -53,6 +54,8 @@ MOST_KEPT = 0.3
 """A stage whose effective size is this share of its arm's rows lacks rows, not overlap."""
 HARDLY = 0.03
 """Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
+NO_SIZE = 0.1
+"""Errors of diagnostics below this share of an estimate's own are of no size."""
 MOST_LACKING = 0.01
 """The most of a world that may hardly have a counterpart."""
 
@@ -418,20 +421,28 @@ def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:
     for regime in dict.fromkeys(each.stage.regime for each in values):
         own = sorted((each for each in values if each.stage.regime == regime), key=lambda each: each.stage.start)
         base = own[0].start.copy()
+        whole = base + sum(each.correction for each in own)
         for each in own:
             balance = each.weight[:, None] * each.start - base
             base += each.correction
             described = pd.DataFrame([_describe(each.stage, each.weight, rows)])
-            tables.append(describe_scores(described, balance, each.correction, rows.weight))
+            tables.append(describe_scores(described, balance, each.correction, whole, rows.weight))
     return join_stages(tables)
 
 
-def describe_scores(described: pd.DataFrame, balance: Array, correction: Array, weight: Array) -> pd.DataFrame:
-    """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q)."""
+def describe_scores(
+    described: pd.DataFrame, balance: Array, correction: Array, whole: Array, weight: Array
+) -> pd.DataFrame:
+    """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q).
+
+    Their errors count as a tenth of that of the world's influence values, the ``whole`` (n, Q), at least: scores that
+    are nearly a function of the features leave residuals of no size, whose mean is far from 0 by their own error alone.
+    """
     table = pd.concat([described] * balance.shape[1], ignore_index=True)
     table.insert(0, "column", np.arange(len(table)))
+    least = NO_SIZE * mean_and_spread(whole, weight)[1]
     for name, part in (("balance", balance), ("correction", correction)):
-        table[name], table[f"{name}_z"] = mean_and_z(part, weight)
+        table[name], table[f"{name}_z"] = mean_and_z(part, weight, least)
     return table
 
 
@@ -447,9 +458,8 @@ def add_problems(table: pd.DataFrame, problems: Sequence[str]) -> pd.DataFrame:
     return table.assign(problem=["; ".join(filter(None, texts)) for texts in both])
 
 
-def mean_and_z(values: Array, weight: Array) -> tuple[Array, Array]:
-    """Return the weighted means of columns (n, Q), and each over its standard error (0 where both are 0)."""
-    total = weight.sum()
-    mean = weight @ values / total
-    error = np.sqrt((weight**2) @ (values - mean) ** 2) / total
+def mean_and_z(values: Array, weight: Array, least: Array | float = 0.0) -> tuple[Array, Array]:
+    """Return the weighted means of columns (n, Q), and each over its standard error of a least size (0 if both are)."""
+    mean, error = mean_and_spread(values, weight)
+    error = np.maximum(error, least)
     return mean, np.divide(mean, error, out=np.zeros_like(mean), where=error > 1e-15)
