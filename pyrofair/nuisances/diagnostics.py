@@ -382,13 +382,19 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
 
 def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
     """Return what makes a stage's weights unusable, or an empty string."""
-    group = kish_size(rows.weight * rows.member(stage.arm))
+    carried = rows.weight * rows.member(stage.arm)
+    group, count = kish_size(carried), int((carried > 0.0).sum())
     what = []
     if not np.isfinite(found["max_weight"]):
         what.append("a propensity of exactly 0 or 1 leaves rows without a finite weight")
     elif abs(found["mean_weight"] - 1.0) > OFF and abs(found["mean_weight_z"]) > SURE:
         what.append(f"the mean weight is {found['mean_weight']:.2f}, not 1 (z {found['mean_weight_z']:.1f})")
-    if found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
+    if group < FEWEST_ROWS < count:
+        what.append(
+            f"the weights of {count:,} rows make them {group:.0f}, fewer than {FEWEST_ROWS}; if they are counts of "
+            "units, write the rows out: df.loc[df.index.repeat(sample_weight)]"
+        )
+    elif found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
         what.append(f"the effective size is {found['ess']:.0f} of {group:.0f} rows")
     return "; ".join(what)
 
