@@ -369,7 +369,7 @@ class Walk:
             level = mean if free is predict else free(asked)
             start = mean + pull
             weight = of[0].weight[judged, None]
-            seen = 1.0 - self._leverage(predict, asked, judged, learned, train[at])
+            seen = 1.0 - self._leverage(stage, predict, asked, judged, train[at])
             correction, told = (
                 np.where(weight > 0.0, weight * (one - other) / seen, 0.0)
                 for one, other in ((own, mean), (smooth, level))
@@ -432,7 +432,7 @@ class Walk:
         return self.fits is not None and (self.fold, fit.__name__, *key) in self.fits
 
     def _leverage(
-        self, fit: Learner, design: Design, judged: NDArray[np.int64], fitted: Design, learned: NDArray[np.int64]
+        self, stage: Stage, fit: Learner, design: Design, judged: NDArray[np.int64], learned: NDArray[np.int64]
     ) -> Array:
         """Return by what share judged rows that a fit was ``learned`` from draw it to themselves, (m, Q) or (m, 1).
 
@@ -441,9 +441,10 @@ class Walk:
         seen = np.zeros(len(self.fitted.a) + 1, dtype=bool)  # the last for rows that were not fitted
         seen[learned] = True
         position = judged if self.rows.position is None else self.rows.position[judged]
-        if not (own := seen[position]).any():
+        if fit.crossed or not (own := seen[position]).any():
             return np.zeros((1, 1))
-        return np.where(own[:, None], fit.leverage(design, take(fitted, learned), self.fitted.weight[learned]), 0.0)
+        known = fit.design(self.fitted.table[self.form.nuisances.graph.columns_of(stage.given)].iloc[learned])
+        return np.where(own[:, None], fit.leverage(design, known, self.fitted.weight[learned]), 0.0)
 
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)

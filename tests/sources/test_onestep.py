@@ -219,6 +219,16 @@ def test_fitted_rows_are_judged_out_of_fold_and_others_by_all_folds() -> None:
     assert shuffled.y0.mean() == pytest.approx(own.y0.mean(), abs=1e-12)
 
 
+def test_fitted_rows_judged_alone_have_the_values_that_they_have_among_all() -> None:
+    """Regressions are recalled, and what rows draw to themselves is by the fitted rows."""
+    df = units(200)
+    source = OneStep(UNFAIR, propensity="logistic", regression="logistic", form="prefix").fit(df)
+    whole = source.influence(score)
+    some = source.influence(score, df.iloc[[5, 9, 150]])
+    for name in ("y0", "ypi", "lower"):
+        np.testing.assert_allclose(getattr(some, name), getattr(whole, name)[[5, 9, 150]], atol=1e-12)
+
+
 def test_a_weight_is_so_many_rows() -> None:
     df = units(700).drop(columns="L").assign(L=0).assign(Q=lambda d: (d["Q"] > 0).astype(int))
     times = np.random.default_rng(0).integers(0, 3, len(df))
