@@ -34,7 +34,7 @@ from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells, warn_of_overlap
+from pyrofair.nuisances.diagnostics import add_problems, group_overlap, group_sizes, unsupported_cells, warn_of_overlap
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
@@ -188,9 +188,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         self._kept: dict[Any, PrefixForm | GraphForm] = {}
         for name in self._considered():
             self._form = form = self._make_form(name)
-            bad = form.stages(rows).query("problem != ''")
-            stages = (f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples())
-            problems = [*stages, *(self._unsupported() if name == "prefix" else ())]
+            bad = self._stages_of(rows).query("problem != ''")
+            problems = [f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples()]
+            if name == "prefix":
+                warn_of_overlap(self._unsupported()[1])
             if not problems:
                 return
             found[name] = "; ".join(problems)
@@ -241,22 +242,32 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         drawn = self.form_ == "graph" and names[1] != "saturated"  # from leaves of forests
         return drawn or not {*names} <= {"logistic", "saturated"}
 
-    def _unsupported(self) -> list[str]:
-        """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
-        found, rare = [], []
+    def _stages_of(self, rows: Rows) -> pd.DataFrame:
+        """Return the diagnostics of the stages; the first of a world tells of cells that lack a group."""
+        table = self._form.stages(rows)
+        lacking = self._unsupported()[0] if self._form.name == "prefix" else {}
+        first = zip(table["regime"], ~table["regime"].duplicated(), strict=True)
+        return add_problems(table, [lacking.get(regime, "") if each else "" for regime, each in first])
+
+    def _unsupported(self) -> tuple[dict[str, str], list[str]]:
+        """Return which cells lack a group that a stage needs, by the worlds of which they are too much; and the rest.
+
+        The rest are warnings.
+        """
+        found, rare = {}, []
         saturated = self.nuisances_.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
         for part in self._parts():
             cells, mass = unsupported_cells(part, None, self.nuisances_, saturated=saturated)
-            shown = f"{part.regime.name} world: {'; '.join(map(str, cells[:5]))}"
+            shown = "; ".join(map(str, cells[:5]))
             if mass > MOST_UNSUPPORTED:
-                found.append(shown)
+                found[part.regime.name] = f"too few rows hold {shown}"
             elif cells:
                 rare.append(
-                    f"Poor overlap in the {shown}. Scores there are extrapolated, or rest on one row; this affects "
-                    f"{100.0 * mass:.2g}% of that world, as {mass * self.n_fitted_:.2g} of {self.n_fitted_:,} rows are."
+                    f"Poor overlap in the {part.regime.name} world: {shown}. Scores there are extrapolated, or rest on "
+                    f"one row; this affects {100.0 * mass:.2g}% of that world, as {mass * self.n_fitted_:.2g} of "
+                    f"{self.n_fitted_:,} rows are."
                 )
-        warn_of_overlap(rare)
-        return found
+        return found, rare
 
     @property
     def form_(self) -> str:
@@ -321,7 +332,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         its standard error, ess (effective size in rows), max_weight, and problem, empty where there is none.
         """
         check_is_fitted(self, "estimand_")
-        return self._form.stages(self.nuisances_.rows_of(df, sample_weight))
+        return self._stages_of(self.nuisances_.rows_of(df, sample_weight))
 
     def stages_by_fold(self) -> pd.DataFrame:
         """Return the diagnostics of the weights of each stage in each fold of the fitted rows.
@@ -507,17 +518,14 @@ def _average(found: Sequence[InfluenceValues], new: NDArray[np.bool_]) -> Influe
 def _add_moves(values: InfluenceValues, moves: Mapping[str, NDArray[np.float64]], n: int) -> InfluenceValues:
     """Return values that further models move besides, by functional, (k, n, Q).
 
-    Few halves show a variance no better than so many degrees of freedom do, so that the sum counts as the variance of
-    Student's t with Satterthwaite's degrees. What models add is at most the variance of a mean of ``n`` rows: a half of
-    few rows may have models that are far worse than those of all.
+    The variance of the effect that they add is at most that of a mean of ``n`` rows: a half of few rows may have models
+    that are far worse than those of all.
     """
     known, share = values.apart or {}, values.weight / values.weight.sum()
     effect = values.ypi - values.y0
-    square = (effect - share @ effect) ** 2
-    own, added = share**2 @ square, ((share @ (moves["ypi"] - moves["y0"])) ** 2).sum(axis=0)
-    part = np.divide(added, own + added, out=np.zeros_like(added), where=added > 0.0)
-    wanted = np.minimum((own + added) / (1.0 - 2.0 / HALVES * part**2) - own, share @ square / n)
-    scale = np.sqrt(np.divide(wanted, added, out=np.ones_like(added), where=added > 0.0))
+    most = share @ (effect - share @ effect) ** 2 / n
+    added = ((share @ (moves["ypi"] - moves["y0"])) ** 2).sum(axis=0)
+    scale = np.sqrt(np.divide(most, added, out=np.ones_like(added), where=added > most))
     parts = {k: scale * each for k, each in moves.items()}
     return replace(values, apart={k: np.concatenate([known[k], each]) if known else each for k, each in parts.items()})
 
