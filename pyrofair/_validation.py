@@ -296,7 +296,7 @@ TURNS = {code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x202
 
 
 def in_order(text: Any) -> Any:
-    """Return a text for a page with escapes in place of marks that turn the order of what follows; else what is given."""
+    """Return a text for a page with escapes for marks that turn the order of what follows; or what else is given."""
     return text.translate(TURNS) if isinstance(text, str) else text
 
 

@@ -158,7 +158,7 @@ class _ImportanceWeights:
         """Return a node's values at proposals, and where they are as observed, shape (m, count)."""
         values, close = [], []
         for some in in_batches(rows, BATCH // count):
-            given, reading = self._propose(some, count)
+            _, reading = self._propose(some, count)
             natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
             values.append(natural.reshape(-1, count))
             close.append(self.evidence.close(site, natural, repeat_each(some, count)).reshape(-1, count))

@@ -312,10 +312,11 @@ def choose_family(
     Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any type, integers of few values,
     and fractions of few values, each in five rows on average: :class:`Categorical`, with all declared categories, and
     numbers in order. Other integers up to a million in size, and fractions at even steps, each in five rows on average:
-    :class:`Integer`. Other numbers of which some occur far more often than is typical (in a fiftieth of the rows at least), or that are 0 beside positive ones:
-    :class:`Atoms`; an atom at an end of the column is an end of all other numbers. Positive numbers whose standard
-    deviation is at least a tenth of their mean: :class:`Positive`. All others: :class:`Continuous`. A constant column
-    has :class:`Categorical` of one level; any other value is refused by name where it occurs.
+    :class:`Integer`. Other numbers of which some occur far more often than is typical, and on a grid than beside them
+    (in a fiftieth of the rows at least), or that are 0 beside positive ones: :class:`Atoms`; an atom at an end of the
+    column is an end of all other numbers. Positive numbers whose standard deviation is at least a tenth of their mean:
+    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categorical` of one level; any
+    other value is refused by name where it occurs.
 
     Parameters
     ----------
@@ -363,8 +364,9 @@ def choose_family(
     if len(first) <= most_levels and count.sum() >= RECURRING * len(first):
         return _categories(values, shares)
     atom = (count >= max(LEAST_SHARE * count.sum(), FEWEST_EACH)) & (count > TIMES_TYPICAL * np.median(count))
-    grid, beside = _grid(numbers[first], count), np.append(count, 0)
-    if grid is not None and not (atom & (count > TIMES_TYPICAL * np.maximum(beside[1:], np.roll(beside, 1)[:-1]))).any():
+    grid, counts = _grid(numbers[first], count), np.append(count, 0)
+    beside = np.maximum(counts[1:], np.roll(counts, 1)[:-1])
+    if grid is not None and not (atom & (count > TIMES_TYPICAL * beside)).any():
         centre = moments(_places(numbers, grid).astype(np.float64), shares)
         return Integer(0, len(grid) - 1, *centre, components, tuple(grid.tolist()))
     atom |= (numbers[first] == 0.0) & (numbers.min() == 0.0)  # which no logarithm takes
@@ -379,9 +381,7 @@ def choose_family(
     return Atoms(tuple(numbers[first[atom]].tolist()), tuple((counts / counts.sum()).tolist()), others)
 
 
-def _grid(
-    known: npt.NDArray[np.float64], count: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float64] | None:
+def _grid(known: npt.NDArray[np.float64], count: npt.NDArray[np.int64]) -> npt.NDArray[np.float64] | None:
     """Return the numbers at even steps that different values (k,), held by so many rows each, are among, if any."""
     if count.sum() < RECURRING * len(known) or len(known) < 2:
         return None

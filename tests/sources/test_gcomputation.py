@@ -381,7 +381,8 @@ def audit_once(least: float, source: Any, df: pd.DataFrame, **settings: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"), [("zeros", 0.01), ("37.5 hours", 37.5), ("capped", 49.99), ("half stars", 3.5), ("grades", 2.6), ("zeros", None)]
+    ("kind", "least"),
+    [("zeros", 0.01), ("37.5 hours", 37.5), ("capped", 49.99), ("half stars", 3.5), ("grades", 2.6), ("zeros", None)],
 )
 def test_values_that_recur_recur_in_both_worlds(kind: str, least: float | None) -> None:
     """A density in their place gave .188, .051, .098 and (boosted trees) .178 for .393, .206, .203 and .393."""

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
@@ -227,6 +229,35 @@ def test_fitted_rows_judged_alone_have_the_values_that_they_have_among_all() -> 
     some = source.influence(score, df.iloc[[5, 9, 150]])
     for name in ("y0", "ypi", "lower"):
         np.testing.assert_allclose(getattr(some, name), getattr(whole, name)[[5, 9, 150]], atol=1e-12)
+
+
+class _ByRows(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Errs by one over the rows that it learned from."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _ByRows:
+        self.error_ = 1.0 / len(y)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        return np.full(len(X), 0.5 + self.error_)
+
+
+def test_new_rows_have_the_bias_that_models_from_half_of_the_rows_show() -> None:
+    """Of a regression that is .5 + 1 / rows of the group, where weights do not correct it: their mean is 1.25."""
+    graph = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
+    fitted, new = (
+        pd.DataFrame({"C": np.arange(n) % 3, "A": np.repeat([0, 1], [zero, n - zero]), "M": np.arange(n) % 2}, at)
+        for n, zero, at in ((100, 60, range(100)), (40, 30, range(100, 140)))
+    )
+    source = OneStep(
+        graph.unfair("A -> Y"), propensity=DummyClassifier(strategy="prior"), regression=_ByRows(), form="prefix"
+    ).fit(fitted)
+    values = source.influence(lambda world: np.where(world.rows["M"] == 1, 0.8, 0.2), new)
+    assert values.apart is not None
+    *differences, bias = values.apart["y0"].mean(axis=1)[:, 0]
+    assert differences == pytest.approx([0.0] * 3, abs=1e-12)
+    assert bias == pytest.approx((1.0 - 1.25) * (1 / 30 - 1 / 48))
+    assert values.apart["ypi"].mean(axis=1)[-1, 0] == pytest.approx(bias)
 
 
 def test_a_weight_is_so_many_rows() -> None:
