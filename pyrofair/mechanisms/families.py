@@ -390,7 +390,7 @@ def _grid(known: npt.NDArray[np.float64], count: npt.NDArray[np.int64]) -> npt.N
     whole = np.round(place).astype(np.int64)
     if np.abs(place - whole).max() > UNEVEN or whole[-1] >= MOST_HOLES * len(known):
         return None
-    grid = np.round(np.linspace(known[0], known[-1], whole[-1] + 1), 9)
+    grid = np.linspace(known[0], known[-1], int(whole[-1]) + 1, dtype=np.float64).round(9)
     grid[whole] = known
     return grid
 
