@@ -122,7 +122,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, each) for each in inner)
     if of is Literal:
         return value in inner
-    kind: Any = {float: (int, float, np.number), int: (int, np.integer), None: type(None)}.get(hint, of or hint)
+    kind: Any = {float: (int, float, np.number), int: (int, np.integer)}.get(hint, of or hint)
     known = isinstance(kind, type | tuple) and kind is not Any and not getattr(kind, "_is_protocol", False)
     if not known or callable(value):
         return True
