@@ -87,6 +87,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "paths": (*NEVER, None, "A -> Y", GRAPH),
     "paths or none": (*NEVER, "A -> Y", GRAPH),
     "label": ([1], {1: 2}, math.nan, None, THING.__class__.__subclasses__),
+    "label or none": ([1], {1: 2}, math.nan, THING.__class__.__subclasses__),
     "node": (1, True, [1], THING, math.nan, None),
     "jobs": (*NEVER, True, None, 2.5, 0, 2**63),
     "jobs or none": (*NEVER, True, 2.5, 0, 2**63),
@@ -122,15 +123,16 @@ NAMED = {
     "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings"
     " score groups",
     "encoder or none": "encoder",
-    "flag": "direct independent_errors literal normalize overwrite progress skops",
+    "flag": "direct independent_errors literal normalize overwrite progress skops within",
     "inner share": "delta held_out level",
     "jobs": "n_jobs",
-    "label": "baseline contrast positive",
+    "label": "baseline positive",
+    "label or none": "contrast",
     "layers": "hidden",
     "levels or none": "contrasts",
     "mapping": "do dtypes families given inverses levels models posterior values",
     "mapping or none": "passes",
-    "names": "nodes predict",
+    "names": "nodes predict tiers",
     "names or none": "columns",
     "names or one": "latent test through",
     "node": "node outcome sensitive",
@@ -191,6 +193,10 @@ settings(
         given.pop("program", program), **({"nodes": ["A", "M", "Y"], "sensitive": "A", "outcome": "Y"} | given)
     ),
     columns="mapping",
+)
+settings(
+    pf.CausalGraph.from_tiers,
+    lambda **given: pf.CausalGraph.from_tiers(**({"tiers": [["A"], ["Y"]], "sensitive": "A", "outcome": "Y"} | given)),
 )
 settings(pf.CausalGraph.unfair, GRAPH.unfair)
 settings(pf.CausalGraph.columns_of, GRAPH.columns_of)

@@ -4,46 +4,45 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyrofair.commands.check import check_table
 from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.decisions import (
+    DECISION_OPTIONS,
+    check_decisions,
+    on_scale,
+    read_models,
+    scores_are,
+    tell_scale,
+    threshold_of,
+)
 from pyrofair.commands.gate import GATE_OPTIONS, judge
-from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
+from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, names_several, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import as_options, computing
+from pyrofair.commands.sensitivity import analyse
 from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pyrofair.audits import Audit
+    from pyrofair.audits import Audit, ContrastAudit
 
 __all__ = ["COMMAND"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
-    "subgroups.csv", "audit.png", "stages.png", "graph.png",
+    "subgroups.csv", "worst.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
 )  # fmt: skip
 OPTIONS = (
     DATA,
     *GRAPH_OPTIONS,
     *LABEL_OPTIONS,
-    *grouped(
-        "the decisions",
-        Option("score", "columns of scores: probabilities of yes, or decisions as 0 and 1", many=True,
-               metavar="COLUMN"),
-        Option("score-positive", "the value that counts as yes in columns of decisions that hold text",
-               metavar="VALUE"),
-        Option("scores", "what columns of scores are: a prediction from the columns that the graph lets a classifier "
-               "read; an outcome, such as decisions of humans or of a model of other inputs; or auto, what the source "
-               "can take: onestep estimates what a column would be in another world as it does for an outcome, which a "
-               "prediction allows, too; ipw takes a prediction unless equal rows have unequal scores", default="auto",
-               choices=("auto", "prediction", "outcome")),
-        *MODEL_OPTIONS,
-        Option("threshold", "a decision is yes where the score exceeds this", float, default=0.5, least=0.0, below=1.0),
-    ),
+    *DECISION_OPTIONS,
     *GATE_OPTIONS,
     *DATA_OPTIONS,
     *source_options(AUDIT_SOURCES, "onestep"),
@@ -55,13 +54,18 @@ OPTIONS = (
     *grouped(
         "the intervals",
         Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", float,
-               many=True, least=0.0, below=1.0),
+               many=True),
         Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those "
                "that the sensitive attribute does not cause. COLUMN=K makes K bands, of about equally many rows, of a "
                "column of numbers; fewer where many rows have the same one", many=True, metavar="COLUMN"),
         Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
         Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", int, default=200,
                least=0, most=1_000_000),
+    ),
+    *grouped(
+        "more in the report",
+        Option("check", "test the graph on the table, as pyrofair check does", bool),
+        Option("sensitivity", "how strong a hidden common cause would have to be, as pyrofair sensitivity shows", bool),
     ),
     *RESULT_OPTIONS,
 )  # fmt: skip
@@ -90,25 +94,26 @@ def run(settings: Settings, lines: Any) -> int:
     """Audit, write the results, print the report, and return the exit code."""
     _check(settings)
     files = model_files(settings["model"])
-    names = [*settings["score"], *files]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"{twice[0]!r} is named twice among --score and --model; name a model apart, NAME=FILE.")
     read = [*files_read(settings, "train"), *files.values()]
     with computing(settings) as warned:
         problem = read_problem(
-            settings, extra=dict.fromkeys(settings["score"], "--score"), others=["train"], outcome_required=False
-        )
-        scores = {name: _scores(name, problem, settings) for name in settings["score"]}
+            settings, extra=dict.fromkeys(settings["score"], "--score"), others=["train"], outcome_required=False,
+            several=True,
+        )  # fmt: skip
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source = make_source(settings, problem.unfair)
         with ResultsFolder.claimed(settings, read, FILES) as folder:
-            models = scores | {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files.items()}
-            report = _audit(settings, problem, models, source, subgroups)
-            texts = list(dict.fromkeys([*warned(), *report.context.warnings]))
-            report = replace(report, context=report.context | {"warnings": texts})
+            models = read_models(settings, problem)
+            report: Any = _audit(settings, problem, models, source, subgroups)
+            sections = _sections(settings, problem, models, folder)
+            texts = list(dict.fromkeys([*warned(), *map(as_options, report.context["warnings"])]))
+            context = report.context | {"warnings": texts, "sections": sections}
+            notes = [as_options(each) for each in report.table["note"]]
+            told = "quantities" if problem.contrasts else "table"
+            report = replace(report, **{told: report.table.assign(note=notes)}, context=context)
             limit = settings["fail-above"]
             found = None if limit is None else judge(report, limit, settings["fail-quantity"])
-            head = [f"pyrofair audit of {settings['data']}", *problem.notes]
+            head = [f"pyrofair audit of {settings['data']}", *problem.notes, *tell_scale(settings)]
             if problem.graph.outcome_column in settings["score"]:
                 name = problem.graph.outcome_column
                 head.append(f"{name} is the outcome itself: its accuracy is 1 and means nothing.")
@@ -125,13 +130,17 @@ def run(settings: Settings, lines: Any) -> int:
 
 def _check(settings: Settings) -> None:
     """Refuse options that do not go together."""
-    if not settings["score"] and not settings["model"]:
-        raise UsageError("there is nothing to audit: name columns of scores, --score COLUMN, or models, --model FILE.")
+    check_decisions(settings, settings["thresholds"])
     if settings["score"] and settings["train"] and settings["source"] == "onestep":
         raise UsageError(
             "--train fits the source on other rows, and with --source onestep a column of scores, --score "
             f"{shlex.quote(settings['score'][0])}, is assessed by the rows of DATA alone: leave out --train, for each "
             "row is judged by models that did not see it; or pass the model itself, --model FILE; or use --source ipw."
+        )
+    if settings["train"] and names_several(settings):
+        raise UsageError(
+            "--train fits one source on other rows, and each contrast has its own: leave out --train, or name one "
+            "contrast."
         )
     if settings["score"] and settings["source"] == "gcomputation":
         raise UsageError(
@@ -146,45 +155,6 @@ def _check(settings: Settings) -> None:
         raise UsageError("--fail-quantity needs a limit, --fail-above.")
     if settings["fail-above"] is not None and settings["source"] != "onestep" and settings["replicates"] < 2:
         raise UsageError(f"--fail-above needs intervals, and --replicates {settings['replicates']} makes none.")
-    if "scores" in settings.given and not settings["score"]:
-        raise UsageError("--scores describes columns of scores; there are none, --score COLUMN.")
-
-
-def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
-    """Return a column of scores as numbers; decisions that hold text by the value that counts as yes."""
-    from pandas.api.types import is_numeric_dtype
-
-    from pyrofair.commands.data import list_values, match_value
-
-    column: Any = problem.extra[name]
-    numbers: pd.Series[Any]
-    if name == problem.graph.outcome_column:
-        numbers = (column == problem.graph.positive).astype(float)
-        return numbers
-    if settings["score-positive"] is not None:
-        value = match_value("--score-positive", settings["score-positive"], column, settings["data"])
-        if column.nunique() > 2:
-            raise UsageError(
-                f"the decisions {name!r} have more than two values: {list_values(column)}. Which of them count as no "
-                "is for you to say: write two values into the table, or leave the rows of the others out of it."
-            )
-        numbers = (column == value).astype(float)
-        return numbers
-    if not is_numeric_dtype(column.dtype):
-        raise UsageError(
-            f"the scores {name!r} are text: {list_values(column)}. Scores are probabilities of yes; of decisions, name "
-            "the value that counts as yes, --score-positive VALUE."
-        )
-    numbers = column if column.dtype.kind == "f" else column.astype(float)
-    outside = numbers[(numbers < 0.0) | (numbers > 1.0)]
-    if len(outside):
-        raise UsageError(
-            f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:.15g}. "
-            "Scores are probabilities of yes: bring other scales to [0, 1] in the table (log-odds by the logistic "
-            "function, 0 to 100 by a division by 100), "
-            "or make decisions of them, and then name these."
-        )
-    return numbers
 
 
 def _subgroup(text: str, problem: Problem) -> Any:
@@ -210,13 +180,16 @@ def _subgroup(text: str, problem: Problem) -> Any:
     if not bands.isdecimal() or not 2 <= int(bands) <= MOST_LEVELS:
         raise UsageError(f"--subgroups {text}: the number of bands is one from 2 to {MOST_LEVELS}, such as {name}=4.")
 
-    def band(table: pd.DataFrame) -> pd.Series[Any]:
-        values = table[name].astype(float)
-        cut = pd.qcut(values, int(bands), duplicates="drop").cat.remove_unused_categories()
-        ends = values.groupby(cut, observed=True).agg(["min", "max"])
-        return cut.cat.rename_categories([f"{low:.15g} to {high:.15g}" for low, high in ends.to_numpy()])
+    values = problem.frame[name].astype(float)
+    cut = pd.qcut(values, int(bands), duplicates="drop").cat.remove_unused_categories()
+    ends = values.groupby(cut, observed=True).agg(["min", "max"])
+    cut = cut.cat.rename_categories([f"{low:.15g} to {high:.15g}" for low, high in ends.to_numpy()])
+    labels = dict(zip(values, cut, strict=True))  # of all rows: each contrast has a part of them
 
-    if band(problem.frame).nunique() < 2:
+    def band(table: pd.DataFrame) -> pd.Series[Any]:
+        return table[name].astype(float).map(labels).astype(cut.dtype)
+
+    if cut.nunique() < 2:
         raise UsageError(
             f"--subgroups {text}: so many rows have the same {name!r} that all fall into one band. Name the column "
             f"itself, --subgroups {name}, if it has few values, or write bands into the table."
@@ -226,65 +199,79 @@ def _subgroup(text: str, problem: Problem) -> Any:
 
 def _audit(
     settings: Settings, problem: Problem, models: dict[str, Any], source: Any, subgroups: dict[str, Any]
-) -> Audit:
-    """Fit the source on other rows, where there are, and audit."""
-    from pyrofair.audits import audit
+) -> Audit | ContrastAudit:
+    """Fit the source on other rows, where there are, and audit; of several contrasts each."""
+    from pyrofair.audits import Audit, audit, audit_contrasts
 
     if settings["train"]:
         source = source.fit(problem.others["train"], sample_weight=problem.other_weights["train"])
-    scores = _scores_are(settings, problem)
-    report = audit(
+    scores = scores_are(settings, problem)
+    made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
+    report = made(
         models,
         source,
         problem.frame,
         n_boot=settings["replicates"],
         level=settings["level"],
-        threshold=settings["threshold"],
+        threshold=threshold_of(settings),
         sample_weight=problem.weight,
         scores=scores,
         n_jobs=settings["threads"],
         random_state=settings["seed"],
         subgroups=subgroups or None,
-        **({"thresholds": settings["thresholds"]} if settings["thresholds"] else {}),
+        thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
     )
-    if scores == settings["scores"]:
-        return report
+    if scores == settings["scores"] or not isinstance(report, Audit):
+        return report  # type: ignore[no-any-return]
     stated = {name: text for name, text in report.context.score_types.items() if "stated by the user" in text[0]}
     types = report.context.score_types | {name: [ESTIMATED] for name in stated}
-    return replace(report, context=report.context | {"score_types": types})
+    told: Audit = replace(report, context=report.context | {"score_types": types})
+    return told
 
 
-def _scores_are(settings: Settings, problem: Problem) -> Any:
-    """Return what columns of scores are taken for: by auto, of one-step estimates, an outcome where that is identified.
+def _sections(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> tuple[Any, ...]:
+    """Return the parts of the report besides the audit, and add their tables; one that cannot be made says why."""
+    import pandas as pd
 
-    A column holds no scores of rows with another value of the sensitive attribute, which one-step estimates of a
-    prediction ask for; those of an outcome regress it in the group that shows it, which holds for a prediction as well.
-    """
-    from pyrofair.exceptions import NotIdentifiedError
-    from pyrofair.graph import identify
+    from pyrofair.audits.view import Block
+    from pyrofair.exceptions import PyrofairError
 
-    if settings["scores"] != "auto" or settings["source"] != "onestep" or not settings["score"]:
-        return settings["scores"]
-    try:
-        identify(problem.unfair, "outcome")
-    except NotIdentifiedError:
-        return "auto"
-    return "outcome"
+    found, tables = [], []
+    if settings["check"]:
+        check = check_table(settings, problem)
+        found.append(check.block())
+        folder.add_table("check.csv", check.table.assign(given=check.table["given"].map(", ".join)))
+    for i, (name, model) in enumerate(models.items() if settings["sensitivity"] else ()):
+        title = f"Hidden common causes ({name})"
+        try:
+            sweep = analyse(settings, problem, model)
+        except PyrofairError as error:
+            found.append(Block(f"sensitivity-{i}", title, [f"Not available: {as_options(str(error))}"]))
+            continue
+        found.append(sweep.block(f"sensitivity-{i}", title))
+        tables.append(sweep.table.assign(model=name))
+    if tables:
+        folder.add_table("sensitivity.csv", pd.concat(tables, ignore_index=True))
+    return tuple(found)
 
 
-def _add_files(folder: ResultsFolder, report: Audit, problem: Problem) -> None:
+def _add_files(folder: ResultsFolder, report: Any, problem: Problem) -> None:
     """Add the report, the tables and the pictures to the folder."""
+    from pyrofair.audits import Audit
     from pyrofair.graph.drawing import draw_graph
 
     folder.add("report.html", report.to_html)
     folder.add_text("report.json", report.to_json(indent=2))
     folder.add_table("audit.csv", report.table)
-    folder.add_table("groups.csv", report.groups)
-    folder.add_table("stages.csv", report.stages)
+    one = isinstance(report, Audit)
+    for name in ("groups", "stages"):
+        folder.add_table(f"{name}.csv", getattr(report, name) if one else report.gathered(name))
     folder.add_table("thresholds.csv", report.thresholds)
     folder.add_table("subgroups.csv", report.subgroups)
     folder.add_figure("audit.png", report.plot())
-    if len(report.stages):
+    if not one:
+        folder.add_table("worst.csv", report.worst)
+    elif len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())
     folder.add_figure("graph.png", draw_graph(problem.graph, problem.unfair).figure)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, cast
 
 import networkx as nx
@@ -23,8 +23,8 @@ from pyrofair._validation import (
     shown,
     text_fault,
 )
-from pyrofair.exceptions import GraphError
-from pyrofair.graph.parse import EdgeList, GraphSource, read_edges, read_undirected
+from pyrofair.exceptions import DataError, GraphError
+from pyrofair.graph.parse import EdgeList, GraphSource, read_edges, read_undirected, write_edges
 from pyrofair.graph.paths import PathSet, UnfairPaths, select_paths, smallest_automaton
 
 if TYPE_CHECKING:
@@ -94,9 +94,12 @@ class CausalGraph:
         An edge string (``"A -> D; {A Q} -> Y"``), a list of ``(parent, child)`` pairs, a :class:`networkx.DiGraph`, or
         the path of a DOT file.
     sensitive, outcome
-        The node of the sensitive attribute and that of the outcome (one column each).
+        The node of the sensitive attribute and that of the outcome (one column each); by default the one that the
+        graph marks as ``exposure`` and as ``outcome``, as dagitty does.
     baseline, contrast
-        The two values of the sensitive attribute that the paper writes 0 and 1, matched by equality.
+        The two values of the sensitive attribute that the paper writes 0 and 1, matched by equality, by default 0
+        and 1. Beside another baseline ``contrast`` is None by default: each other level, which :func:`pyrofair.audit`
+        compares with the baseline one by one.
     positive
         The value of the outcome that counts as 1. The other value is whatever second value the data hold.
     columns
@@ -137,17 +140,21 @@ class CausalGraph:
         self,
         edges: GraphSource | EdgeList,
         *,
-        sensitive: str,
-        outcome: str,
+        sensitive: str | None = None,
+        outcome: str | None = None,
         baseline: Hashable = 0,
-        contrast: Hashable = 1,
+        contrast: Hashable = ...,
         positive: Hashable = 1,
         columns: Mapping[str, str | Sequence[str]] | None = None,
         latent: Iterable[str] = (),
     ) -> None:
-        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
         hidden = require_names("latent", latent, "node names", one=True, error=GraphError)
         listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
+        sensitive = _marked("sensitive", listed.exposures, "exposure") if sensitive is None else sensitive
+        outcome = _marked("outcome", listed.outcomes, "outcome") if outcome is None else outcome
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        if contrast is ...:
+            contrast = 1 if baseline == 0 else None
         for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
             _require_node(listed.nodes, name, role)
         for name in hidden:
@@ -158,7 +165,7 @@ class CausalGraph:
         for what, names in (
             ("nodes", listed.nodes),
             ("columns", own),
-            ("values", (baseline, contrast)),
+            ("values", (baseline,) if contrast is None else (baseline, contrast)),
             ("positive", (positive,)),
         ):
             if fault := text_fault(names):
@@ -229,6 +236,54 @@ class CausalGraph:
             positive=positive,
             columns=read.columns,
         )
+
+    @classmethod
+    def from_tiers(cls, tiers: Iterable[Iterable[str]], *, within: bool = False, **settings: Any) -> CausalGraph:
+        """Return the graph with every edge from earlier to later tiers, a graph to begin with: cut edges down.
+
+        Its text, ``str(graph)``, is an edge string to edit. Each edge that is cut is an assumption: that one node does
+        not act on the other but through nodes between them.
+
+        Parameters
+        ----------
+        tiers
+            Tiers of node names from the earliest to the latest, such as what is given at birth, schooling, work, and
+            the decision.
+        within
+            Whether the nodes of a tier have edges as well, each to those named after it. By default they have none:
+            given earlier tiers they are assumed independent, which ``graph.check(df)`` tests.
+        **settings
+            As for the class: ``sensitive``, ``outcome``, ``columns``, ...
+
+        Raises
+        ------
+        GraphError
+            If there are fewer than two nodes, or one is named twice.
+
+        Examples
+        --------
+        >>> tiers = [["sex", "age"], ["education"], ["granted"]]
+        >>> print(CausalGraph.from_tiers(tiers, sensitive="sex", outcome="granted"))
+        age
+        sex
+        {sex age} -> education
+        {sex age education} -> granted
+        # sensitive attribute: sex (0 is 0, 1 is 1)
+        # outcome: granted (1 is 1)
+        """
+        require_flag("within", within)
+        such = "such as [['sex', 'age'], ['job'], ['granted']]"
+        if isinstance(tiers, str | bytes | Mapping) or (given := listed(tiers)) is None:
+            raise GraphError(f"tiers={shown(tiers)} must be a list of lists of node names, {such}.")
+        read = [require_names(f"tiers[{i}]", tier, "node names", error=GraphError) for i, tier in enumerate(given)]
+        nodes = [(at, name) for at, tier in enumerate(read) for name in tier]
+        names = [name for _, name in nodes]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise GraphError(f"tiers name {twice!r} twice; a node is in one tier.")
+        if len(names) < 2:
+            raise GraphError(f"tiers have {len(names)} node(s), and a graph has at least two, {such}.")
+        edges = [(one, other) for (at, one), (later, other) in combinations(nodes, 2) if at < later or within]
+        return cls(EdgeList(tuple(names), tuple(edges)), **settings)
 
     @classmethod
     def expand(
@@ -336,7 +391,23 @@ class CausalGraph:
     def label(self, value: int) -> Hashable:
         """Return the label of the sensitive attribute's value 0 (baseline) or 1 (contrast)."""
         require_choice("value", value, (0, 1))
-        return self.contrast if value else self.baseline
+        return self.require_contrast().contrast if value else self.baseline
+
+    def require_contrast(self) -> CausalGraph:
+        """Return the graph, or raise a DataError if each other level is its contrast, and one is asked for."""
+        if self.contrast is None:
+            raise DataError(
+                f"The graph names the baseline {self.baseline!r} of {self.sensitive!r} and no contrast, and one is "
+                f"needed here: graph.with_contrast('one of the other levels'). pf.audit(models, unfair, df) compares "
+                "each other level with the baseline, and pf.Contrasts(source) trains with all of them."
+            )
+        return self
+
+    @property
+    def coding(self) -> str:
+        """The two values of the sensitive attribute in words."""
+        other = "each other level" if self.contrast is None else repr(self.contrast)
+        return f"0 is {self.baseline!r}, 1 is {other}"
 
     @cached_property
     def dag(self) -> nx.DiGraph[str]:
@@ -456,25 +527,31 @@ class CausalGraph:
         for node in nodes:
             self._require(node)
         kept = {node: names for node, names in self.column_map if node not in nodes}
-        return self._with(columns=kept, latent=(*self.latent, *nodes))
+        return self.remade(columns=kept, latent=(*self.latent, *nodes))
 
     def with_contrast(self, contrast: Hashable) -> CausalGraph:
         """Return the same graph with another value of the sensitive attribute that the baseline is compared with.
+
+        None is each other level of a table, for audits.
 
         >>> graph = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="white", contrast="black")
         >>> graph.with_contrast("asian").contrast
         'asian'
         """
-        return self._with(contrast=contrast)
+        return self.remade(contrast=contrast)
 
     def coded(self) -> CausalGraph:
         """Return the same graph with the values of the sensitive attribute, and of the outcome, coded as 0 and 1."""
-        return self._with(baseline=0, contrast=1, positive=1)
+        return self.remade(baseline=0, contrast=1, positive=1)
 
-    def _with(self, **changed: Any) -> CausalGraph:
+    def remade(
+        self, nodes: Iterable[str] | None = None, edges: Iterable[tuple[str, str]] | None = None, **changed: Any
+    ) -> CausalGraph:
+        """Return the graph with other nodes, edges, roles or columns, and all else as it is."""
         roles = ("sensitive", "outcome", "baseline", "contrast", "positive", "latent")
         settings: Any = {role: getattr(self, role) for role in roles} | {"columns": self._columns} | changed
-        return CausalGraph(EdgeList(self.nodes, self.edges, self.latent), **settings)
+        own, drawn = (self.nodes if nodes is None else nodes), (self.edges if edges is None else edges)
+        return CausalGraph(EdgeList(tuple(own), tuple(drawn), tuple(settings["latent"])), **settings)
 
     def check(
         self,
@@ -520,12 +597,13 @@ class CausalGraph:
         )
 
     def __str__(self) -> str:
-        lines = [f"{' '.join(self.parents(node)) or '(no cause)'} -> {node}" for node in self.order]
-        lines.append(f"sensitive attribute: {self.sensitive} (0 is {self.baseline!r}, 1 is {self.contrast!r})")
-        lines.append(f"outcome: {self.outcome} (1 is {self.positive!r})")
-        lines.extend(f"{node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,))
+        """Return an edge string of the same nodes and edges; what else there is stands in comments."""
+        lines = [write_edges(self.parents(node), node) for node in self.order]
+        lines.append(f"# sensitive attribute: {self.sensitive} ({self.coding})")
+        lines.append(f"# outcome: {self.outcome} (1 is {self.positive!r})")
+        lines.extend(f"# {node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,))
         if self.latent:
-            lines.append(f"latent: {', '.join(self.latent)}")
+            lines.append(f"# latent: {', '.join(self.latent)}")
         return "\n".join(lines)
 
     def _sorted(self, nodes: Iterable[str]) -> tuple[str, ...]:
@@ -560,7 +638,10 @@ class CausalGraph:
             if node in self.latent:
                 raise GraphError(f"The {role} {node!r} is declared latent; it must be a column of the data.")
             if len(self.columns_of([node])) != 1:
-                raise GraphError(f"The {role} {node!r} must stand for one column, not for {self.columns_of([node])}.")
+                hot = " Columns of 0 and 1, one for each level, are read by pf.from_one_hot." * (node == self.sensitive)
+                raise GraphError(
+                    f"The {role} {node!r} must stand for one column, not for {self.columns_of([node])}.{hot}"
+                )
         if self.baseline == self.contrast:
             raise GraphError(
                 f"baseline and contrast are both {self.baseline!r}; they are the two values of {self.sensitive!r} to "
@@ -579,6 +660,14 @@ class CausalGraph:
             )
 
 
+def _marked(role: str, nodes: Sequence[str], word: str) -> str:
+    """Return the one node that a graph marks for a role."""
+    if len(nodes) == 1:
+        return nodes[0]
+    found = f"the graph marks {', '.join(nodes)} as {word}" if nodes else f"the graph marks no node as {word}"
+    raise GraphError(f"{role}=None, and {found}. Name the node: {role}='...'.")
+
+
 def _require_roles(
     sensitive: object, outcome: object, baseline: object, contrast: object, positive: object, columns: object
 ) -> None:
@@ -586,7 +675,8 @@ def _require_roles(
     for role, name in (("sensitive", sensitive), ("outcome", outcome)):
         require_instance(role, name, str, "the name of a node", error=GraphError)
     for role, label in (("baseline", baseline), ("contrast", contrast), ("positive", positive)):
-        require_label(role, label, error=GraphError)
+        if role != "contrast" or label is not None:
+            require_label(role, label, error=GraphError)
     if columns is not None:
         expected = "a dictionary from nodes to their columns, such as {'S': ['savings', 'checking']}"
         require_instance("columns", columns, Mapping, expected, error=GraphError)

@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from pyrofair.exceptions import GraphError
+from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.parse import EdgeList
 
@@ -119,7 +119,47 @@ def test_a_classifier_reads_the_observed_parents_of_the_outcome_only() -> None:
 def test_labels_go_by_name_and_not_by_order() -> None:
     graph = hiring(baseline="m", contrast="f")
     assert (graph.label(0), graph.label(1)) == ("m", "f")
-    assert str(graph).splitlines()[-2] == "sensitive attribute: A (0 is 'm', 1 is 'f')"
+    assert str(graph).splitlines()[-2] == "# sensitive attribute: A (0 is 'm', 1 is 'f')"
+
+
+@pytest.mark.parametrize(
+    ("edges", "more"),
+    [
+        ("Q; A -> M; {A M} -> Y", {}),
+        ([("native country", "A"), ("a -> b", "A"), ("A", "Y")], {"baseline": "m\nf", "columns": {"A": "sex"}}),
+        ("A <-> M; A -> {M Y}", {"latent": ["M"]}),
+    ],
+)
+def test_the_text_of_a_graph_is_one_that_it_is_read_from(edges: Any, more: dict[str, Any]) -> None:
+    graph = hiring(edges, **more)
+    again = CausalGraph(str(graph), sensitive="A", outcome="Y", latent=graph.latent)
+    assert {*again.nodes} == {*graph.nodes}
+    assert {*again.edges} == {*graph.edges}
+
+
+def test_tiers_have_all_edges_to_later_ones() -> None:
+    tiers = [["sex", "age"], [], ["job", "hours"], ["granted"]]
+    graph = CausalGraph.from_tiers(tiers, sensitive="sex", outcome="granted")
+    later = {("sex", "job"), ("sex", "hours"), ("age", "job"), ("age", "hours")}
+    assert {*graph.edges} == later | {(each, "granted") for each in ("sex", "age", "job", "hours")}
+    joined = CausalGraph.from_tiers(tiers, within=True, sensitive="sex", outcome="granted", baseline="m", contrast="f")
+    assert {*joined.edges} - {*graph.edges} == {("sex", "age"), ("job", "hours")}
+    assert joined.contrast == "f"
+
+
+@pytest.mark.parametrize(
+    ("tiers", "message"),
+    [
+        ("sex job", "tiers='sex job' must be a list of lists"),
+        (["sex", "job"], r"tiers\[0\]='sex'"),
+        ([["sex"], ["job", "sex"]], "name 'sex' twice"),
+        ([["sex"]], "have 1 node"),
+        ([["granted"], ["sex"]], "no directed path from 'sex'"),
+    ],
+)
+def test_tiers_refused(tiers: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        CausalGraph.from_tiers(tiers, sensitive="sex", outcome="granted")
 
 
 def test_with_latent_keeps_everything_else() -> None:
@@ -207,9 +247,9 @@ def test_copies_are_equal_before_and_after_use(copied: Any) -> None:
         ("A -> Y", {"outcome": "A"}, "'A' is named as sensitive attribute and as outcome; name two nodes"),
         ("A -> M -> Y", {"latent": ["A"]}, "sensitive attribute 'A' is declared latent; it must be a column"),
         ("A -> M -> Y", {"latent": ["Y"]}, "outcome 'Y' is declared latent"),
-        ("A -> Y", {"columns": {"A": ["a", "b"]}}, r"sensitive attribute 'A' must stand for one column, not for \['a'"),
+        ("A -> Y", {"columns": {"A": ["a", "b"]}}, r"attribute 'A' must stand for one column, .*\['a'.*from_one_hot"),
         ("A -> Y", {"columns": {"Y": ["a", "b"]}}, "outcome 'Y' must stand for one column"),
-        ("A -> Y", {"baseline": 1}, "baseline and contrast are both 1; they are the two values of 'A'"),
+        ("A -> Y", {"baseline": 1, "contrast": 1}, "baseline and contrast are both 1; they are the two values of 'A'"),
         ("A -> M; Z -> Y", {}, "There is no directed path from 'A' to 'Y', so the sensitive attribute has no effect"),
         ("Y -> A", {}, "There is no directed path from 'A' to 'Y'"),
         ("A -> Y -> {Z V}; A -> V", {}, r"The outcome 'Y' has observed children: Z, V\. A prediction is made before"),
@@ -300,3 +340,18 @@ def test_undirected_edges_are_expanded_to_all_graphs() -> None:
 def test_undirected_edges_that_are_refused(edges: Any, settings: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         expanded(edges, **settings)
+
+
+def test_beside_a_named_baseline_each_other_level_is_the_contrast() -> None:
+    def made(**given: Any) -> CausalGraph:
+        return CausalGraph("A -> Y", sensitive="A", outcome="Y", **given)
+
+    assert [made().contrast, made(baseline=False).contrast, made(baseline="w", contrast="b").contrast] == [1, 1, "b"]
+    each = made(baseline="w")
+    assert each.contrast is None
+    assert each == made(baseline="w", contrast="b").with_contrast(None)
+    assert made(baseline=0, contrast=None).contrast is None
+    assert "0 is 'w', 1 is each other level" in str(each)
+    assert each.label(0) == "w"
+    with pytest.raises(DataError, match="baseline 'w' of 'A' and no contrast"):
+        each.label(1)

@@ -90,6 +90,14 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
             "subgroups": _records(audit.subgroups),
             "overlap": _records(context.overlap),
         },
+        "sections": {
+            each.name: {
+                "title": each.title,
+                "lines": each.folded or each.lines,
+                "tables": [_records(table.source) for table in (*each.tables, *each.pictures)],
+            }
+            for each in context.sections
+        },
         "assumptions": context.assumptions,
         "outcome_assumptions": context.outcome_assumptions,
         "warnings": context.warnings,
