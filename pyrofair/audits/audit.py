@@ -748,10 +748,8 @@ def _check_settings(models: Mapping[str, Any], source: Any) -> None:
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
     require_estimates("source", source)
-    if unnamed := [shown(name) for name in models if not isinstance(name, str)]:
-        raise DataError(
-            f"models has the name {unnamed[0]}, which is no string; name each model: audit({{'plain': model}}, ...)."
-        )
+    if unnamed := [shown(name) for name in models if not isinstance(name, str) or not name.strip()]:
+        raise DataError(f"models has the name {unnamed[0]}; name each model by a text: audit({{'plain': model}}, ...).")
     if fault := text_fault(models):
         raise DataError(f"Models cannot be told apart by their names, or these not be written: {fault}. Rename one.")
 

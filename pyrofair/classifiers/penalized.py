@@ -63,7 +63,7 @@ from pyrofair.effects import (
     interval_disagreement,
     piu_upper,
 )
-from pyrofair.effects.group_agreement import disagreeing
+from pyrofair.effects.group_agreement import compare_scored, disagreeing
 from pyrofair.effects.row_functions import require_row_function
 from pyrofair.exceptions import DataError, GraphError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
@@ -305,7 +305,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
                 continue
             found += [
                 f"{where}{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
-                for row in disagreeing(compare_groups(source, self._positive_scores)).itertuples()
+                for row in disagreeing(self._compare_groups(source)).itertuples()
             ]
         if not found:
             return PyrofairWarning(" ".join(flat)) if flat else None
@@ -315,6 +315,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
             "source_.overlap(), and compare propensity='boosted'."
         )
+
+    def _compare_groups(self, source: Any) -> pd.DataFrame:
+        """Compare the groups; only of a module of the user's may it be asked whether it reads one row at a time."""
+        if isinstance(self.model, str):
+            return compare_scored(source, lambda tables: list(map(self._positive_scores, tables)))
+        return compare_groups(source, self._positive_scores)
 
     def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
         scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]

@@ -66,7 +66,9 @@ SPREAD = 1.2
 FEWEST_EACH, LEAST_SHARE, TIMES_TYPICAL = 20, 0.02, 5
 """A value is an atom if so many rows hold it, such a share of all, and so many times as many as the median value."""
 RECURRING = 5
-"""Fractions of few values are categories if so many rows hold each on average."""
+"""Fractions of few values are categories, and those of more a grid, if so many rows hold each on average."""
+UNEVEN, MOST_HOLES = 0.01, 2
+"""The values of a grid are even to this part of a step, and so many places have one value at least."""
 
 
 class Family(Protocol):
@@ -168,7 +170,8 @@ class _Mixture:
 class Integer(_Mixture):
     """Integers from ``low`` to ``high``: a mixture of normal distributions, rounded.
 
-    ``mean`` and ``sd`` are those among all, and ``components`` is the number of normal distributions.
+    ``mean`` and ``sd`` are those among all, and ``components`` is the number of normal distributions. Of a grid of
+    other numbers, such as grades of 0.0 to 4.0, ``levels`` are the numbers, and the integers from 0 their codes.
     """
 
     low: int
@@ -176,6 +179,7 @@ class Integer(_Mixture):
     mean: float
     sd: float
     components: int = 5
+    levels: tuple[float, ...] | None = field(default=None, repr=False)
 
     def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the rounded mixture."""
@@ -321,11 +325,12 @@ def choose_family(
 
     Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any type, integers of few values,
     and fractions of few values, each in five rows on average: :class:`Categorical`, with all declared categories, and
-    numbers in order. Other integers up to a million in size: :class:`Integer`. Other numbers of which some occur far
-    more often than is typical (in a fiftieth of the rows at least), or that are 0 beside positive ones:
-    :class:`Atoms`; an atom at an end of the column is an end of all other numbers. Positive numbers whose standard
-    deviation is at least a tenth of their mean: :class:`Positive`. All others: :class:`Continuous`. A constant column
-    has :class:`Categorical` of one level; any other value is refused by name where it occurs.
+    numbers in order. Other integers up to a million in size, and fractions at even steps, each in five rows on average:
+    :class:`Integer`. Other numbers of which some occur far more often than is typical, and on a grid than beside them
+    (in a fiftieth of the rows at least), or that are 0 beside positive ones: :class:`Atoms`; an atom at an end of the
+    column is an end of all other numbers. Positive numbers whose standard deviation is at least a tenth of their mean:
+    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categorical` of one level; any
+    other value is refused by name where it occurs.
 
     Parameters
     ----------
@@ -365,6 +370,8 @@ def choose_family(
     shares = read_weight(weight, values)
     if (gaps := values.isna().to_numpy()).any():
         recorded = choose_family(values[~gaps], most_levels=most_levels, components=components, weight=shares[~gaps])
+        if isinstance(recorded, Integer) and recorded.levels is not None:
+            recorded = _categories(values[~gaps], shares[~gaps])  # numbers of a grid are codes, which a gap is not
         return _with_gaps(recorded, float(shares[gaps].sum() + 0.5) / float(shares.sum() + 1.0))
     shares = shares / shares.sum()
     found = column_type(values, shares, most_levels)
@@ -381,6 +388,11 @@ def choose_family(
     if len(first) <= most_levels and count.sum() >= RECURRING * len(first):
         return _categories(values, shares)
     atom = (count >= max(LEAST_SHARE * count.sum(), FEWEST_EACH)) & (count > TIMES_TYPICAL * np.median(count))
+    grid, counts = _grid(numbers[first], count), np.append(count, 0)
+    beside = np.maximum(counts[1:], np.roll(counts, 1)[:-1])
+    if grid is not None and not (atom & (count > TIMES_TYPICAL * beside)).any():
+        centre = moments(_places(numbers, grid).astype(np.float64), shares)
+        return Integer(0, len(grid) - 1, *centre, components, tuple(grid.tolist()))
     atom |= (numbers[first] == 0.0) & (numbers.min() == 0.0)  # which no logarithm takes
     rest = ~atom[level]
     if not atom.any():
@@ -391,6 +403,25 @@ def choose_family(
     held = shares[rest] if shares[rest].any() else np.ones(rest.sum())
     others = _continuous(numbers[rest], held / held.sum(), ends, components)
     return Atoms(tuple(numbers[first[atom]].tolist()), tuple((counts / counts.sum()).tolist()), others)
+
+
+def _grid(known: npt.NDArray[np.float64], count: npt.NDArray[np.int64]) -> npt.NDArray[np.float64] | None:
+    """Return the numbers at even steps that different values (k,), held by so many rows each, are among, if any."""
+    if count.sum() < RECURRING * len(known) or len(known) < 2:
+        return None
+    place = (known - known[0]) / np.diff(known).min()
+    place *= np.round(place[-1]) / place[-1]
+    whole = np.round(place).astype(np.int64)
+    if np.abs(place - whole).max() > UNEVEN or whole[-1] >= MOST_HOLES * len(known):
+        return None
+    grid = np.linspace(known[0], known[-1], int(whole[-1]) + 1, dtype=np.float64).round(9)
+    grid[whole] = known
+    return grid
+
+
+def _places(numbers: npt.NDArray[np.float64], grid: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return the place of each number on a grid, (n,), in single precision, and -1 of others."""
+    return pd.Index(np.asarray(grid, dtype=np.float32)).get_indexer(pd.Index(numbers.astype(np.float32)))
 
 
 def _continuous(
@@ -465,7 +496,7 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
             found[torch.from_numpy(~gaps)] = encode(family, values[~gaps])
         return found
     known = getattr(family, "levels", None)
-    if known is not None:
+    if known is not None and not isinstance(family, Integer):
         index = pd.Index(known)
         values = values.astype(np.int64) if is_bool_dtype(values.dtype) and index.dtype != bool else values
         return torch.as_tensor(encode_levels(values, index)).to(torch.get_default_dtype())
@@ -475,10 +506,14 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
             "it a family of categories, or recode the column."
         )
     numbers = values.to_numpy(dtype=np.float64, copy=True)
-    fit, expected = np.full(len(numbers), True), ""
+    fit, expected, given = np.full(len(numbers), True), "", numbers
     rest = family.rest if isinstance(family, Atoms) else family
     if isinstance(rest, Binary):
         fit, expected = (numbers == 0.0) | (numbers == 1.0), "0 and 1"
+    elif isinstance(family, Integer) and family.levels is not None:
+        expected = f"{len(family.levels)} numbers from {family.levels[0]:g} to {family.levels[-1]:g}"
+        codes = _places(numbers, family.levels)
+        fit, numbers = codes >= 0, codes.astype(np.float64)
     elif isinstance(rest, Integer):
         fit, expected = numbers == np.round(numbers), "integers"
     elif isinstance(rest, Continuous):
@@ -489,7 +524,7 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
         expected += f", or {', '.join(f'{each:g}' for each in family.atoms)}"
     if not fit.all():
         raise DataError(
-            f"The column {values.name!r} holds {numbers[~fit][0]:g}, and {int((~fit).sum())} row(s) do not fit "
+            f"The column {values.name!r} holds {given[~fit][0]:g}, and {int((~fit).sum())} row(s) do not fit "
             f"{type(family).__name__}, which has distributions of {expected}. Choose another family, or correct the "
             "column."
         )
@@ -539,7 +574,7 @@ def features(family: Family, values: Tensor) -> Tensor:
     """
     known = getattr(family, "levels", None)
     one = values.unsqueeze(-1)
-    if known is not None:
+    if known is not None and not isinstance(family, Integer):
         codes = torch.arange(len(known), dtype=values.dtype)
         return (one == (codes if len(codes) > 2 else codes[1:])).to(torch.get_default_dtype())
     if isinstance(family, Atoms):

@@ -54,6 +54,8 @@ MOST_KEPT = 0.3
 """A stage whose effective size is this share of its arm's rows lacks rows, not overlap."""
 HARDLY = 0.03
 """Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
+NO_SIZE = 0.1
+"""Errors of diagnostics below this share of an estimate's own are of no size."""
 MOST_LACKING = 0.01
 """The most of a world that may hardly have a counterpart."""
 
@@ -381,13 +383,19 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
 
 def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
     """Return what makes a stage's weights unusable, or an empty string."""
-    group = kish_size(rows.weight * rows.member(stage.arm))
+    carried = rows.weight * rows.member(stage.arm)
+    group, count = kish_size(carried), int((carried > 0.0).sum())
     what = []
     if not np.isfinite(found["max_weight"]):
         what.append("a propensity of exactly 0 or 1 leaves rows without a finite weight")
     elif abs(found["mean_weight"] - 1.0) > OFF and abs(found["mean_weight_z"]) > SURE:
         what.append(f"the mean weight is {found['mean_weight']:.2f}, not 1 (z {found['mean_weight_z']:.1f})")
-    if found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
+    if group < FEWEST_ROWS < count:
+        what.append(
+            f"the weights of {count:,} rows make them {group:.0f}, fewer than {FEWEST_ROWS}; if they are counts of "
+            "units, write the rows out: df.loc[df.index.repeat(sample_weight)]"
+        )
+    elif found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
         what.append(f"the effective size is {found['ess']:.0f} of {group:.0f} rows")
     return "; ".join(what)
 
@@ -420,20 +428,28 @@ def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:
     for regime in dict.fromkeys(each.stage.regime for each in values):
         own = sorted((each for each in values if each.stage.regime == regime), key=lambda each: each.stage.start)
         base = own[0].start.copy()
+        whole = base + sum(each.correction for each in own)
         for each in own:
             balance = each.weight[:, None] * each.start - base
             base += each.correction
             described = pd.DataFrame([_describe(each.stage, each.weight, rows)])
-            tables.append(describe_scores(described, balance, each.correction, rows))
+            tables.append(describe_scores(described, balance, each.correction, whole, rows))
     return join_stages(tables)
 
 
-def describe_scores(described: pd.DataFrame, balance: Array, correction: Array, rows: Rows) -> pd.DataFrame:
-    """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q)."""
+def describe_scores(
+    described: pd.DataFrame, balance: Array, correction: Array, whole: Array, rows: Rows
+) -> pd.DataFrame:
+    """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q).
+
+    Their errors count as a tenth of that of the world's influence values, the ``whole`` (n, Q), at least: scores that
+    are nearly a function of the features leave residuals of no size, whose mean is far from 0 by their own error alone.
+    """
     table = pd.concat([described] * balance.shape[1], ignore_index=True)
     table.insert(0, "column", np.arange(len(table)))
+    least = NO_SIZE * mean_and_spread(whole, rows.weight, groups=rows.groups)[1]
     for name, part in (("balance", balance), ("correction", correction)):
-        table[name], table[f"{name}_z"] = mean_and_z(part, rows.weight, rows.groups)
+        table[name], table[f"{name}_z"] = mean_and_z(part, rows.weight, rows.groups, least)
     return table
 
 
@@ -449,7 +465,10 @@ def add_problems(table: pd.DataFrame, problems: Sequence[str]) -> pd.DataFrame:
     return table.assign(problem=["; ".join(filter(None, texts)) for texts in both])
 
 
-def mean_and_z(values: Array, weight: Array, groups: NDArray[np.int64] | None = None) -> tuple[Array, Array]:
-    """Return the weighted means of columns (n, Q), and each over its standard error (0 where both are 0)."""
+def mean_and_z(
+    values: Array, weight: Array, groups: NDArray[np.int64] | None = None, least: Array | float = 0.0
+) -> tuple[Array, Array]:
+    """Return the weighted means of columns (n, Q), and each over its standard error of a least size (0 if both are)."""
     mean, error = mean_and_spread(values, weight, groups=groups)
+    error = np.maximum(error, least)
     return mean, np.divide(mean, error, out=np.zeros_like(mean), where=error > 1e-15)

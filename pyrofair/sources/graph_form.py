@@ -621,8 +621,9 @@ class GraphForm:
         described = self._stage_table(rows, weights)
         tables = []
         for number, (which, i, _) in enumerate(self._each_block()):
-            balance, correction = found.target[which, i] - (y0, ypi)[which], found.correction[which, i]
-            tables.append(describe_scores(described.iloc[[number]], balance, correction, rows))
+            whole, correction = (y0, ypi)[which], found.correction[which, i]
+            own = described.iloc[[number]], found.target[which, i] - whole, correction, whole
+            tables.append(describe_scores(*own, rows))
         return InfluenceValues(
             y0=y0,
             ypi=ypi,

@@ -128,6 +128,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     estimand_: Estimand
     nuisances_: Nuisances
+    candidates_: list[GroupOverlap]
+    groups_: dict[str, int | None]
     trimmer_: Nuisances | None
     trimming_prefixes_: list[tuple[str, ...]]
 
@@ -198,8 +200,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     def _choose_groups(self) -> None:
         """Choose the weighted group of each world by the overlap of those considered, and warn of poor overlap."""
-        self.candidates_: list[GroupOverlap] = []
-        self.groups_: dict[str, int | None] = {}
+        self.candidates_, self.groups_ = [], {}
         problems = []
         for part in self._parts():
             groups = self._considered(part)

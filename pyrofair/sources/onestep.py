@@ -34,7 +34,7 @@ from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
-from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupported_cells, warn_of_overlap
+from pyrofair.nuisances.diagnostics import add_problems, group_overlap, group_sizes, unsupported_cells, warn_of_overlap
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
@@ -197,9 +197,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         self._kept: dict[Any, PrefixForm | GraphForm] = {}
         for name in self._considered():
             self._form = form = self._make_form(name)
-            bad = form.stages(rows).query("problem != ''")
-            stages = (f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples())
-            problems = [*stages, *(self._unsupported() if name == "prefix" else ())]
+            bad = self._stages_of(rows).query("problem != ''")
+            problems = [f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples()]
+            if name == "prefix":
+                warn_of_overlap(self._unsupported()[1])
             if not problems:
                 return
             found[name] = "; ".join(problems)
@@ -254,22 +255,32 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     def _needs(self) -> Needs:
         return "parents" if self.form_ == "graph" else "prefixes"
 
-    def _unsupported(self) -> list[str]:
-        """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
-        found, rare = [], []
+    def _stages_of(self, rows: Rows) -> pd.DataFrame:
+        """Return the diagnostics of the stages; the first of a world tells of cells that lack a group."""
+        table = self._form.stages(rows)
+        lacking = self._unsupported()[0] if self._form.name == "prefix" else {}
+        first = zip(table["regime"], ~table["regime"].duplicated(), strict=True)
+        return add_problems(table, [lacking.get(regime, "") if each else "" for regime, each in first])
+
+    def _unsupported(self) -> tuple[dict[str, str], list[str]]:
+        """Return which cells lack a group that a stage needs, by the worlds of which they are too much; and the rest.
+
+        The rest are warnings.
+        """
+        found, rare = {}, []
         saturated = self.nuisances_.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
         for part in self._parts():
             cells, mass = unsupported_cells(part, None, self.nuisances_, saturated=saturated)
-            shown = f"{part.regime.name} world: {'; '.join(map(str, cells[:5]))}"
+            shown = "; ".join(map(str, cells[:5]))
             if mass > MOST_UNSUPPORTED:
-                found.append(shown)
+                found[part.regime.name] = f"too few rows hold {shown}"
             elif cells:
                 rare.append(
-                    f"Poor overlap in the {shown}. Scores there are extrapolated, or rest on one row; this affects "
-                    f"{100.0 * mass:.2g}% of that world, as {mass * self.n_fitted_:.2g} of {self.n_fitted_:,} rows are."
+                    f"Poor overlap in the {part.regime.name} world: {shown}. Scores there are extrapolated, or rest on "
+                    f"one row; this affects {100.0 * mass:.2g}% of that world, as {mass * self.n_fitted_:.2g} of "
+                    f"{self.n_fitted_:,} rows are."
                 )
-        warn_of_overlap(rare)
-        return found
+        return found, rare
 
     @property
     def form_(self) -> str:
@@ -341,7 +352,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         ``groups`` are the labels of the groups of ``df``, (n,).
         """
         check_is_fitted(self, "estimand_")
-        return self._form.stages(self.nuisances_.rows_of(df, sample_weight, groups))
+        return self._stages_of(self.nuisances_.rows_of(df, sample_weight, groups))
 
     def stages_by_fold(self) -> pd.DataFrame:
         """Return the diagnostics of the weights of each stage in each fold of the fitted rows.
@@ -402,7 +413,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         values = _average(found, new)
         values = replace(values, weight=rows.weight / rows.weight.mean())
         if new.any():
-            values = _add_moves(values, self._halves(asked, rows, new), self.n_fitted_ * max(folds - 1, 1))
+            values = _add_moves(values, self._halves(asked, rows, new, values), self.n_fitted_ * max(folds - 1, 1))
         return values
 
     def _judge_again(self, asked: Any, rows: Rows, number: int) -> InfluenceValues:
@@ -412,14 +423,17 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             return form.influence(asked, replace(form.nuisances.rows, weight=rows.weight))
         return form.influence(asked, replace(rows, probability={}))
 
-    def _halves(self, asked: Any, rows: Rows, new: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
-        """Return half the differences of new rows' values by models of either half of the fitted rows, (HALVES, n, Q).
+    def _halves(
+        self, asked: Any, rows: Rows, new: NDArray[np.bool_], values: InfluenceValues
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return by how much models from either half of the fitted rows move new rows' values, (HALVES + 1, n, Q).
 
-        The halves are independent, and the error of models from all rows is at most that of their mean. Models of few
-        parameters take both halves, one with three times the weight of the other, so that no cell is lost: they move
-        half as far. So do others if half of the rows is too few.
+        Half their differences show the variance of models from all rows: the halves are independent. The way from the
+        ``values`` of all to the mean of halves, the last, shows their bias, of which fewer rows leave more. Models of
+        few parameters take both halves, one with three times the weight of the other, so that no cell is lost: they
+        differ half as much, and their mean moves by a quarter. So do others if half of the rows is too few.
         """
-        own, found = self.nuisances_.rows, []
+        own, found, means = self.nuisances_.rows, [], []
         for number in range(HALVES):
             first, _ = split_folds(own.a, own.weight, 2, self._seed(0, number), own.groups)[0]
             side = np.full(len(own.a), -1.0)
@@ -433,9 +447,12 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 except (DataError, PositivityError):
                     if part < 1.0:
                         raise
-            scale = new[:, None] / (2.0 * part * np.sqrt(HALVES))
-            found.append({name: scale * (getattr(one, name) - getattr(two, name)) for name in CAUSAL})
-        return {name: np.stack([each[name] for each in found]) for name in CAUSAL}
+            pairs = {name: (getattr(one, name), getattr(two, name), getattr(values, name)) for name in CAUSAL}
+            kept = new[:, None] / (2.0 * part * np.sqrt(HALVES))
+            found.append({name: kept * (a - b) for name, (a, b, _) in pairs.items()})
+            kept = new[:, None] / (part**2 * HALVES)
+            means.append({name: kept * ((a + b) / 2.0 - c) for name, (a, b, c) in pairs.items()})
+        return {name: np.stack([*(e[name] for e in found), sum(e[name] for e in means)]) for name in CAUSAL}
 
     def learn(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
         """Learn the regressions of columns of scores from all fitted rows; return what judges any number of others."""

@@ -110,7 +110,7 @@ def test_values_that_recur_are_atoms_and_at_an_end_the_end(values: Any, atoms: A
     assert (family.atoms, type(family.rest), family.rest.ends) == (atoms, rest, ends)
     share = np.isin(values, atoms).mean()
     assert sum(family.frequencies[:-1]) == pytest.approx(share, abs=0.001)
-    again = pf.mechanisms.families.decode(family, encode(family, column))
+    again = decode(family, encode(family, column))
     np.testing.assert_array_equal(again[np.isin(values, atoms)], values[np.isin(values, atoms)])
     read = features(family, encode(family, column)).double().numpy()
     np.testing.assert_array_equal(read[:, : len(atoms)], values[:, None] == np.array(atoms))
@@ -126,10 +126,26 @@ def test_values_that_recur_are_atoms_and_at_an_end_the_end(values: Any, atoms: A
         (RNG.integers(2, 11, 2000) / 2, Categorical),  # half stars
         (np.append(RNG.integers(4, 11, 80) / 2, 1.0), Categorical),  # one of them once
         (np.where(RNG.random(2000) < 0.003, 37.5, HEIGHT), Continuous),
+        (HEIGHT.round(1), Integer),  # codes of even steps
+        (np.log1p(RNG.integers(0, 90, 2000)), Atoms),  # at 0; steps are not even
     ],
 )
 def test_values_that_recur_as_others_do_are_none(values: Any, expected: type) -> None:
     assert type(choose_family(pd.Series(values))) is expected
+
+
+def test_a_grid_of_fractions_is_coded_and_read_as_numbers_of_which_some_may_be_new() -> None:
+    grades = pd.Series(RNG.binomial(80, 0.6, 3000) / 10, name="M")
+    grades[grades == 4.3] = 4.4
+    family = choose_family(grades)
+    assert isinstance(family, Integer)
+    assert 4.3 in family.levels
+    values = pd.Series([4.3, 4.4, np.float32(4.5)], name="M")
+    assert decode(family, encode(family, values)).tolist() == [4.3, 4.4, 4.5]
+    read = features(family, encode(family, grades)).double()
+    assert (read.shape, read.mean().item()) == ((3000, 1), pytest.approx(0.0, abs=1e-4))
+    with pytest.raises(DataError, match=r"'M' holds 4\.35, .*Integer"):
+        encode(family, pd.Series([4.35], name="M"))
 
 
 def test_a_value_beyond_an_end_is_refused_by_name() -> None:

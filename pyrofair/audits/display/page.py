@@ -15,6 +15,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pyrofair._files import csv_text
+from pyrofair._validation import in_order
 from pyrofair._version import __version__
 from pyrofair.audits.display.words import percent, span
 
@@ -106,6 +107,7 @@ def environment() -> Environment:
     made = Environment(
         loader=PackageLoader("pyrofair.audits.display"),
         autoescape=True,
+        finalize=in_order,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
