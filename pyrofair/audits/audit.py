@@ -80,7 +80,7 @@ from pyrofair.effects.potential_outcomes import (
     Stratified,
     Views,
 )
-from pyrofair.effects.scoring import DECISIONS, Decisions
+from pyrofair.effects.scoring import DECISIONS, Decisions, as_adapter, is_model
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.labels import read_outcome, read_sensitive
@@ -301,6 +301,8 @@ def audit(
     subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
     groups: str | None = None,
     sample: int | None = None,
+    proxies: str | Sequence[str] | None = None,
+    disclosure: Any = "logistic",
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
@@ -358,6 +360,12 @@ def audit(
     groups, sample
         Of a table in partitions: the column of clusters, such as households, whose rows are not independent; and the
         rows that sources are fitted on, by default 200,000, a fifth of them each.
+    proxies, disclosure
+        Columns outside the graph, such as a probability by name and address: the sensitive attribute may then be
+        missing in some rows, at random given features and proxies, and the numbers are of all rows (Robins, Rotnitzky
+        and Zhao, 1994). ``disclosure`` is the model of whether it is known, and of the attribute itself, given these:
+        a learner of :class:`OneStep`, which the source must be, or a scikit-learn classifier. Scores that are an outcome
+        count among the proxies.
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown. Partitions use neither.
     random_state
@@ -407,6 +415,8 @@ def audit(
     if is_partitions(df):
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
         own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "groups": groups, "sample": sample}
+        if proxies is not None:
+            raise DataError("proxies= is for one table, and df is in partitions: pass rows of it, pf.sample_rows(...).")
         alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
         pilot = partial(audit, models, random_state=random_state, **alone, **given)
         return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
@@ -416,13 +426,19 @@ def audit(
         )
     graph = chosen.unfair.graph
     df = as_pandas(df)
+    named = [] if proxies is None else [proxies] if isinstance(proxies, str) else list(proxies)
+    if proxies is None:
+        _refuse_gaps(df, graph)
+    else:
+        chosen, df = _with_proxies(chosen, models, df, named, disclosure)
     table = read_table(df, feature_columns(graph), what="df")
-    a = read_sensitive(table, graph, both=False)
+    known = np.ones(len(table), bool) if proxies is None else chosen.known
+    a = np.where(known, read_sensitive(table, graph, both=False), -1).astype(np.int8)
     levels = read_subgroups(subgroups, chosen, table)
     outcome, constant = _read_outcome(df, graph)
     weight = read_weight(sample_weight, table)
-    read = [*table.columns, *([] if outcome is None else [graph.outcome_column])]
-    warned = _warn([*constant, *describe_copies(df, read, sample_weight), *describe_reading(df, graph)])
+    read = [*table.columns, *([] if outcome is None else [graph.outcome_column]), *named]
+    warned = _warn([*constant, *describe_copies(df, read, sample_weight), *describe_reading(df, graph, named)])
     order = tuple(column for column in df.columns if column in graph.input_columns)
     held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
     audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
@@ -432,7 +448,9 @@ def audit(
             "predict_proba: give the scores themselves, models={'name': scores of the rows of df}, or leave scores out."
         )
     observed = {model.name: model.observed(table) for model in audited}
-    types = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
+    types = {
+        model.name: judge_scores(model, table[known], observed[model.name][known], scores) for model in audited
+    }
     warned += _warn(filter(None, (each.warning for each in types.values())))
     warned += _warn(
         filter(None, (disagreement_with_predict(model, table, observed[model.name], threshold) for model in audited))
@@ -440,6 +458,8 @@ def audit(
     warned += _warn(filter(None, (describe_reversal(model, observed[model.name], outcome) for model in audited)))
     outcomes = [name for name, each in types.items() if each.is_outcome]
     _check_outcomes(chosen, {name: types[name].why for name in outcomes})
+    if named and outcomes:
+        chosen.proxies = chosen.proxies.assign(**{f"the scores {name!r}": observed[name] for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.
     audited = tuple(
         replace(each, model=observed[each.name], decided=len(each.decisions) == 1) if each.name in outcomes else each
@@ -455,6 +475,8 @@ def audit(
         "thresholds": (at, at),
         "random_state": (random_state, True),
         "subgroups": ({each.name: each.columns for each in levels}, levels),
+        "proxies": (", ".join(named), named),
+        "disclosure": (disclosure, named),
     }
     context = Context(
         paths=chosen.unfair,
@@ -609,7 +631,11 @@ def _audit_by_influence(
             wald=True,
             estimates=found.normal,
             resampling=found.describe_models(),
-            stage_lines=stage_lines(found.weights, found.stages, context.graph),
+            stage_lines=[
+                *(fitted.describe() if hasattr(fitted, "describe") else ()),
+                *stage_lines(found.weights, found.stages, context.graph),
+            ],
+            disclosure=getattr(fitted, "shares", pd.DataFrame()),
             form=getattr(fitted, "form_", ""),
             doubts=doubts,
             threshold_doubts=more,
@@ -625,6 +651,40 @@ def _audit_by_influence(
         cut.measured(scores.models, level).thresholds(at, more),
         within,
     )
+
+
+def _refuse_gaps(df: Any, graph: CausalGraph) -> None:
+    """Refuse a sensitive attribute with gaps, and name the way to audit all rows."""
+    name = graph.sensitive_column
+    gaps = df[name].isna() if isinstance(df, pd.DataFrame) and list(df.columns).count(name) == 1 else np.zeros(0)
+    if gaps.any():
+        raise DataError(
+            f"The sensitive attribute {name!r} of df is missing in {int(gaps.sum()):,} of {len(df):,} rows. If columns "
+            "outside the graph hint at it, such as a probability by name and address, name them: "
+            "audit(..., proxies=['name_score']). Rows where it is known, alone, stand for all rows only if it is "
+            "missing for no reason; nothing is dropped for you."
+        )
+
+
+def _with_proxies(
+    source: Any, models: Mapping[str, Any], df: pd.DataFrame, proxies: Sequence[str], disclosure: Any
+) -> tuple[Any, pd.DataFrame]:
+    """Return the source for a sensitive attribute with gaps, and the table with these filled; refuse what is unfit."""
+    if not hasattr(source, "with_proxies"):
+        raise DataError(
+            f"proxies= is for OneStep, and {type(source).__name__} has no such estimates. Or give it the rows in which "
+            f"{source.unfair.graph.sensitive_column!r} is known alone, weighted: sample_weight=1 / (the probability "
+            "that it is known), which has wider intervals."
+        )
+    for name, model in models.items():
+        reads = as_adapter(model).reads(()) if is_model(model) else ()
+        if read := [each for each in proxies if each in reads]:
+            raise DataError(
+                f"{name!r} reads {read[0]!r}, so that it is a feature and no proxy: add it to the graph, with its "
+                "arrows, and leave it out of proxies=."
+            )
+    found: tuple[Any, pd.DataFrame] = source.with_proxies(df, proxies, disclosure)
+    return found
 
 
 def _of_rule(stages: pd.DataFrame, rule: Any) -> pd.DataFrame:

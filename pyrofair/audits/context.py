@@ -45,6 +45,8 @@ class Context:
     estimates, stage_lines, form, largest_z
         Of influence values: the estimates that they make, a line for each stage, the form of the estimates, and the
         limit of the diagnostics of stages.
+    disclosure
+        Where the sensitive attribute is known in some rows only: how often, by level of each proxy.
     """
 
     paths: UnfairPaths
@@ -76,6 +78,7 @@ class Context:
     stage_lines: list[str] = field(default_factory=list)
     form: str = ""
     largest_z: float = np.nan
+    disclosure: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def graph(self) -> CausalGraph:

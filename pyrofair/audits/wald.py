@@ -162,9 +162,10 @@ def stack_values(
         decided = decide(scores.observed[name], decisions, scores.threshold)
         if values is not None:
             columns |= {(name, decisions, each): getattr(values, each)[:, at] for each in CAUSAL}
+            decided = decided if values.decided is None else values.decided[:, at]
         columns[name, decisions, "positive"] = decided
         if outcome is not None and decisions != "score":
-            columns[name, decisions, "correct"] = (decided == outcome).astype(np.float64)
+            columns[name, decisions, "correct"] = np.where(outcome == 1, decided, 1.0 - decided)
             columns[name, decisions, "outcome"] = outcome.astype(np.float64)
     labels = pd.MultiIndex.from_tuples(columns, names=["model", "decisions", "functional"])
     return pd.DataFrame(np.column_stack(list(columns.values())), index=index, columns=labels)
@@ -213,7 +214,10 @@ class WaldEstimates:
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
         more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small()}
-        return Measured.of(self.normal, level, models=models, alike=rows_alike(self.normal.weight), **more)
+        of = self.normal
+        correct = of.influence.loc[:, of.influence.columns.get_level_values("functional") == "correct"]
+        alike = rows_alike(of.weight) if correct.isin((0.0, 1.0)).all(axis=None) else 0
+        return Measured.of(of, level, models=models, alike=alike, **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""

@@ -38,9 +38,10 @@ from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupport
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
+from pyrofair.sources.disclosure import Disclosed, fill_gaps
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm
-from pyrofair.tables.reading import warn_unused
+from pyrofair.tables.reading import read_table, warn_unused
 
 __all__ = ["OneStep"]
 
@@ -286,6 +287,37 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         other._choose_form()
         return other
 
+    def with_proxies(
+        self, df: pd.DataFrame, proxies: Sequence[str], disclosure: LearnerName | ClassifierMixin = "logistic"
+    ) -> tuple[Disclosed, pd.DataFrame]:
+        """Return the source for a table whose sensitive attribute has gaps, and the table with these filled.
+
+        Parameters
+        ----------
+        df
+            n rows with the graph's columns and the proxies.
+        proxies
+            Columns outside the graph, known in all rows, given which it is random whether the attribute is known.
+        disclosure
+            The model of that, and of the attribute given features and proxies: as for ``propensity``.
+        """
+        graph, names = self.unfair.graph, [proxies] if isinstance(proxies, str) else list(proxies)
+        if hasattr(self, "estimand_"):
+            raise DataError(
+                "With proxies= the source must be unfitted: it is fitted on the rows of df in which "
+                f"{graph.sensitive_column!r} is known, weighted by how rarely it is."
+            )
+        require_learner("disclosure", disclosure, "propensity")
+        nodes = [name for name in names if name in graph.node_of]
+        if nodes or not names:
+            raise DataError(
+                f"proxies={names} must name columns outside the graph that hint at {graph.sensitive_column!r}"
+                + (f", and {nodes[0]!r} is a node of it, which is conditioned on anyway: leave it out." if nodes else ".")
+            )
+        beside = read_table(df, names, what="df")
+        filled, known = fill_gaps(df, graph.sensitive_column)
+        return Disclosed(self, beside, known, disclosure), filled
+
     # -- what it rests on ---------------------------------------------------------------------------------------------
 
     @property
@@ -415,6 +447,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimand_")
         form: Any = self._form
         return partial(form.influence, learned=form.learn(score))
+
+    def judge(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
+        """Return what judges any rows by the first split alone, the fitted ones by models that did not see them.
+
+        ``score`` returns the scores of the fitted rows.
+        """
+        form: Any = self._form
+        return self.learn(score) if isinstance(form, PrefixForm) else form.influence
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None

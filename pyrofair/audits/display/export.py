@@ -89,6 +89,7 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
             "thresholds": _records(audit.thresholds),
             "subgroups": _records(audit.subgroups),
             "overlap": _records(context.overlap),
+            "disclosure": _records(context.disclosure),
         },
         "assumptions": context.assumptions,
         "outcome_assumptions": context.outcome_assumptions,
