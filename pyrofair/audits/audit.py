@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
@@ -26,6 +26,7 @@ from pyrofair._validation import (
     require_choice,
     require_flag,
     require_integer,
+    require_names,
     require_real,
     require_seed,
     shown,
@@ -35,6 +36,7 @@ from pyrofair.audits.audit_view import view_of
 from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
 from pyrofair.audits.context import Context, collected, texts_of
 from pyrofair.audits.display.export import known_versions
+from pyrofair.audits.individuals import known_flips, likely_flips
 from pyrofair.audits.models import (
     AuditedModel,
     ScoresAre,
@@ -83,6 +85,7 @@ from pyrofair.effects.potential_outcomes import (
 from pyrofair.effects.scoring import DECISIONS, Decisions, as_adapter, is_model
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
+from pyrofair.nuisances.learners import require_learner
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_again, read_table, read_weight
@@ -162,6 +165,31 @@ class Audit:
     stages: pd.DataFrame = field(default_factory=pd.DataFrame)
     thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)
     subgroups: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SUBGROUP_COLUMNS)))
+    answers: Mapping[str, pd.DataFrame | str | Callable[[], pd.DataFrame]] = field(default_factory=dict)
+
+    @property
+    def flips(self) -> pd.DataFrame:
+        """The rows whose decision flips when the unfair paths are switched, where both answers of a row are known.
+
+        They are for models whose features no unfair path touches, as with the direct path alone: row (its label in the
+        index of ``df``), the value of the sensitive attribute, features, model, the scores in the baseline world and
+        with the unfair paths switched, and both decisions, 0 or 1. ``features`` is "of both worlds" if the row is in
+        the audit's two worlds with these features, and "as observed" if fair paths would change them in the baseline
+        world: the answers are then those with the features of the row as they are.
+
+        Of a source that is an SEM there are, for other models, the rows that may flip, with the probability ``flips``,
+        the largest first, as :func:`pyrofair.audits.flips` has it for all unfair paths. With any other source there is
+        a DataError (a warning, if another model has rows), with the source that estimates them.
+        """
+        made = (each() if callable(each) else each for each in self.answers.values())
+        known = [each for each in made if isinstance(each, pd.DataFrame)]
+        unknown = [each for each in self.answers.values() if isinstance(each, str)]
+        if not known:
+            parts = "The answers of single rows are not kept of a table in partitions: audit a part of it."
+            raise DataError(next(iter(unknown), parts))
+        for text in unknown:
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        return pd.DataFrame(pd.concat(known, ignore_index=True))
 
     @property
     def readings(self) -> pd.DataFrame:
@@ -364,8 +392,8 @@ def audit(
         Columns outside the graph, such as a probability by name and address: the sensitive attribute may then be
         missing in some rows, at random given features and proxies, and the numbers are of all rows (Robins, Rotnitzky
         and Zhao, 1994). ``disclosure`` is the model of whether it is known, and of the attribute itself, given these:
-        a learner of :class:`OneStep`, which the source must be, or a scikit-learn classifier. Scores that are an outcome
-        count among the proxies.
+        a learner of :class:`OneStep`, which the source must be, or a scikit-learn classifier. Scores that are an
+        outcome count among the proxies.
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown. Partitions use neither.
     random_state
@@ -411,6 +439,7 @@ def audit(
     if require_integer("n_jobs", n_jobs, least=-MOST_JOBS, most=MOST_JOBS) == 0:
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
+    require_learner("disclosure", disclosure, "propensity")
     at = read_thresholds(thresholds)
     if is_partitions(df):
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
@@ -426,7 +455,7 @@ def audit(
         )
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    named = [] if proxies is None else [proxies] if isinstance(proxies, str) else list(proxies)
+    named = [] if proxies is None else [*require_names("proxies", proxies, one=True)]
     if proxies is None:
         _refuse_gaps(df, graph)
     else:
@@ -448,9 +477,7 @@ def audit(
             "predict_proba: give the scores themselves, models={'name': scores of the rows of df}, or leave scores out."
         )
     observed = {model.name: model.observed(table) for model in audited}
-    types = {
-        model.name: judge_scores(model, table[known], observed[model.name][known], scores) for model in audited
-    }
+    types = {model.name: judge_scores(model, table[known], observed[model.name][known], scores) for model in audited}
     warned += _warn(filter(None, (each.warning for each in types.values())))
     warned += _warn(
         filter(None, (disagreement_with_predict(model, table, observed[model.name], threshold) for model in audited))
@@ -497,9 +524,19 @@ def audit(
         outcomes=outcomes,
         warnings=warned,
     )
+    answers: dict[str, Any] = {
+        each.name: known_flips(each, table, a, observed[each.name], chosen.unfair, threshold) for each in audited
+    }
+    if hasattr(chosen, "counterfactual"):
+        for each in audited:
+            if isinstance(answers[each.name], str) and not each.is_scores:
+                answers[each.name] = partial(
+                    likely_flips, each.name, each.model, chosen, table, threshold, seed_from(random_state)
+                )
     if by_influence:
         asked = Scores(audited, observed, threshold)
-        return _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
+        report = _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
+        return replace(report, answers=answers)
     used: Any = None
     with collected() as caught:
         fitted, index = fit_source(chosen, table, weight)
@@ -573,6 +610,7 @@ def audit(
             failure=failure,
         ),
         thresholds=measured.thresholds(at, more),
+        answers=answers,
     )
 
 

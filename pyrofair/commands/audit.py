@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyrofair._files import csv_text
 from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
@@ -24,7 +26,7 @@ __all__ = ["COMMAND"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
-    "subgroups.csv", "audit.png", "stages.png", "graph.png",
+    "subgroups.csv", "disclosure.csv", "audit.png", "stages.png", "graph.png",
 )  # fmt: skip
 OPTIONS = (
     DATA,
@@ -49,6 +51,8 @@ OPTIONS = (
     *source_options(AUDIT_SOURCES, "onestep"),
     *grouped(
         "the source of both worlds",
+        Option("proxy", "columns outside the graph that hint at the sensitive attribute, which may then be missing in "
+               "some rows, at random given the features and these columns", many=True, metavar="COLUMN"),
         Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged "
                "by models that did not see it)", metavar="FILE"),
     ),
@@ -64,6 +68,12 @@ OPTIONS = (
                least=0, most=1_000_000),
     ),
     *RESULT_OPTIONS,
+    *grouped(
+        "the results",
+        Option("flips", "a further file of the results, such as flips.csv: the rows whose decision flips along the "
+               "unfair paths, with both scores; of models that read nothing that these paths change but the sensitive "
+               "attribute", metavar="NAME"),
+    ),
 )  # fmt: skip
 ESTIMATED = (
     "  a column of scores, known for the rows as they are: what it would be in another world is estimated, as that of "
@@ -96,14 +106,20 @@ def run(settings: Settings, lines: Any) -> int:
     read = [*files_read(settings, "train"), *files.values()]
     with computing(settings) as warned:
         problem = read_problem(
-            settings, extra=dict.fromkeys(settings["score"], "--score"), others=["train"], outcome_required=False
+            settings,
+            extra=dict.fromkeys(settings["score"], "--score") | dict.fromkeys(settings["proxy"], "--proxy"),
+            others=["train"],
+            outcome_required=False,
+            gaps=bool(settings["proxy"]),
         )
         scores = {name: _scores(name, problem, settings) for name in settings["score"]}
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source = make_source(settings, problem.unfair)
-        with ResultsFolder.claimed(settings, read, FILES) as folder:
+        with ResultsFolder.claimed(settings, read, (*FILES, *filter(None, [settings["flips"]]))) as folder:
             models = scores | {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files.items()}
             report = _audit(settings, problem, models, source, subgroups)
+            if settings["flips"]:
+                folder.add_text(settings["flips"], csv_text(report.flips))
             texts = list(dict.fromkeys([*warned(), *report.context.warnings]))
             report = replace(report, context=report.context | {"warnings": texts})
             limit = settings["fail-above"]
@@ -146,6 +162,19 @@ def _check(settings: Settings) -> None:
         raise UsageError("--fail-quantity needs a limit, --fail-above.")
     if settings["fail-above"] is not None and settings["source"] != "onestep" and settings["replicates"] < 2:
         raise UsageError(f"--fail-above needs intervals, and --replicates {settings['replicates']} makes none.")
+    if settings["proxy"] and (settings["source"] != "onestep" or settings["train"] or settings["drop-other-groups"]):
+        raise UsageError(
+            "--proxy is for --source onestep, fitted on the rows of DATA where the sensitive attribute is known: leave "
+            "out --train, and --drop-other-groups, for rows with an unknown one may be of any group."
+        )
+    name = settings["flips"]
+    if name and (name in FILES or Path(name).name != name or not name.endswith(".csv")):
+        raise UsageError(f"--flips {name!r} must be the name of a further CSV file of the results, such as flips.csv.")
+    if name and settings["score"]:
+        raise UsageError(
+            f"--flips asks for the scores of rows with another value of the sensitive attribute, and a column, --score "
+            f"{shlex.quote(settings['score'][0])}, has none: pass the model itself, --model FILE."
+        )
     if "scores" in settings.given and not settings["score"]:
         raise UsageError("--scores describes columns of scores; there are none, --score COLUMN.")
 
@@ -236,7 +265,8 @@ def _audit(
     report = audit(
         models,
         source,
-        problem.frame,
+        problem.frame.assign(**{name: problem.extra[name] for name in settings["proxy"]}),
+        proxies=settings["proxy"] or None,
         n_boot=settings["replicates"],
         level=settings["level"],
         threshold=settings["threshold"],
@@ -283,6 +313,7 @@ def _add_files(folder: ResultsFolder, report: Audit, problem: Problem) -> None:
     folder.add_table("stages.csv", report.stages)
     folder.add_table("thresholds.csv", report.thresholds)
     folder.add_table("subgroups.csv", report.subgroups)
+    folder.add_table("disclosure.csv", report.context.disclosure)
     folder.add_figure("audit.png", report.plot())
     if len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())

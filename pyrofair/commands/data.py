@@ -71,11 +71,13 @@ GROUPED = {
 PERCENTAGE = re.compile(r"[+-]?\d+(?:[.,]\d*)?\s*%")
 SENTINEL = re.compile(r"-9|-?99+")
 MOST_SHOWN = 12
+OWN = ("sensitive", "gaps")
+"""What a command knows of its tables beyond the options that say how they are read."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How tables are read; one for all tables of a command."""
+    """How tables are read; one for all tables of a command. With ``gaps`` the ``sensitive`` column may have some."""
 
     separator: str | None = None
     decimal: str = "."
@@ -85,13 +87,15 @@ class Reading:
     missing_values: tuple[str, ...] = ()
     drop_missing: bool = False
     strip: bool = False
+    sensitive: str = ""
+    gaps: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> Reading:
         """Return the reading that the options of a command describe."""
         if both := sorted({*settings["text"]} & {*settings["number"]}):
             raise UsageError(f"the column {both[0]!r} is named by --text and by --number; choose one.")
-        given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls)}
+        given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls) if each.name not in OWN}
         separator = {"tab": "\t", r"\t": "\t"}.get(given["separator"], given["separator"])
         lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         return cls(**{**given, **lists, "separator": separator})
@@ -218,7 +222,7 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
         raise UsageError("\n  and: ".join(wrong))
     keep, left_out = _without_missing(path, {name: ~texts[name].isin(values[name]).to_numpy() for name in there}, how)
     texts = texts[keep]  # a number that was left out leaves the type of the others as it is
-    typed = {name: texts[name].map({each: values[name][each] for each in texts[name].unique()}) for name in there}
+    typed = {name: texts[name].map({each: values[name].get(each) for each in texts[name].unique()}) for name in there}
     frame = pd.DataFrame(typed).astype({name: "category" for name in there if name in how.text})
     return Table(path, frame, tuple(name for name in header if name not in there), left_out, _doubts(path, frame))
 
@@ -447,6 +451,7 @@ def _without_missing(
     """Return which rows have no missing value, and in words how many have; these are refused unless to be dropped."""
     import numpy as np
 
+    missing = {name: each & ((name != how.sensitive) | (not how.gaps)) for name, each in missing.items()}
     counts = {name: int(each.sum()) for name, each in missing.items() if each.any()}
     rows = len(next(iter(missing.values())))
     if not counts:
@@ -459,6 +464,8 @@ def _without_missing(
             f"{int(lost.sum()):,} of the {rows:,} rows of {path} have a missing value, in the columns {by_column}; the "
             f"first is row {first + 1:,} after the header. Nothing is dropped unasked: impute them before, or "
             "leave these rows out with --drop-missing, which makes the results those of the other rows."
+            + f" An audit may lack {how.sensitive!r}, with columns that hint at it: --proxy COLUMN."
+            * (how.sensitive in counts)
         )
     if lost.all():
         raise UsageError(f"every row of {path} has a missing value, in the columns {by_column}.")
@@ -502,7 +509,7 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
 
 def distinct_values(series: pd.Series[Any]) -> list[Any]:
     """Return the values of a column, each once, in the order of their first rows, as Python has them."""
-    return [each.item() if hasattr(each, "item") else each for each in series.unique()]
+    return [each.item() if hasattr(each, "item") else each for each in series.dropna().unique()]
 
 
 def list_values(series: pd.Series[Any]) -> str:

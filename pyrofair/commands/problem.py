@@ -130,14 +130,17 @@ def read_problem(
     extra: Mapping[str, str] | None = None,
     others: Sequence[str] = (),
     outcome_required: bool = True,
+    gaps: bool = False,
 ) -> Problem:
     """Read the tables of a command and make its graph, with values in the types of the columns.
 
     ``extra`` are columns besides the graph's, each with the option that asks for it; ``others`` options that name
-    further tables, where given. The table may lack the outcome if that is not required.
+    further tables, where given. The table may lack the outcome if that is not required; with ``gaps`` the sensitive
+    attribute may be missing in some rows.
     """
     how = Reading.of(settings)
     plain = make_graph(settings, {})
+    how = replace(how, sensitive=plain.sensitive_column, gaps=gaps)
     make_unfair(plain, settings)  # a wrong path is refused before the table is read
     outcome = plain.outcome_column
     wanted = {column: f"--graph: the node {node!r}" for column, node in plain.node_of.items()}

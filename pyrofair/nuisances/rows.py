@@ -118,7 +118,10 @@ def _read_groups(groups: npt.ArrayLike, n: int) -> NDArray[np.int64]:
 
 @dataclass
 class Nuisances:
-    """The propensities P(A = 1 | prefix), fitted on the kept rows; weights are made of those in [clip, 1 - clip]."""
+    """The propensities P(A = 1 | prefix), fitted on the kept rows; weights are made of those in [clip, 1 - clip].
+
+    If the group of some units is not known, they are fitted on ``law``: ``rows``, and each such unit once a group.
+    """
 
     graph: CausalGraph
     propensity: LearnerName | ClassifierMixin
@@ -128,6 +131,7 @@ class Nuisances:
     folds: int = FOLDS
     models: dict[Prefix, CrossFit] = field(default_factory=dict)
     matches: list[tuple[weakref.ref[pd.DataFrame], Rows]] = field(default_factory=list)
+    law: Rows | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"matches": []}
@@ -140,10 +144,11 @@ class Nuisances:
     def model(self, prefix: Prefix) -> CrossFit:
         """Return the propensity of a prefix, fitting it at the first call."""
         if prefix not in self.models:
-            table, a, weight, groups = self._data(self.rows, prefix)
+            table, a, weight, groups = self._data(self.law or self.rows, prefix)
             model = CrossFit(self.propensity, self.seed, self.folds).fit(table, a, weight, groups)
             if not isinstance(self.propensity, str):
                 self._require_calibrated(model.fitted, a, weight)
+            model.fitted = model.fitted[: int(self.rows.kept.sum())]
             self.models[prefix] = model
         return self.models[prefix]
 

@@ -48,7 +48,7 @@ def fill_gaps(df: pd.DataFrame, name: str) -> tuple[pd.DataFrame, NDArray[np.boo
         raise DataError(f"The sensitive attribute {name!r} is missing in every row of df; some must show it.")
     if known.all():
         raise DataError(f"The sensitive attribute {name!r} is known in every row of df: leave out proxies=.")
-    filled = values.where(known, repeat_label(values, values[known].iloc[0], values.index))
+    filled = values.where(known, values[known].iloc[0])
     return df.assign(**{name: filled}), known
 
 
@@ -56,9 +56,11 @@ class Disclosed(BaseEstimator):  # type: ignore[misc]
     """One-step estimates of n rows, of which those with a known sensitive attribute A stand for the others.
 
     Let V be the features and proxies, R whether A is known, pi(V) the probability of that, p(V) = P(A = 1 | V, R = 1),
-    and phi(a) the influence value of a row with A = a, of a source fitted on the rows with a known A, weighted by
-    1 / pi. Then ``psi = mu + R / pi (phi(A) - mu)`` with ``mu = (1 - p) phi(0) + p phi(1)`` has the mean of phi(A) over
-    all rows if either pi or p is right.
+    and phi(a) the influence value of a row with A = a. Then ``psi = mu + R / pi (phi(A) - mu)`` with
+    ``mu = (1 - p) phi(0) + p phi(1)`` has the mean of phi(A) over all rows if either pi or p is right. The regressions
+    in phi are learned from the rows with a known A, weighted by 1 / pi, and the propensities from all rows, those with
+    an unknown A in either group by p. So if pi is right the regressions are, and else the propensities, if p is right:
+    either is enough for phi.
 
     *Assumes* that R depends on A only through V.
 
@@ -108,20 +110,29 @@ class Disclosed(BaseEstimator):  # type: ignore[misc]
         codes = None if groups is None else np.asarray(groups)
         own = None if codes is None else codes[known]
         seen = pd.concat([table.drop(columns=graph.sensitive_column), self.proxies.set_axis(table.index)], axis=1)
-        folds = self.source.folds
-        chance = CrossFit(self.disclosure, seed_from(self.source.random_state), folds)
-        self.chance_ = chance.fit(seen, known.astype(np.int8), weight, codes).fitted
+        folds, seed = self.source.folds, seed_from(self.source.random_state)
+        chance = CrossFit(self.disclosure, seed, folds).fit(seen, known.astype(np.int8), weight, codes)
+        self.chance_ = chance.fitted
         self._require_overlap(a, weight)
-        self.source_ = clone(self.source).fit(table[known], (weight / self.chance_)[known], own)
-        law = CrossFit(self.disclosure, self.source_.nuisances_.seed, folds).fit(
-            seen[known], a[known], weight[known], own
-        )
+        law = CrossFit(self.disclosure, seed, folds).fit(seen[known], a[known], weight[known], own)
         self.law_ = law.predict(seen)
         self.law_[known] = law.fitted
+        rows = Rows.read(table[known], (weight / self.chance_)[known], graph, own)
+        inner = clone(self.source).set_params(random_state=seed)
+        self.source_ = inner.fit_rows(rows, self._in_either_group(table, a, weight, codes))
         position = np.full(len(a), -1)
         position[known] = np.arange(known.sum())
         self._rows = Rows(table, a, weight, np.ones(len(a), dtype=bool), position=position)
         return self
+
+    def _in_either_group(self, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, codes: Any) -> Rows:
+        """Return the rows where A is known, and each other row once in either group, by its probabilities."""
+        known, rest = np.flatnonzero(self.known), np.flatnonzero(~self.known)
+        at = np.concatenate([known, rest, rest])
+        group = np.concatenate([a[known], np.zeros(len(rest)), np.ones(len(rest))]).astype(np.int8)
+        share = np.concatenate([np.ones(len(known)), 1.0 - self.law_[rest], self.law_[rest]])
+        units = np.arange(len(a)) if codes is None else pd.factorize(codes)[0]
+        return Rows(table.iloc[at], group, weight[at] * share, np.ones(len(at), dtype=bool), groups=units[at])
 
     def _require_overlap(self, a: NDArray[np.int8], weight: Array) -> None:
         """Refuse rows whose A is hardly ever known, and groups with too few rows where it is."""
@@ -130,7 +141,7 @@ class Disclosed(BaseEstimator):  # type: ignore[misc]
         if low.any():
             raise PositivityError(
                 f"{name!r} is hardly ever known in {int(low.sum()):,} of {len(a):,} rows: the probability, given the "
-                f"features and {proxies}, is as small as {self.chance_[low].min():.2g}, and {LEAST_CHANCE:g} is the "
+                f"features and {proxies}, is as small as {self.chance_[low].min():.3g}, and {LEAST_CHANCE:g} is the "
                 "least. Leave out the levels or ranges in which it is never known, and say that the numbers are not "
                 "about these rows; or join levels."
             )
@@ -173,9 +184,7 @@ class Disclosed(BaseEstimator):  # type: ignore[misc]
     def describe(self) -> list[str]:
         """Return in how many rows A is known, with what probability, and the effective size of either group."""
         graph, rows, known = self.unfair.graph, self._rows, self.known
-        sizes = (
-            f"{self._group_size(rows.a, rows.weight, value):,.0f} with {graph.label(value)!r}" for value in (0, 1)
-        )
+        sizes = (f"{self._group_size(rows.a, rows.weight, value):,.0f} with {graph.label(value)!r}" for value in (0, 1))
         return [
             f"{graph.sensitive_column!r} is known in {int(known.sum()):,} of {len(known):,} rows "
             f"({known.mean():.0%}), with an estimated probability of {self.chance_.min():.2g} to "
@@ -240,9 +249,7 @@ class Disclosed(BaseEstimator):  # type: ignore[misc]
                     each.table[self.unfair.graph.input_columns], rows.weight, origin=np.arange(len(same))
                 )
                 decided.append(np.asarray(asked(sample)).reshape(len(same), -1))
-        values = {
-            name: self._augment([getattr(each, name) for each in found], getattr(own, name)) for name in CAUSAL
-        }
+        values = {name: self._augment([getattr(each, name) for each in found], getattr(own, name)) for name in CAUSAL}
         apart = None if own.apart is None else {name: self._weighted(each) for name, each in own.apart.items()}
         return replace(
             own,
@@ -278,7 +285,7 @@ class Disclosed(BaseEstimator):  # type: ignore[misc]
 
 
 def _on_rows(score: Scorer, at: NDArray[np.int64], same: NDArray[np.bool_]) -> Scorer:
-    """Return the scores of samples whose rows are positions in ``at`` (m,), observed as they are where ``same`` (m,)."""
+    """Return the scores of samples of rows at some positions (m,), observed as they are where they are the ``same``."""
 
     def asked(sample: CounterfactualSample) -> Array:
         if sample.origin is None:

@@ -171,13 +171,18 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If ``form="auto"`` finds no form whose weights are usable.
         """
         check_settings(self, CONSTRAINTS)
-        estimand = identify(self.unfair)
+        identify(self.unfair)
         rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
         warn_unused(df, self.unfair.graph)
+        return self.fit_rows(rows)
+
+    def fit_rows(self, rows: Rows, law: Rows | None = None) -> Self:
+        """Fit on rows that were read; the propensities on ``law``, if given, among which these rows come first."""
+        check_settings(self, CONSTRAINTS)
         fitted = copy.copy(self)  # an error below leaves self as it was
-        fitted.estimand_ = estimand
+        fitted.estimand_ = identify(self.unfair)
         seed = seed_from(self.random_state)
-        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds, law=law)
         fitted._choose_form()
         self.__dict__ = fitted.__dict__
         return self
@@ -301,18 +306,17 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         disclosure
             The model of that, and of the attribute given features and proxies: as for ``propensity``.
         """
-        graph, names = self.unfair.graph, [proxies] if isinstance(proxies, str) else list(proxies)
+        graph, names = self.unfair.graph, list(proxies)
         if hasattr(self, "estimand_"):
             raise DataError(
                 "With proxies= the source must be unfitted: it is fitted on the rows of df in which "
                 f"{graph.sensitive_column!r} is known, weighted by how rarely it is."
             )
-        require_learner("disclosure", disclosure, "propensity")
         nodes = [name for name in names if name in graph.node_of]
         if nodes or not names:
+            found = f", and {nodes[0]!r} is in it: leave it out." if nodes else "."
             raise DataError(
-                f"proxies={names} must name columns outside the graph that hint at {graph.sensitive_column!r}"
-                + (f", and {nodes[0]!r} is a node of it, which is conditioned on anyway: leave it out." if nodes else ".")
+                f"proxies={names} must name columns outside the graph that hint at {graph.sensitive_column!r}{found}"
             )
         beside = read_table(df, names, what="df")
         filled, known = fill_gaps(df, graph.sensitive_column)

@@ -1,11 +1,11 @@
 """A sensitive attribute that is known in some rows only: what rows with a known one, weights and proxies estimate.
 
-Run ``python tests/benchmarks/proxies.py --samples 200``. Printed are, for a good and a poor proxy and each way of
-estimating the mean unfair effect on decisions: bias with its Monte-Carlo error, standard deviation of the estimates, and
-the share of 95 % intervals that hold the true effect.
+Run ``python tests/benchmarks/proxies.py --samples 300``. Printed are, for a good and a poor proxy and each way of
+estimating the mean unfair effect on decisions: bias with its Monte-Carlo error, standard deviation of the estimates,
+and the share of 95 % intervals that hold the true effect.
 
-C (four levels) -> A; {A C} -> D; {A C D} -> M; a classifier reads all four. Unfair are A -> Y and A -> M -> Y. Whether A
-is known depends on C, D, M and the proxy W. True effects are sums over all cells.
+C (four levels) -> A; {A C} -> D; {A C D} -> M; a classifier reads all four. Unfair are A -> Y and A -> M -> Y. Whether
+A is known depends on C, D, M and the proxy W. True effects are sums over all cells.
 """
 
 from __future__ import annotations
