@@ -56,7 +56,9 @@ def source(**more: Any) -> pf.OneStep:
 def audit(df: pd.DataFrame, known: Any = None, model: Any = None, **more: Any) -> pf.Audit:
     gaps = df if known is None else df.assign(A=df["A"].where(known))
     more = ({} if known is None else {"proxies": ["W"]}) | more
-    return pf.audit({"m": Model() if model is None else model}, more.pop("source", source()), gaps, random_state=0, **more)
+    return pf.audit(
+        {"m": Model() if model is None else model}, more.pop("source", source()), gaps, random_state=0, **more
+    )
 
 
 def row(report: pf.Audit, quantity: str = "mean_unfair_effect", decisions: str = "threshold") -> Any:
@@ -103,10 +105,10 @@ def test_either_model_may_be_wrong(wrong: str) -> None:
     df, known = draw(40_000, 1, crossed=wrong)
     found, true = row(audit(df, known)), truth(HALVES)
     error = (found["upper"] - found["lower"]) / 3.92
-    assert abs(found["estimate"] - true) < 3.0 * error
+    assert abs(found["estimate"] - true) < 2.0 * error
     assert error < 0.012
     alone = row(audit(df[known].drop(columns="W")))["estimate"]
-    assert abs(alone - true) > 4.0 * error
+    assert abs(alone - true) > 3.0 * error
 
 
 def test_standard_errors_are_those_of_repeated_samples() -> None:
@@ -170,16 +172,12 @@ def test_weights_are_counts_of_rows() -> None:
 def test_scores_that_are_an_outcome_count_among_the_proxies() -> None:
     df, known = draw(6_000, 2)
     human = (np.random.default_rng(0).random(len(df)) < 0.2 + 0.5 * df["A"]).astype(int)
-    graph = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
-    report = audit(df, known, human, scores="outcome", disclosure="saturated", source=pf.OneStep(
-        graph.unfair("A -> Y"), propensity="saturated", regression="saturated"))  # fmt: skip
+    of = pf.OneStep(GRAPH.unfair("A -> Y"), propensity="saturated", regression="saturated")
+    report = audit(df, known, human, scores="outcome", disclosure="saturated", source=of)
     found = row(report)
     assert found["lower"] < 0.5 < found["upper"]
-    assert (
-        "the scores 'm'" in report.context.outcome_assumptions[-1] or "the scores 'm'" in report.context.assumptions[-1]
-    )
-    rate = row(report, "positive_rate")
-    assert rate["estimate"] == human.mean()
+    assert "the scores 'm'" in report.context.assumptions[-1]
+    assert row(report, "positive_rate")["estimate"] == pytest.approx(human.mean(), abs=1e-12)
 
 
 def test_a_report_says_what_is_assumed_and_shown() -> None:
