@@ -455,19 +455,21 @@ def audit(
         )
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    named = [] if proxies is None else [*require_names("proxies", proxies, one=True)]
+    beside = () if proxies is None else require_names("proxies", proxies, one=True)
     if proxies is None:
         _refuse_gaps(df, graph)
     else:
-        chosen, df = _with_proxies(chosen, models, df, named, disclosure)
+        _refuse_readers(models, beside)
+        chosen = default_of("source with proxies")(chosen, df, beside, disclosure)
+        df = chosen.filled
     table = read_table(df, feature_columns(graph), what="df")
     known = np.ones(len(table), bool) if proxies is None else chosen.known
     a = np.where(known, read_sensitive(table, graph, both=False), -1).astype(np.int8)
     levels = read_subgroups(subgroups, chosen, table)
     outcome, constant = _read_outcome(df, graph)
     weight = read_weight(sample_weight, table)
-    read = [*table.columns, *([] if outcome is None else [graph.outcome_column]), *named]
-    warned = _warn([*constant, *describe_copies(df, read, sample_weight), *describe_reading(df, graph, named)])
+    read = [*table.columns, *([] if outcome is None else [graph.outcome_column]), *beside]
+    warned = _warn([*constant, *describe_copies(df, read, sample_weight), *describe_reading(df, graph, beside)])
     order = tuple(column for column in df.columns if column in graph.input_columns)
     held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
     audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
@@ -485,7 +487,7 @@ def audit(
     warned += _warn(filter(None, (describe_reversal(model, observed[model.name], outcome) for model in audited)))
     outcomes = [name for name, each in types.items() if each.is_outcome]
     _check_outcomes(chosen, {name: types[name].why for name in outcomes})
-    if named and outcomes:
+    if beside and outcomes:
         chosen.proxies = chosen.proxies.assign(**{f"the scores {name!r}": observed[name] for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.
     audited = tuple(
@@ -502,8 +504,8 @@ def audit(
         "thresholds": (at, at),
         "random_state": (random_state, True),
         "subgroups": ({each.name: each.columns for each in levels}, levels),
-        "proxies": (", ".join(named), named),
-        "disclosure": (disclosure, named),
+        "proxies": (", ".join(beside), beside),
+        "disclosure": (disclosure, beside),
     }
     context = Context(
         paths=chosen.unfair,
@@ -704,16 +706,8 @@ def _refuse_gaps(df: Any, graph: CausalGraph) -> None:
         )
 
 
-def _with_proxies(
-    source: Any, models: Mapping[str, Any], df: pd.DataFrame, proxies: Sequence[str], disclosure: Any
-) -> tuple[Any, pd.DataFrame]:
-    """Return the source for a sensitive attribute with gaps, and the table with these filled; refuse what is unfit."""
-    if not hasattr(source, "with_proxies"):
-        raise DataError(
-            f"proxies= is for OneStep, and {type(source).__name__} has no such estimates. Or give it the rows in which "
-            f"{source.unfair.graph.sensitive_column!r} is known alone, weighted: sample_weight=1 / (the probability "
-            "that it is known), which has wider intervals."
-        )
+def _refuse_readers(models: Mapping[str, Any], proxies: Sequence[str]) -> None:
+    """Refuse models that read a proxy."""
     for name, model in models.items():
         reads = as_adapter(model).reads(()) if is_model(model) else ()
         if read := [each for each in proxies if each in reads]:
@@ -721,8 +715,6 @@ def _with_proxies(
                 f"{name!r} reads {read[0]!r}, so that it is a feature and no proxy: add it to the graph, with its "
                 "arrows, and leave it out of proxies=."
             )
-    found: tuple[Any, pd.DataFrame] = source.with_proxies(df, proxies, disclosure)
-    return found
 
 
 def _of_rule(stages: pd.DataFrame, rule: Any) -> pd.DataFrame:

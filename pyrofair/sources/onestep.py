@@ -38,10 +38,9 @@ from pyrofair.nuisances.diagnostics import group_overlap, group_sizes, unsupport
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
-from pyrofair.sources.disclosure import Disclosed, fill_gaps
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm
-from pyrofair.tables.reading import read_table, warn_unused
+from pyrofair.tables.reading import warn_unused
 
 __all__ = ["OneStep"]
 
@@ -291,36 +290,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         other.estimand_ = identify(self.unfair, "outcome")
         other._choose_form()
         return other
-
-    def with_proxies(
-        self, df: pd.DataFrame, proxies: Sequence[str], disclosure: LearnerName | ClassifierMixin = "logistic"
-    ) -> tuple[Disclosed, pd.DataFrame]:
-        """Return the source for a table whose sensitive attribute has gaps, and the table with these filled.
-
-        Parameters
-        ----------
-        df
-            n rows with the graph's columns and the proxies.
-        proxies
-            Columns outside the graph, known in all rows, given which it is random whether the attribute is known.
-        disclosure
-            The model of that, and of the attribute given features and proxies: as for ``propensity``.
-        """
-        graph, names = self.unfair.graph, list(proxies)
-        if hasattr(self, "estimand_"):
-            raise DataError(
-                "With proxies= the source must be unfitted: it is fitted on the rows of df in which "
-                f"{graph.sensitive_column!r} is known, weighted by how rarely it is."
-            )
-        nodes = [name for name in names if name in graph.node_of]
-        if nodes or not names:
-            found = f", and {nodes[0]!r} is in it: leave it out." if nodes else "."
-            raise DataError(
-                f"proxies={names} must name columns outside the graph that hint at {graph.sensitive_column!r}{found}"
-            )
-        beside = read_table(df, names, what="df")
-        filled, known = fill_gaps(df, graph.sensitive_column)
-        return Disclosed(self, beside, known, disclosure), filled
 
     # -- what it rests on ---------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """A sensitive attribute that is known in some rows only: what rows with a known one, weights and proxies estimate.
 
-Run ``python tests/benchmarks/proxies.py --samples 300``. Printed are, for a good and a poor proxy and each way of
+Run ``python tests/benchmarks/proxies.py --samples 400``. Printed are, for a good and a poor proxy and each way of
 estimating the mean unfair effect on decisions: bias with its Monte-Carlo error, standard deviation of the estimates,
 and the share of 95 % intervals that hold the true effect.
 
@@ -13,14 +13,18 @@ from __future__ import annotations
 import argparse
 import itertools
 import warnings
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
+from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
+from pyrofair.effects.estimates import mean_and_spread
+from pyrofair.effects.influence import InfluenceValues
+from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.sources.disclosure import Disclosed
 
 DRAWN = np.random.default_rng(7)
 P_D, P_M = DRAWN.uniform(0.2, 0.8, (2, 4)), DRAWN.uniform(0.2, 0.8, (2, 4, 2))
@@ -31,13 +35,9 @@ UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
 ACCURACY = {"good proxy": 0.85, "poor proxy": 0.6}
 
 
-class Model:
-    """The classifier of the design."""
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        """Return the probabilities of both classes."""
-        p = SCORES[tuple(X[name].to_numpy(np.int64) for name in "ACDM")]
-        return np.column_stack([1.0 - p, p])
+def decisions(world: CounterfactualSample) -> np.ndarray:
+    """Return the decisions of the classifier of the design, (m,)."""
+    return (SCORES[tuple(world.rows[name].to_numpy(np.int64) for name in "ACDM")] > 0.5).astype(float)
 
 
 def true_effect() -> float:
@@ -63,26 +63,23 @@ def draw(n: int, seed: int, accuracy: float) -> tuple[pd.DataFrame, np.ndarray]:
     return table, rng.random(n) < chance
 
 
-def effect(df: pd.DataFrame, **more: Any) -> list[float]:
-    """Return the estimate of the effect with the ends of its interval."""
-    source = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0)
-    table = pf.audit({"model": Model()}, source, df, random_state=0, **more).table
-    return table[(table["quantity"] == "mean_unfair_effect") & (table["decisions"] == "threshold")][
-        ["estimate", "lower", "upper"]
-    ].to_numpy()[0].tolist()  # fmt: skip
+def estimate(values: InfluenceValues) -> list[float]:
+    """Return the estimate of the effect with its standard error."""
+    return [float(each[0]) for each in mean_and_spread(values.ypi - values.y0, values.weight)]
 
 
 def ways(n: int, seed: int, accuracy: float) -> dict[str, list[float]]:
-    """Return the estimates of one sample."""
+    """Return the estimates of one sample, as :func:`pyrofair.audit` makes them."""
     df, known = draw(n, seed, accuracy)
-    plain, gaps = df.drop(columns="W"), df.assign(A=df["A"].where(known))
+    source = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0)
     coded = pd.get_dummies(df[["C", "D", "M", "W"]])
     chance = LogisticRegression(C=np.inf).fit(coded, known).predict_proba(coded)[:, 1]
+    made = Disclosed(source, df.assign(A=df["A"].where(known)), ["W"])
     return {
-        "A known in all rows": effect(plain),
-        "complete cases": effect(plain[known]),
-        "weighted": effect(plain[known], sample_weight=1.0 / chance[known]),
-        "proxies=['W']": effect(gaps, proxies=["W"]),
+        "A known in all rows": estimate(source.fit(df).influence(decisions)),
+        "complete cases": estimate(source.fit(df[known]).influence(decisions)),
+        "weighted": estimate(source.fit(df[known], sample_weight=1.0 / chance[known]).influence(decisions)),
+        "proxies=['W']": estimate(made.fit(made.filled).influence(decisions)),
     }
 
 
@@ -93,14 +90,16 @@ def main() -> None:
     given = parser.parse_args()
     true = true_effect()
     print(f"true effect {true:.4f}; {given.samples} samples of n = {given.n:,}")
-    print("| proxy | estimate | bias (Monte-Carlo error) | sd | coverage |\n|---|---|--:|--:|--:|")
+    print("| proxy | estimate | bias (Monte-Carlo error) | sd | mean standard error | coverage |")
+    print("|---|---|--:|--:|--:|--:|")
     for name, accuracy in ACCURACY.items():
         found = [ways(given.n, 10_000 + seed, accuracy) for seed in range(given.samples)]
         for way in found[0]:
-            value, low, high = np.array([each[way] for each in found]).T
-            sd, held = value.std(ddof=min(1, len(value) - 1)), (low <= true) & (true <= high)
+            value, told = np.array([each[way] for each in found]).T
+            sd, held = value.std(ddof=min(1, len(value) - 1)), abs(value - true) <= norm.ppf(0.975) * told
             error = sd / np.sqrt(len(value))
-            print(f"| {name} | {way} | {value.mean() - true:+.4f} ({error:.4f}) | {sd:.4f} | {held.mean():.3f} |")
+            numbers = f"{value.mean() - true:+.4f} ({error:.4f}) | {sd:.4f} | {told.mean():.4f} | {held.mean():.3f}"
+            print(f"| {name} | {way} | {numbers} |", flush=True)
 
 
 if __name__ == "__main__":

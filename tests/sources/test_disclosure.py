@@ -13,6 +13,7 @@ from scipy.special import expit
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityError
+from pyrofair.sources.disclosure import Disclosed
 
 GRAPH = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
@@ -195,7 +196,7 @@ def test_a_report_says_what_is_assumed_and_shown() -> None:
     text = str(report)
     assert f"known in {known.sum():,} of 900 rows" in text
     assert text.count("known in") == 7
-    assert "smallest_chance" in report.to_html().replace(" ", "_")
+    assert "smallest" in report.to_html()
     assert len(json.loads(report.to_json())["tables"]["disclosure"]) == 6
     assert report.context.settings["proxies"] == "W, score by name"
 
@@ -203,10 +204,10 @@ def test_a_report_says_what_is_assumed_and_shown() -> None:
 def test_folds_hold_whole_groups() -> None:
     df, known = draw(900)
     house = np.arange(900) // 3
-    made, filled = source().with_proxies(df.assign(A=df["A"].where(known)), ["W"], "boosted")
-    made.fit(filled, groups=house)
-    assert len(np.unique(made.source_.nuisances_.rows.groups)) == len(np.unique(house[known]))
-    assert not np.array_equal(made.chance_, made.fit(filled).chance_)
+    made = Disclosed(source(), df.assign(A=df["A"].where(known)).drop(columns="Y"), ["W"], "boosted")
+    chance = made.fit(made.filled, groups=house).chance
+    assert len(np.unique(made.nuisances_.rows.groups)) == len(np.unique(house[known]))
+    assert not np.array_equal(chance, made.fit(made.filled).chance)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_folds_hold_whole_groups() -> None:
         ({"proxies": None}, r"'A' of df is missing in .*proxies=\['name_score'\]"),
         ({"source": pf.IPW(UNFAIR)}, "IPW.*sample_weight"),
         ({"source": pf.GComputation(UNFAIR)}, "GComputation.*sample_weight"),
-        ({"source": source().fit(draw(400)[0].drop(columns="W"))}, "must be unfitted"),
+        ({"source": source().fit(draw(400)[0].drop(columns="W"))}, "unfitted OneStep.*OneStep is fitted"),
         ({"disclosure": "guess"}, "disclosure='guess'"),
     ],
 )
@@ -243,9 +244,9 @@ def test_tables_that_do_not_fit_are_refused() -> None:
     reader.feature_names_in_ = np.array(["C", "W"])  # type: ignore[attr-defined]
     with pytest.raises(DataError, match=r"'m' reads 'W'.*add it to the graph"):
         audit(df, known, reader)
-    made, filled = source().with_proxies(gaps, ["W"])
+    made = Disclosed(source(), gaps, ["W"])
     with pytest.raises(DataError, match="rows fitted are those judged"):
-        made.fit(filled).influence(lambda world: world.rows["M"].to_numpy(float), filled)
+        made.influence(lambda world: world.rows["M"].to_numpy(float), made.filled)
 
 
 def test_rows_that_are_hardly_ever_known_are_refused() -> None:
