@@ -168,13 +168,16 @@ class Disclosed(OneStep):
 
     @property
     def shares(self) -> pd.DataFrame:
-        """How often A is known by level, or quarter, of each proxy: rows, known (a share), chance and its smallest."""
+        """How often A is known by level, or quarter, of each proxy: rows, known (a share), its probability."""
         parts, of = [], pd.DataFrame({"known": self.known, "chance": self.chance})
         for name, values in self.proxies.items():
-            if is_numeric_dtype(values) and values.nunique() > MOST_LEVELS:
-                values = pd.qcut(values.astype(float), 4, duplicates="drop")
-            found = of.groupby(values.astype(str).to_numpy()).agg(
-                rows=("known", "size"), known=("known", "mean"), chance=("chance", "mean"), smallest=("chance", "min")
+            many = is_numeric_dtype(values) and values.nunique() > MOST_LEVELS
+            levels: Any = pd.qcut(values.astype(float), 4, duplicates="drop") if many else values
+            found = of.groupby(levels.astype(str).to_numpy()).agg(
+                rows=("known", "size"),
+                known=("known", "mean"),
+                probability=("chance", "mean"),
+                smallest_probability=("chance", "min"),
             )
             found = found.nlargest(MOST_LEVELS, "rows").sort_index().reset_index(names="level")
             found.insert(0, "proxy", str(name))
@@ -189,7 +192,9 @@ class Disclosed(OneStep):
         weight = read_weight(sample_weight, df)[at >= 0] / self.chance[self.known][at[at >= 0]]
         return super().stages(df[at >= 0], weight)
 
-    def by_group(self, *_: Any) -> dict[str, tuple[Array, Array]]:
+    def by_group(
+        self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
+    ) -> dict[str, tuple[Array, Array]]:
         """Return nothing: the groups cannot be compared where they are not known."""
         return {}
 
