@@ -87,13 +87,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--n", type=int, default=1500)
+    parser.add_argument("--first", type=int, default=10_000, help="the seed of the first sample")
     given = parser.parse_args()
     true = true_effect()
     print(f"true effect {true:.4f}; {given.samples} samples of n = {given.n:,}")
     print("| proxy | estimate | bias (Monte-Carlo error) | sd | mean standard error | coverage |")
     print("|---|---|--:|--:|--:|--:|")
     for name, accuracy in ACCURACY.items():
-        found = [ways(given.n, 10_000 + seed, accuracy) for seed in range(given.samples)]
+        found = [ways(given.n, given.first + seed, accuracy) for seed in range(given.samples)]
         for way in found[0]:
             value, told = np.array([each[way] for each in found]).T
             sd, held = value.std(ddof=min(1, len(value) - 1)), abs(value - true) <= norm.ppf(0.975) * told
