@@ -122,7 +122,7 @@ NAMED = {
     "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings"
     " score groups",
     "encoder or none": "encoder",
-    "flag": "direct independent_errors literal normalize overwrite progress skops",
+    "flag": "direct independent_errors literal normalize overwrite progress skops within",
     "inner share": "delta held_out level",
     "jobs": "n_jobs",
     "label": "baseline contrast positive",
@@ -130,7 +130,7 @@ NAMED = {
     "levels or none": "contrasts",
     "mapping": "do dtypes families given inverses levels models posterior values",
     "mapping or none": "passes",
-    "names": "nodes predict",
+    "names": "nodes predict tiers",
     "names or none": "columns",
     "names or one": "latent proxies test through",
     "node": "node outcome sensitive",
@@ -191,6 +191,10 @@ settings(
         given.pop("program", program), **({"nodes": ["A", "M", "Y"], "sensitive": "A", "outcome": "Y"} | given)
     ),
     columns="mapping",
+)
+settings(
+    pf.CausalGraph.from_tiers,
+    lambda **given: pf.CausalGraph.from_tiers(**({"tiers": [["A"], ["Y"]], "sensitive": "A", "outcome": "Y"} | given)),
 )
 settings(pf.CausalGraph.unfair, GRAPH.unfair)
 settings(pf.CausalGraph.columns_of, GRAPH.columns_of)

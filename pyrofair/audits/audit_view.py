@@ -145,6 +145,7 @@ def _blocks(
         found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables))
     if individuals is not None:
         found.append(Block("individuals", "Individuals", pictures=[individuals]))
+    found += context.sections
     lines = group_lines(audit.groups, context)
     found.append(Block("support", "Overlap and diagnostics", lines, pictures=_support_tables(audit, basis)))
     return found

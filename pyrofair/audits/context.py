@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,9 @@ import pandas as pd
 from pyrofair.effects.estimates import Estimates
 from pyrofair.exceptions import PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
+
+if TYPE_CHECKING:
+    from pyrofair.audits.view import Block
 
 __all__ = ["Context", "collected", "texts_of"]
 
@@ -42,6 +45,8 @@ class Context:
         text; why the numbers of a model are in doubt, and those of a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
+    sections
+        Further parts of the report, such as ``graph.check(df).block()``.
     estimates, stage_lines, form, largest_z
         Of influence values: the estimates that they make, a line for each stage, the form of the estimates, and the
         limit of the diagnostics of stages.
@@ -73,6 +78,7 @@ class Context:
     outcome_assumptions: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list)
     failure: str = ""
+    sections: tuple[Block, ...] = ()
     wald: bool = False
     estimates: Estimates | None = field(default=None, repr=False)
     stage_lines: list[str] = field(default_factory=list)

@@ -28,8 +28,8 @@ MOST_LISTED = 8
 class Block:
     """A part of a report under a title.
 
-    ``lines`` and ``tables`` are in each form of it; ``aside`` (sentences), ``pictures`` (tables of what the lines say)
-    and ``markup`` are for pages alone.
+    ``lines`` and ``tables`` are in each form of it; ``aside`` (sentences), ``pictures`` (tables of what the lines say),
+    ``folded`` (further lines, shown on demand) and ``markup`` are for pages alone.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Block:
     tables: Sequence[Table] = ()
     aside: Sequence[str] = ()
     pictures: Sequence[Table] = ()
+    folded: Sequence[str] = ()
     markup: Callable[[], Markup] | None = None
 
     def text(self) -> list[str]:

@@ -8,13 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair._files import csv_text
+from pyrofair.commands.check import check_table
 from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.decisions import (
+    DECISION_OPTIONS,
+    check_decisions,
+    on_scale,
+    read_models,
+    scores_are,
+    tell_scale,
+    threshold_of,
+)
 from pyrofair.commands.gate import GATE_OPTIONS, judge
-from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
+from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import as_options, computing
+from pyrofair.commands.sensitivity import analyse
 from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
 
 if TYPE_CHECKING:
@@ -26,26 +37,13 @@ __all__ = ["COMMAND"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
-    "subgroups.csv", "disclosure.csv", "audit.png", "stages.png", "graph.png",
+    "subgroups.csv", "disclosure.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
 )  # fmt: skip
 OPTIONS = (
     DATA,
     *GRAPH_OPTIONS,
     *LABEL_OPTIONS,
-    *grouped(
-        "the decisions",
-        Option("score", "columns of scores: probabilities of yes, or decisions as 0 and 1", many=True,
-               metavar="COLUMN"),
-        Option("score-positive", "the value that counts as yes in columns of decisions that hold text",
-               metavar="VALUE"),
-        Option("scores", "what columns of scores are: a prediction from the columns that the graph lets a classifier "
-               "read; an outcome, such as decisions of humans or of a model of other inputs; or auto, what the source "
-               "can take: onestep estimates what a column would be in another world as it does for an outcome, which a "
-               "prediction allows, too; ipw takes a prediction unless equal rows have unequal scores", default="auto",
-               choices=("auto", "prediction", "outcome")),
-        *MODEL_OPTIONS,
-        Option("threshold", "a decision is yes where the score exceeds this", float, default=0.5, least=0.0, below=1.0),
-    ),
+    *DECISION_OPTIONS,
     *GATE_OPTIONS,
     *DATA_OPTIONS,
     *source_options(AUDIT_SOURCES, "onestep"),
@@ -59,13 +57,18 @@ OPTIONS = (
     *grouped(
         "the intervals",
         Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", float,
-               many=True, least=0.0, below=1.0),
+               many=True),
         Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those "
                "that the sensitive attribute does not cause. COLUMN=K makes K bands, of about equally many rows, of a "
                "column of numbers; fewer where many rows have the same one", many=True, metavar="COLUMN"),
         Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
         Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", int, default=200,
                least=0, most=1_000_000),
+    ),
+    *grouped(
+        "more in the report",
+        Option("check", "test the graph on the table, as pyrofair check does", bool),
+        Option("sensitivity", "how strong a hidden common cause would have to be, as pyrofair sensitivity shows", bool),
     ),
     *RESULT_OPTIONS,
     *grouped(
@@ -100,9 +103,6 @@ def run(settings: Settings, lines: Any) -> int:
     """Audit, write the results, print the report, and return the exit code."""
     _check(settings)
     files = model_files(settings["model"])
-    names = [*settings["score"], *files]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UsageError(f"{twice[0]!r} is named twice among --score and --model; name a model apart, NAME=FILE.")
     read = [*files_read(settings, "train"), *files.values()]
     with computing(settings) as warned:
         problem = read_problem(
@@ -112,19 +112,21 @@ def run(settings: Settings, lines: Any) -> int:
             outcome_required=False,
             gaps=bool(settings["proxy"]),
         )
-        scores = {name: _scores(name, problem, settings) for name in settings["score"]}
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source = make_source(settings, problem.unfair)
         with ResultsFolder.claimed(settings, read, (*FILES, *filter(None, [settings["flips"]]))) as folder:
-            models = scores | {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files.items()}
+            models = read_models(settings, problem)
             report = _audit(settings, problem, models, source, subgroups)
             if settings["flips"]:
                 folder.add_text(settings["flips"], csv_text(report.flips))
-            texts = list(dict.fromkeys([*warned(), *report.context.warnings]))
-            report = replace(report, context=report.context | {"warnings": texts})
+            sections = _sections(settings, problem, models, folder)
+            texts = list(dict.fromkeys([*warned(), *map(as_options, report.context.warnings)]))
+            context = report.context | {"warnings": texts, "sections": sections}
+            notes = [as_options(each) for each in report.table["note"]]
+            report = replace(report, table=report.table.assign(note=notes), context=context)
             limit = settings["fail-above"]
             found = None if limit is None else judge(report, limit, settings["fail-quantity"])
-            head = [f"pyrofair audit of {settings['data']}", *problem.notes]
+            head = [f"pyrofair audit of {settings['data']}", *problem.notes, *tell_scale(settings)]
             if problem.graph.outcome_column in settings["score"]:
                 name = problem.graph.outcome_column
                 head.append(f"{name} is the outcome itself: its accuracy is 1 and means nothing.")
@@ -141,8 +143,7 @@ def run(settings: Settings, lines: Any) -> int:
 
 def _check(settings: Settings) -> None:
     """Refuse options that do not go together."""
-    if not settings["score"] and not settings["model"]:
-        raise UsageError("there is nothing to audit: name columns of scores, --score COLUMN, or models, --model FILE.")
+    check_decisions(settings, settings["thresholds"])
     if settings["score"] and settings["train"] and settings["source"] == "onestep":
         raise UsageError(
             "--train fits the source on other rows, and with --source onestep a column of scores, --score "
@@ -162,10 +163,11 @@ def _check(settings: Settings) -> None:
         raise UsageError("--fail-quantity needs a limit, --fail-above.")
     if settings["fail-above"] is not None and settings["source"] != "onestep" and settings["replicates"] < 2:
         raise UsageError(f"--fail-above needs intervals, and --replicates {settings['replicates']} makes none.")
-    if settings["proxy"] and (settings["source"] != "onestep" or settings["train"] or settings["drop-other-groups"]):
+    other = [each for each in ("train", "drop-other-groups", "check", "sensitivity") if settings[each]]
+    if settings["proxy"] and (other or settings["source"] != "onestep"):
         raise UsageError(
-            "--proxy is for --source onestep, fitted on the rows of DATA where the sensitive attribute is known: leave "
-            "out --train, and --drop-other-groups, for rows with an unknown one may be of any group."
+            "--proxy is for --source onestep, and for all rows of DATA, whose group is not known in some: leave out "
+            f"{' and '.join(f'--{each}' for each in other) or '--source'}."
         )
     name = settings["flips"]
     if name and (name in FILES or Path(name).name != name or not name.endswith(".csv")):
@@ -175,45 +177,6 @@ def _check(settings: Settings) -> None:
             f"--flips asks for the scores of rows with another value of the sensitive attribute, and a column, --score "
             f"{shlex.quote(settings['score'][0])}, has none: pass the model itself, --model FILE."
         )
-    if "scores" in settings.given and not settings["score"]:
-        raise UsageError("--scores describes columns of scores; there are none, --score COLUMN.")
-
-
-def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
-    """Return a column of scores as numbers; decisions that hold text by the value that counts as yes."""
-    from pandas.api.types import is_numeric_dtype
-
-    from pyrofair.commands.data import list_values, match_value
-
-    column: Any = problem.extra[name]
-    numbers: pd.Series[Any]
-    if name == problem.graph.outcome_column:
-        numbers = (column == problem.graph.positive).astype(float)
-        return numbers
-    if settings["score-positive"] is not None:
-        value = match_value("--score-positive", settings["score-positive"], column, settings["data"])
-        if column.nunique() > 2:
-            raise UsageError(
-                f"the decisions {name!r} have more than two values: {list_values(column)}. Which of them count as no "
-                "is for you to say: write two values into the table, or leave the rows of the others out of it."
-            )
-        numbers = (column == value).astype(float)
-        return numbers
-    if not is_numeric_dtype(column.dtype):
-        raise UsageError(
-            f"the scores {name!r} are text: {list_values(column)}. Scores are probabilities of yes; of decisions, name "
-            "the value that counts as yes, --score-positive VALUE."
-        )
-    numbers = column if column.dtype.kind == "f" else column.astype(float)
-    outside = numbers[(numbers < 0.0) | (numbers > 1.0)]
-    if len(outside):
-        raise UsageError(
-            f"the scores {name!r} hold {len(outside):,} value(s) outside [0, 1], such as {outside.iloc[0]:.15g}. "
-            "Scores are probabilities of yes: bring other scales to [0, 1] in the table (log-odds by the logistic "
-            "function, 0 to 100 by a division by 100), "
-            "or make decisions of them, and then name these."
-        )
-    return numbers
 
 
 def _subgroup(text: str, problem: Problem) -> Any:
@@ -261,7 +224,7 @@ def _audit(
 
     if settings["train"]:
         source = source.fit(problem.others["train"], sample_weight=problem.other_weights["train"])
-    scores = _scores_are(settings, problem)
+    scores = scores_are(settings, problem)
     report = audit(
         models,
         source,
@@ -269,13 +232,13 @@ def _audit(
         proxies=settings["proxy"] or None,
         n_boot=settings["replicates"],
         level=settings["level"],
-        threshold=settings["threshold"],
+        threshold=threshold_of(settings),
         sample_weight=problem.weight,
         scores=scores,
         n_jobs=settings["threads"],
         random_state=settings["seed"],
         subgroups=subgroups or None,
-        **({"thresholds": settings["thresholds"]} if settings["thresholds"] else {}),
+        thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
     )
     if scores == settings["scores"]:
         return report
@@ -284,22 +247,30 @@ def _audit(
     return replace(report, context=report.context | {"score_types": types})
 
 
-def _scores_are(settings: Settings, problem: Problem) -> Any:
-    """Return what columns of scores are taken for: by auto, of one-step estimates, an outcome where that is identified.
+def _sections(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> tuple[Any, ...]:
+    """Return the parts of the report besides the audit, and add their tables; one that cannot be made says why."""
+    import pandas as pd
 
-    A column holds no scores of rows with another value of the sensitive attribute, which one-step estimates of a
-    prediction ask for; those of an outcome regress it in the group that shows it, which holds for a prediction as well.
-    """
-    from pyrofair.exceptions import NotIdentifiedError
-    from pyrofair.graph import identify
+    from pyrofair.audits.view import Block
+    from pyrofair.exceptions import PyrofairError
 
-    if settings["scores"] != "auto" or settings["source"] != "onestep" or not settings["score"]:
-        return settings["scores"]
-    try:
-        identify(problem.unfair, "outcome")
-    except NotIdentifiedError:
-        return "auto"
-    return "outcome"
+    found, tables = [], []
+    if settings["check"]:
+        check = check_table(settings, problem)
+        found.append(check.block())
+        folder.add_table("check.csv", check.table.assign(given=check.table["given"].map(", ".join)))
+    for i, (name, model) in enumerate(models.items() if settings["sensitivity"] else ()):
+        title = f"Hidden common causes ({name})"
+        try:
+            sweep = analyse(settings, problem, model)
+        except PyrofairError as error:
+            found.append(Block(f"sensitivity-{i}", title, [f"Not available: {as_options(str(error))}"]))
+            continue
+        found.append(sweep.block(f"sensitivity-{i}", title))
+        tables.append(sweep.table.assign(model=name))
+    if tables:
+        folder.add_table("sensitivity.csv", pd.concat(tables, ignore_index=True))
+    return tuple(found)
 
 
 def _add_files(folder: ResultsFolder, report: Audit, problem: Problem) -> None:

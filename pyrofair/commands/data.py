@@ -25,6 +25,7 @@ __all__ = [
     "distinct_values",
     "list_values",
     "match_value",
+    "read_columns",
     "read_data",
     "read_number",
     "require_columns",
@@ -117,8 +118,8 @@ class Reading:
 class Table:
     """A table as it was read: its file, the columns asked for, and what is to be told about the reading.
 
-    ``unused`` are the other columns of the file; ``left_out`` says in words which rows were left out, and ``doubts``
-    which values were taken as they stand although they may mean something else.
+    ``unused`` are the other columns of the file; ``left_out`` says in words which rows were left out, ``doubts``
+    which values were taken as they stand although they may mean something else, and ``notes`` all else.
     """
 
     path: str
@@ -126,6 +127,7 @@ class Table:
     unused: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def require_columns(path: str, known: Sequence[str], wanted: Mapping[str, str]) -> None:
@@ -154,7 +156,9 @@ def require_columns(path: str, known: Sequence[str], wanted: Mapping[str, str]) 
         )
     twice = [name for name in wanted if list(known).count(name) > 1]
     if twice:
-        raise UsageError(f"{path} has {list(known).count(twice[0])} columns called {twice[0]!r}; rename one of them.")
+        raise UsageError(
+            f"{path} has {list(known).count(twice[0])} columns called {twice[0]!r}, which differ; rename one of them."
+        )
 
 
 def _node_of(why: str) -> str:
@@ -178,6 +182,23 @@ def read_data(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
     raise UsageError(f"{path!r} is neither CSV (.csv, .tsv, .txt, .data, also .gz) nor Parquet (.parquet, .pq).")
 
 
+def read_columns(path: str, how: Reading) -> list[str]:
+    """Return the names of the columns of a CSV or Parquet file."""
+    if missing := no_file(path):
+        raise UsageError(missing)
+    if not path.lower().endswith((".parquet", ".pq")):
+        return _read_header(path, _separator(path, how), how)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from pyrofair.tables.reading import INDEX
+
+    try:
+        return [name for name in pq.read_schema(path).names if not name.startswith(INDEX)]
+    except (pa.ArrowException, OSError) as error:
+        raise UsageError(f"{path} cannot be read as Parquet: {error}") from error
+
+
 def _asked(
     path: str, known: Sequence[str], wanted: Mapping[str, str], how: Reading, optional: Sequence[str]
 ) -> dict[str, str]:
@@ -199,7 +220,7 @@ def _asked(
 def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequence[str]) -> Table:
     import pandas as pd
 
-    separator = how.separator or ("\t" if re.search(r"\.tsv(\.|$)", path.lower()) else ",")
+    separator = _separator(path, how)
     header = _read_header(path, separator, how)
     _check_separator(path, header, separator, wanted)
     if how.strip:
@@ -208,6 +229,7 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
         raise UsageError(
             f"{path} has blanks around the name of the column {blank[0]!r}; --strip strips them, and those around text."
         )
+    header, notes = _without_copies(path, separator, how, header, wanted)
     there = _asked(path, header, wanted, how, optional)
     texts = _read_texts(path, separator, how, header, there)
     if texts.empty:
@@ -224,7 +246,30 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
     texts = texts[keep]  # a number that was left out leaves the type of the others as it is
     typed = {name: texts[name].map({each: values[name].get(each) for each in texts[name].unique()}) for name in there}
     frame = pd.DataFrame(typed).astype({name: "category" for name in there if name in how.text})
-    return Table(path, frame, tuple(name for name in header if name not in there), left_out, _doubts(path, frame))
+    unused = tuple(dict.fromkeys(name for name in header if name not in there))
+    return Table(path, frame, unused, left_out, _doubts(path, frame), notes)
+
+
+def _separator(path: str, how: Reading) -> str:
+    return how.separator or ("\t" if re.search(r"\.tsv(\.|$)", path.lower()) else ",")
+
+
+def _without_copies(
+    path: str, separator: str, how: Reading, header: list[str], wanted: Mapping[str, str]
+) -> tuple[list[str], tuple[str, ...]]:
+    """Return the header with a name to spare for each copy of a wanted column that equals the first, and a note of it.
+
+    Columns of one name that differ keep it, and are refused.
+    """
+    taken, notes = list(header), []
+    for name in dict.fromkeys(each for each in header if each in wanted and header.count(each) > 1):
+        at = [i for i, each in enumerate(header) if each == name]
+        texts = _read_texts(path, separator, how, [str(i) for i in range(len(header))], map(str, at))
+        if all(texts[str(i)].equals(texts[str(at[0])]) for i in at[1:]):
+            for i in at[1:]:
+                taken[i] = f"{name} (a copy)"
+            notes.append(f"{path} has {len(at)} columns called {name!r}, identical in every row: it is read once.")
+    return taken, tuple(notes)
 
 
 def _read_header(path: str, separator: str, how: Reading) -> list[str]:
@@ -404,7 +449,7 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from pyrofair.tables.reading import INDEX, from_arrow
+    from pyrofair.tables.reading import from_arrow
 
     of_csv = [("separator", None), ("decimal", "."), ("encoding", "utf-8"), ("strip", False), ("missing_values", ())]
     if wrong := [name for name, default in of_csv if getattr(how, name) != default]:
@@ -412,9 +457,9 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
             f"--{wrong[0].replace('_', '-')} is of CSV files; a Parquet file such as {path} has types and missing "
             "values of its own."
         )
+    known = read_columns(path, how)
+    there = _asked(path, known, wanted, how, optional)
     try:
-        known = [name for name in pq.read_schema(path).names if not name.startswith(INDEX)]
-        there = _asked(path, known, wanted, how, optional)
         table = pq.read_table(path, columns=list(there))
     except (pa.ArrowException, OSError) as error:
         raise UsageError(f"{path} cannot be read as Parquet: {error}") from error

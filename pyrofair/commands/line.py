@@ -15,22 +15,27 @@ import click
 
 from pyrofair._version import __version__
 from pyrofair.commands.audit import COMMAND as AUDIT
+from pyrofair.commands.check import COMMAND as CHECK
 from pyrofair.commands.compare import COMMAND as COMPARE
+from pyrofair.commands.graph import COMMAND as GRAPH
 from pyrofair.commands.identify import COMMAND as IDENTIFY
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, INTERRUPTED, USAGE, Command, Option
 from pyrofair.commands.path import COMMAND as PATH
+from pyrofair.commands.running import as_options
+from pyrofair.commands.sensitivity import COMMAND as SENSITIVITY
 from pyrofair.commands.train import COMMAND as TRAIN
 from pyrofair.exceptions import NotIdentifiedError, PositivityError, PyrofairError, shortened
 
 __all__ = ["COMMANDS", "Lines", "main"]
 
-COMMANDS: tuple[Command, ...] = (AUDIT, TRAIN, PATH, IDENTIFY, COMPARE)
+COMMANDS: tuple[Command, ...] = (GRAPH, CHECK, IDENTIFY, AUDIT, SENSITIVITY, TRAIN, PATH, COMPARE)
 DESCRIPTION = """\
 Assess and mitigate unfair effects of a sensitive attribute along paths of a causal graph.
 
-You say which table, which graph and which of its paths are unfair:
+You say which table, which graph and which of its paths are unfair; pyrofair graph starts a graph:
 
 \b
+  pyrofair graph applicants.csv --sensitive sex --outcome hired
   pyrofair identify --graph 'sex -> job -> hired; sex -> hired' --sensitive sex --outcome hired --direct
   pyrofair audit applicants.csv --graph graph.txt --sensitive sex --outcome hired --direct --score p
 
@@ -42,7 +47,8 @@ exit codes:
   0  done; with --fail-above: within the limit
   1  failure: a file could not be written, or an unexpected error
   2  usage: an option, a file, a column or a value does not fit
-  3  the limit is exceeded (audit --fail-above), or met by no classifier (path --at-most)
+  3  the limit is exceeded (audit --fail-above), or met by no classifier (path --at-most), or
+     an independence fails (check --strict)
   4  cannot be judged: the effect is not identified, the groups do not overlap, there is no
      interval, or the verdict is withheld
   130  interrupted
@@ -139,9 +145,9 @@ def _run(given: list[str], lines: Lines) -> int:
     if "--traceback" in given:
         traceback.print_exception(found)
     what = "cannot be judged" if code == CANNOT_BE_JUDGED else "error"
-    text, more = str(found), ""
+    text, more = as_options(str(found)), ""
     if isinstance(found, NotIdentifiedError) and found.way_out is not None:
-        text, more = found.cause, f"\n{found.way_out.describe(options=True)}"
+        text, more = as_options(found.cause), f"\n{found.way_out.describe(options=True)}"
     notes = "".join(f"\n{note}" for note in getattr(found, "__notes__", ()))
     lines.complain(f"{name}: {what}: {text}{_flags_of(text, name)}{more}{notes}")
     return code

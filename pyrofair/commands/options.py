@@ -120,7 +120,8 @@ class Option(click.Option):
     def __init__(
         self, name: str, help: str, type: type = str, default: Any = None, *, many: bool = False,
         choices: Sequence[str] = (), metavar: str | None = None, least: float | None = None, most: float | None = None,
-        above: float | None = None, below: float | None = None, required: bool = False, **settings: Any,
+        above: float | None = None, below: float | None = None, required: bool = False, short: str = "",
+        **settings: Any,
     ) -> None:  # fmt: skip
         self.needed, self.usual = required, default
         metavar = metavar or ("NUMBER" if type in (int, float) else None)
@@ -132,7 +133,7 @@ class Option(click.Option):
             ),
         }  # fmt: skip
         super().__init__(
-            [f"--{name}/--no-{name}" if type is bool else f"--{name}"],
+            [f"--{name}/--no-{name}" if type is bool else f"--{name}", *([short] if short else [])],
             type=click.Choice(choices) if choices else kinds.get(type, type),
             default=False if type is bool else default, multiple=many, help=help,
             metavar=f"{metavar}..." if many else metavar,
@@ -195,10 +196,11 @@ class Command(click.Command):
         """Read the command line; click takes one value after a flag, so each further one has the flag repeated."""
         many = {each.flag for each in self.params if isinstance(each, Option) and each.multiple}
         valued = {each.flag for each in self.params if isinstance(each, Option) and not each.is_flag}
+        short = {each for option in self.params for each in option.opts if each.startswith("-") and each[:2] != "--"}
         found: list[str] = []
         flag = ""
         for each in args:
-            if each.startswith("--"):
+            if each.startswith("--") or each in short:
                 if found and found[-1] in valued:
                     raise click.BadOptionUsage(found[-1], f"Option {found[-1]!r} requires an argument.", ctx)
                 flag = each

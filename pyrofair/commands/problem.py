@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,14 +19,24 @@ if TYPE_CHECKING:
 
     from pyrofair.graph import CausalGraph, UnfairPaths
 
-__all__ = ["GRAPH_OPTIONS", "LABEL_OPTIONS", "Problem", "files_read", "make_graph", "make_unfair", "read_problem"]
+__all__ = [
+    "GRAPH_OPTIONS",
+    "LABEL_OPTIONS",
+    "Problem",
+    "files_read",
+    "make_graph",
+    "make_unfair",
+    "read_problem",
+    "read_text",
+]
 
 GRAPH_OPTIONS = grouped(
     "the question",
-    Option("graph", "the causal graph: a .dot file, a text file with arrows (lines that begin with # are comments), or "
-           "the arrows themselves, 'A -> M; {A M} -> Y'", metavar="FILE|TEXT", required=True),
-    Option("sensitive", "the node of the sensitive attribute", metavar="NODE", required=True),
-    Option("outcome", "the node of the outcome", metavar="NODE", required=True),
+    Option("graph", "the causal graph: a .dot file, a text file with arrows (lines that begin with # are comments) or "
+           "of dagitty, or the arrows themselves, 'A -> M; {A M} -> Y'", metavar="FILE|TEXT", required=True),
+    Option("sensitive", "the node of the sensitive attribute (default the exposure of a graph of dagitty)",
+           metavar="NODE"),
+    Option("outcome", "the node of the outcome (default the outcome of a graph of dagitty)", metavar="NODE"),
     Option("unfair", "unfair paths, separated by semicolons: 'A -> Y; A -> M -> Y'", many=True, metavar="PATHS"),
     Option("direct", "the edge from the sensitive attribute to the outcome is unfair", bool),
     Option("through", "nodes: every path through one of them is unfair", many=True, metavar="NODE"),
@@ -38,6 +49,8 @@ LABEL_OPTIONS = grouped(
     Option("baseline", "the value of the sensitive attribute in the baseline world (default 0)", metavar="VALUE"),
     Option("contrast", "its other value (default 1)", metavar="VALUE"),
     Option("positive", "the value of the outcome that counts as yes (default 1)", metavar="VALUE"),
+    Option("rest-is-no", "all values of the outcome, or of columns of decisions, but the one that counts as yes count "
+           "as no", bool),
 )  # fmt: skip
 
 
@@ -52,6 +65,7 @@ class Problem:
 
     graph: CausalGraph
     unfair: UnfairPaths
+    """Empty for a question that is not about paths, if none are named."""
     frame: pd.DataFrame
     extra: pd.DataFrame
     weight: pd.Series[Any] | None
@@ -91,14 +105,20 @@ def _edges(source: str) -> Any:
         )
     if path.suffix.lower() in (".dot", ".gv"):
         return path
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--graph {source!r} cannot be read: {error}.") from error
-    text = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
-    if not text.strip():
+    text = read_text("--graph", source)
+    if not re.sub(r"(?m)^\s*#.*$", "", text).strip():
         raise UsageError(f"--graph {source!r} is empty. It holds arrows, such as A -> M; {{A M}} -> Y.")
     return f"{text}\n"  # a line break keeps a text of one word from being read as the name of a file
+
+
+def read_text(option: str, file: str) -> str:
+    """Return the text of a file that an option names."""
+    if missing := no_file(file):
+        raise UsageError(f"{option}: {missing}")
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{option} {file!r} cannot be read: {error}.") from error
 
 
 def _columns_of(text: str) -> tuple[str, list[str]]:
@@ -110,12 +130,12 @@ def _columns_of(text: str) -> tuple[str, list[str]]:
     return node.strip(), columns
 
 
-def make_unfair(graph: CausalGraph, settings: Settings) -> UnfairPaths:
+def make_unfair(graph: CausalGraph, settings: Settings, *, required: bool = True) -> UnfairPaths:
     """Return the paths that the options call unfair; none is a UsageError that lists the paths of the graph."""
     from pyrofair.graph.paths import show_paths
 
     paths = [path.strip() for text in settings["unfair"] for path in text.replace("\n", ";").split(";") if path.strip()]
-    if not paths and not settings["direct"] and not settings["through"]:
+    if required and not paths and not settings["direct"] and not settings["through"]:
         there = show_paths(graph.directed_paths(graph.sensitive, graph.outcome))
         raise UsageError(
             f"no path is called unfair. From {graph.sensitive!r} to {graph.outcome!r} there are: {there}. Name those "
@@ -130,20 +150,22 @@ def read_problem(
     extra: Mapping[str, str] | None = None,
     others: Sequence[str] = (),
     outcome_required: bool = True,
+    about_paths: bool = True,
     gaps: bool = False,
 ) -> Problem:
     """Read the tables of a command and make its graph, with values in the types of the columns.
 
     ``extra`` are columns besides the graph's, each with the option that asks for it; ``others`` options that name
-    further tables, where given. The table may lack the outcome if that is not required; with ``gaps`` the sensitive
-    attribute may be missing in some rows.
+    further tables, where given. The table may lack the outcome if that is not required. A question that is not about
+    paths needs no unfair ones, nor two groups. With ``gaps`` the sensitive attribute may be missing in some rows.
     """
     how = Reading.of(settings)
     plain = make_graph(settings, {})
     how = replace(how, sensitive=plain.sensitive_column, gaps=gaps)
-    make_unfair(plain, settings)  # a wrong path is refused before the table is read
+    make_unfair(plain, settings, required=about_paths)  # a wrong path is refused before the table is read
     outcome = plain.outcome_column
-    wanted = {column: f"--graph: the node {node!r}" for column, node in plain.node_of.items()}
+    origin = f"--tiers {settings['tiers']}" if "tiers" in settings.given else "--graph"
+    wanted = {column: f"{origin}: the node {node!r}" for column, node in plain.node_of.items()}
     if settings["weight"]:
         wanted.setdefault(settings["weight"], "--weight")
     own = dict(wanted)
@@ -164,12 +186,18 @@ def read_problem(
     }
     table, dropped = _keep_groups(table, plain, settings)
     more = {name: _keep_groups(each, plain, settings) for name, each in further.items()}
-    labels = _labels(settings, plain, table)
+    labels = _labels(settings, plain, table) if about_paths else {}
+    joined: list[str] = []
+    if settings["rest-is-no"] and "positive" in labels and outcome in table.frame:
+        column, yes = table.frame[outcome], labels["positive"]
+        for no in column[column != yes].value_counts().index[:1]:  # none if all say yes
+            table, joined = _join(table, outcome, [yes, no])
+            more = {name: (_join(each, outcome, [yes, no])[0], lost) for name, (each, lost) in more.items()}
     graph = make_graph(settings, labels)
     for name, (each, _) in more.items():
         _require_alike(table, each, [column for column in wanted if column in each.frame], name)
     nodes = [column for column in plain.node_of if column in table.frame]
-    notes = []
+    notes = [*table.notes, *joined]
     if table.unused:
         notes.append(f"Columns of {table.path} that are not used: {', '.join(map(str, table.unused))}.")
     if outcome not in table.frame:
@@ -185,7 +213,7 @@ def read_problem(
     weight = settings["weight"]
     return Problem(
         graph,
-        make_unfair(graph, settings),
+        make_unfair(graph, settings, required=about_paths),
         table.frame[nodes],
         table.frame[list(extra or {})],
         table.frame[weight] if weight else None,
@@ -193,6 +221,19 @@ def read_problem(
         {name: each.frame.get(weight) for name, (each, _) in more.items()},
         tuple(notes),
     )
+
+
+def _join(table: Table, outcome: str, kept: Sequence[Any]) -> tuple[Table, list[str]]:
+    """Return a table whose outcome has no value but two, the second for all others, and what was joined to it."""
+    column: Any = table.frame.get(outcome)
+    if column is None or column.isin(kept).all():
+        return table, []
+    others = list_values(column[~column.isin(kept)])
+    values = column.astype(object).where(column.isin(kept), kept[-1]).astype(column.dtype)
+    if str(values.dtype) == "category":
+        values = values.cat.remove_unused_categories()
+    told = f"{outcome!r} of {table.path}: {others} count as {kept[-1]!r} (--rest-is-no)."
+    return replace(table, frame=table.frame.assign(**{outcome: values})), [told]
 
 
 def _constant(table: Table, graph: CausalGraph) -> list[str]:
@@ -242,7 +283,7 @@ def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, A
     found |= _two_groups(found, sensitive, table.path)
     if graph.outcome_column in table.frame:
         outcome = table.frame[graph.outcome_column]
-        found["positive"] = _positive(settings["positive"], outcome, table.path)
+        found["positive"] = _positive(settings, outcome, table.path)
     elif settings["positive"] is not None:  # the classes of a model
         number = read_number(settings["positive"], ".")
         found["positive"] = settings["positive"] if number is None else number
@@ -276,8 +317,8 @@ def _drop_others(number: int) -> str:
     return "; --drop-other-groups leaves out the rows of the others" if number > 2 else ""
 
 
-def _positive(text: str | None, column: pd.Series[Any], path: str) -> Any:
-    values = distinct_values(column)
+def _positive(settings: Settings, column: pd.Series[Any], path: str) -> Any:
+    values, text = distinct_values(column), settings["positive"]
     if text is not None:
         value = match_value("--positive", text, column, path)
     elif {*values} <= {0, 1}:
@@ -287,10 +328,10 @@ def _positive(text: str | None, column: pd.Series[Any], path: str) -> Any:
             f"the outcome {column.name!r} of {path} holds {list_values(column)}. Name the value that counts as yes, "
             "--positive VALUE."
         )
-    if len(values) > 2:
+    if len(values) > 2 and not settings["rest-is-no"]:
         raise UsageError(
             f"the outcome {column.name!r} of {path} holds {list_values(column)}; it must have two values, and no other "
-            "is joined to them unasked."
+            "is joined to them unasked. --rest-is-no counts all others as no."
         )
     return value
 

@@ -12,11 +12,45 @@ from pyrofair.exceptions import PyrofairError
 
 __all__ = ["as_options", "computing"]
 
-AS_OPTIONS = (
-    (re.compile(r"\b(propensity|regression)=\.\.\."), r"--\1"),
-    (re.compile(r"keep it once: df\.drop_duplicates\(\)"), "keep it once in the file"),
-    (re.compile(r"write them out: df\.loc\[.*?\)\]"), "write each row into the file as often, without --weight"),
-    (re.compile(r"\bsample_weight holds"), "--weight holds"),
+COLUMN = r"df\[(?P<column>'[^']*'|\"[^\"]*\"|[^\]]+)\]"
+ARGUMENTS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+CATEGORIES = rf"{COLUMN}(?:\.astype\(str\))?\.astype\((?:'category'|pd\.CategoricalDtype{ARGUMENTS})\)"
+AS_OPTIONS = tuple(
+    (re.compile(python), said)
+    for python, said in (
+        (r"\b(propensity|regression)=\.\.\.", r"--\1"),
+        (r"\b(sensitive|outcome)=None, and", r"--\1 is not given, and"),
+        (r"\b(sensitive|outcome)='\.\.\.'", r"--\1 NODE"),
+        (r"graph\.with_latent\(\.\.\.\)", "--latent NODE"),
+        (
+            r"when making the graph, CausalGraph\(\.\.\., baseline=\.\.\., contrast=\.\.\.\)",
+            "--baseline and --contrast",
+        ),
+        (r"keep it once: df\.drop_duplicates\(\)", "keep it once in the file"),
+        (r"write them out: df\.loc\[.*?\)\]", "write each row into the file as often, without --weight"),
+        (r"\bsample_weight (holds|is)", r"--weight \1"),
+        (r", of all such columns at once, df\.infer_objects\(\)", ""),
+        (rf": \(pd\.to_datetime\({COLUMN}\) - pd\.Timestamp\('[\d-]*'\)\)\.dt\.days", ", as a column of the file"),
+        (CATEGORIES, r"--text \g<column>"),
+        (rf"{COLUMN}\.astype\(float\)|pd\.to_numeric\(df\[(?P<other>[^\]]*)\]\)", r"--number \g<column>\g<other>"),
+        (rf"{COLUMN}\.replace{ARGUMENTS}", r"in the column \g<column> of the file"),
+        (rf"{COLUMN} = pd\.q?cut{ARGUMENTS}", r"write its bands into the column \g<column> of the file"),
+        (rf"{COLUMN} / ([\d.e+-]*\d)", r"divide the column \g<column> of the file by \2"),
+        (rf"{COLUMN} - df\[[^\]]*\]\.(?:min|mean)\(\)", r"the least value, from the column \g<column> of the file"),
+        (
+            r"subgroups=\{(?:'[^']*'|\"[^\"]*\"): lambda table: pd\.cut\(table\['([^']*)'\], (\d+)\)\}",
+            r"--subgroups \1=\2",
+        ),
+        (r": pf\.(?:Scores|Decisions)Of\(.*?(?=\.$|\. For|$)", ": write it into a column of the table, --score COLUMN"),
+        (r"audit\(\.\.\., threshold=([\d.e-]+)\)", r"--threshold \1"),
+        (r"(?:pass |(?<=, or ))pf\.DecisionsOf\(model\)", "name a column of its decisions, --score COLUMN"),
+        (r"take 1 minus them\b", "use --score-negative"),
+        (r"make 1 and 0: \(decisions == 'yes'\)\.astype\(int\)", "name the one that is yes: --score-positive VALUE"),
+        (r"costs\.unfair\[name\]\.graph\.check\(df\)", "pyrofair check, with the graph without it"),
+        (r"\bdf (?=has|holds|lacks|must|needs)", "the table "),
+        # What no option does is marked as what it is.
+        (rf"(?>\b(?:df|pd|pf|np)(?:\.\w+|\[[^\]]*\]|{ARGUMENTS})+)(?! \(in Python\))", r"\g<0> (in Python)"),
+    )
 )
 """What messages of the package say in Python, and how it is said on the command line."""
 
@@ -24,9 +58,9 @@ OF_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, I
 
 
 def as_options(text: str) -> str:
-    """Return a text in which what is said in Python is said by options of the command line."""
-    for python, option in AS_OPTIONS:
-        text = python.sub(option, text)
+    """Return a text in which what is said in Python is said by options of the command line, or marked as Python."""
+    for python, said in AS_OPTIONS:
+        text = python.sub(said, text)
     return text
 
 
@@ -40,7 +74,7 @@ def computing(settings: Settings) -> Iterator[Callable[[], list[str]]]:
 
     def texts() -> list[str]:
         concern = (each.message for each in caught if not issubclass(each.category, OF_DEVELOPERS))
-        return list(dict.fromkeys(map(str, concern)))
+        return list(dict.fromkeys(as_options(str(each)) for each in concern))
 
     with warnings.catch_warnings(record=True) as caught, threadpool_limits(settings["threads"]):
         warnings.simplefilter("always")
@@ -48,5 +82,5 @@ def computing(settings: Settings) -> Iterator[Callable[[], list[str]]]:
             yield texts
         except PyrofairError as error:
             for text in texts():
-                error.add_note(f"Warning: {as_options(text)}")
+                error.add_note(f"Warning: {text}")
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,14 @@ from pyrofair.commands.data import DATA, DATA_OPTIONS
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import computing
+from pyrofair.commands.running import as_options, computing
 from pyrofair.commands.training import TRAINING_OPTIONS, make_classifier
 
 __all__ = ["COMMAND", "MODEL"]
 
 MODEL = "model.pyrofair"
 """The file of the trained classifier."""
-FILES = (MODEL, "report.txt", "training.csv")
+FILES = (MODEL, "report.txt", "training.csv", "held-out.csv", "held-out.html")
 OPTIONS = (
     DATA,
     *GRAPH_OPTIONS,
@@ -27,6 +28,8 @@ OPTIONS = (
                default=1.0, least=0.0),
         Option("remove", "leave out the columns that unfair paths touch, or all descendants of the sensitive "
                "attribute; without a penalty this is the paper's Remove", choices=("touched", "descendants")),
+        Option("held-out", "the share of the rows, drawn at random, that is not trained on and audited, such as .3",
+               float, above=0.0, below=1.0),
     ),
     *TRAINING_OPTIONS,
     *DATA_OPTIONS,
@@ -40,7 +43,7 @@ example:
   pyrofair audit test.csv --graph graph.txt --sensitive sex --outcome hired --positive yes \\
       --baseline male --contrast female --direct --model penalised=train-train/{MODEL}
 
-The classifier is saved in train-train/{MODEL}; audit it on rows that it was not trained on.
+The classifier is saved in train-train/{MODEL}; audit it on rows that it was not trained on, or pass --held-out .3.
 """
 
 
@@ -49,10 +52,12 @@ def run(settings: Settings, lines: Any) -> int:
     import numpy as np
 
     import pyrofair
+    from pyrofair.audits import audit
     from pyrofair.classifiers import remove
 
     with computing(settings) as warned:
-        problem = read_problem(settings)
+        whole = read_problem(settings)
+        problem, held = _held_out(settings, whole)
         columns = None if settings["remove"] is None else remove(problem.unfair, settings["remove"])
         classifier = make_classifier(settings, problem, strength=settings["strength"], columns=columns)
         with ResultsFolder.claimed(settings, files_read(settings), FILES) as folder:
@@ -63,10 +68,36 @@ def run(settings: Settings, lines: Any) -> int:
             decided = float(np.average(classifier.predict(X) == problem.graph.positive, weights=weight))
             share = float(np.average(y == problem.graph.positive, weights=weight))
             found = accuracy, share, decided
-            text = "\n".join(_describe(settings, problem, classifier, found, warned(), folder.folder))
+            told = _describe(settings, problem, classifier, found, folder.folder, held)
+            if held is not None:
+                own = {"sample_weight": held.weight, "random_state": settings["seed"]}
+                report = audit({"trained": classifier}, held.unfair, held.frame, **own)
+                told += ["", f"On the {len(held.frame):,} rows held out:", "", str(report)]
+                folder.add_table("held-out.csv", report.table)
+                folder.add("held-out.html", report.to_html)
+            text = as_options("\n".join(told))
+            text = "\n".join([text, *(f"Warning: {each}" for each in warned() if each not in text)])
             folder.add(MODEL, lambda path: pyrofair.save(classifier, path))
             folder.add_table("training.csv", classifier.history_)
             return DONE if folder.finish(text, lines) else FAILED
+
+
+def _held_out(settings: Settings, problem: Problem) -> tuple[Problem, Problem | None]:
+    """Return the rows to train on and those held out, if any are."""
+    import numpy as np
+
+    from pyrofair.classifiers.batches import hold_out
+
+    if settings["held-out"] is None:
+        return problem, None
+    yes: Any = (problem.frame[problem.graph.outcome_column] == problem.graph.positive).to_numpy(np.int8)
+    one, other = (
+        replace(
+            problem, frame=problem.frame.iloc[at], weight=None if problem.weight is None else problem.weight.iloc[at]
+        )
+        for at in hold_out(yes, settings["held-out"], np.random.RandomState(settings["seed"]), "held_out")
+    )
+    return one, other
 
 
 def _describe(
@@ -74,13 +105,14 @@ def _describe(
     problem: Problem,
     classifier: Any,
     found: tuple[float, float, float],
-    warned: list[str],
     folder: Path,
+    held: Problem | None,
 ) -> list[str]:
     """Return what was trained, on what, and what its numbers do not show."""
     graph = problem.graph
     accuracy, share, decided = found
     penalty = f"{settings['strength']:g} times {settings['penalty']}" if settings["strength"] else "nothing"
+    better = f"audit the model on rows held out, pyrofair audit OTHER --model {folder / MODEL}"
     return [
         f"pyrofair train on {settings['data']}, {len(problem.frame):,} rows",
         *problem.notes,
@@ -90,10 +122,9 @@ def _describe(
         f"{graph.outcome_column!r} = {graph.positive!r}.",
         *str(problem.unfair).splitlines(),
         f"On the rows trained on: accuracy {accuracy:.3f}, majority class {max(share, 1.0 - share):.3f}, positive "
-        f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: audit the model on "
-        f"rows held out, pyrofair audit OTHER --model {folder / MODEL}.",
+        f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: "
+        f"{better if held is None else 'see the audit on the rows held out'}.",
         "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
-        *(f"Warning: {text}" for text in warned),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, cast
 
 import networkx as nx
@@ -24,7 +24,7 @@ from pyrofair._validation import (
     text_fault,
 )
 from pyrofair.exceptions import GraphError
-from pyrofair.graph.parse import EdgeList, GraphSource, read_edges, read_undirected
+from pyrofair.graph.parse import EdgeList, GraphSource, read_edges, read_undirected, write_edges
 from pyrofair.graph.paths import PathSet, UnfairPaths, select_paths, smallest_automaton
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ class CausalGraph:
         An edge string (``"A -> D; {A Q} -> Y"``), a list of ``(parent, child)`` pairs, a :class:`networkx.DiGraph`, or
         the path of a DOT file.
     sensitive, outcome
-        The node of the sensitive attribute and that of the outcome (one column each).
+        The node of the sensitive attribute and that of the outcome (one column each); by default the one that the
+        graph marks as ``exposure`` and as ``outcome``, as dagitty does.
     baseline, contrast
         The two values of the sensitive attribute that the paper writes 0 and 1, matched by equality.
     positive
@@ -137,17 +138,19 @@ class CausalGraph:
         self,
         edges: GraphSource | EdgeList,
         *,
-        sensitive: str,
-        outcome: str,
+        sensitive: str | None = None,
+        outcome: str | None = None,
         baseline: Hashable = 0,
         contrast: Hashable = 1,
         positive: Hashable = 1,
         columns: Mapping[str, str | Sequence[str]] | None = None,
         latent: Iterable[str] = (),
     ) -> None:
-        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
         hidden = require_names("latent", latent, "node names", one=True, error=GraphError)
         listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
+        sensitive = _marked("sensitive", listed.exposures, "exposure") if sensitive is None else sensitive
+        outcome = _marked("outcome", listed.outcomes, "outcome") if outcome is None else outcome
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
         for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
             _require_node(listed.nodes, name, role)
         for name in hidden:
@@ -229,6 +232,54 @@ class CausalGraph:
             positive=positive,
             columns=read.columns,
         )
+
+    @classmethod
+    def from_tiers(cls, tiers: Iterable[Iterable[str]], *, within: bool = False, **settings: Any) -> CausalGraph:
+        """Return the graph with every edge from earlier to later tiers, a graph to begin with: cut edges down.
+
+        Its text, ``str(graph)``, is an edge string to edit. Each edge that is cut is an assumption: that one node does
+        not act on the other but through nodes between them.
+
+        Parameters
+        ----------
+        tiers
+            Tiers of node names from the earliest to the latest, such as what is given at birth, schooling, work, and
+            the decision.
+        within
+            Whether the nodes of a tier have edges as well, each to those named after it. By default they have none:
+            given earlier tiers they are assumed independent, which ``graph.check(df)`` tests.
+        **settings
+            As for the class: ``sensitive``, ``outcome``, ``columns``, ...
+
+        Raises
+        ------
+        GraphError
+            If there are fewer than two nodes, or one is named twice.
+
+        Examples
+        --------
+        >>> tiers = [["sex", "age"], ["education"], ["granted"]]
+        >>> print(CausalGraph.from_tiers(tiers, sensitive="sex", outcome="granted"))
+        age
+        sex
+        {sex age} -> education
+        {sex age education} -> granted
+        # sensitive attribute: sex (0 is 0, 1 is 1)
+        # outcome: granted (1 is 1)
+        """
+        require_flag("within", within)
+        such = "such as [['sex', 'age'], ['job'], ['granted']]"
+        if isinstance(tiers, str | bytes | Mapping) or (given := listed(tiers)) is None:
+            raise GraphError(f"tiers={shown(tiers)} must be a list of lists of node names, {such}.")
+        read = [require_names(f"tiers[{i}]", tier, "node names", error=GraphError) for i, tier in enumerate(given)]
+        nodes = [(at, name) for at, tier in enumerate(read) for name in tier]
+        names = [name for _, name in nodes]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise GraphError(f"tiers name {twice!r} twice; a node is in one tier.")
+        if len(names) < 2:
+            raise GraphError(f"tiers have {len(names)} node(s), and a graph has at least two, {such}.")
+        edges = [(one, other) for (at, one), (later, other) in combinations(nodes, 2) if at < later or within]
+        return cls(EdgeList(tuple(names), tuple(edges)), **settings)
 
     @classmethod
     def expand(
@@ -520,12 +571,13 @@ class CausalGraph:
         )
 
     def __str__(self) -> str:
-        lines = [f"{' '.join(self.parents(node)) or '(no cause)'} -> {node}" for node in self.order]
-        lines.append(f"sensitive attribute: {self.sensitive} (0 is {self.baseline!r}, 1 is {self.contrast!r})")
-        lines.append(f"outcome: {self.outcome} (1 is {self.positive!r})")
-        lines.extend(f"{node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,))
+        """Return an edge string of the same nodes and edges; what else there is stands in comments."""
+        lines = [write_edges(self.parents(node), node) for node in self.order]
+        lines.append(f"# sensitive attribute: {self.sensitive} (0 is {self.baseline!r}, 1 is {self.contrast!r})")
+        lines.append(f"# outcome: {self.outcome} (1 is {self.positive!r})")
+        lines.extend(f"# {node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,))
         if self.latent:
-            lines.append(f"latent: {', '.join(self.latent)}")
+            lines.append(f"# latent: {', '.join(self.latent)}")
         return "\n".join(lines)
 
     def _sorted(self, nodes: Iterable[str]) -> tuple[str, ...]:
@@ -577,6 +629,14 @@ class CausalGraph:
                 f"The outcome {self.outcome!r} has observed children: {', '.join(below)}. A prediction is made "
                 "before its outcome has effects: leave these nodes out of the graph."
             )
+
+
+def _marked(role: str, nodes: Sequence[str], word: str) -> str:
+    """Return the one node that a graph marks for a role."""
+    if len(nodes) == 1:
+        return nodes[0]
+    found = f"the graph marks {', '.join(nodes)} as {word}" if nodes else f"the graph marks no node as {word}"
+    raise GraphError(f"{role}=None, and {found}. Name the node: {role}='...'.")
 
 
 def _require_roles(

@@ -18,7 +18,7 @@ import networkx as nx
 from pyrofair._validation import listed, require_path, shown
 from pyrofair.exceptions import GraphError
 
-__all__ = ["EdgeList", "GraphSource", "read_edges", "read_path", "read_undirected"]
+__all__ = ["EdgeList", "GraphSource", "read_edges", "read_path", "read_undirected", "write_edges"]
 
 GraphSource: TypeAlias = "str | os.PathLike[str] | nx.DiGraph[str] | Iterable[tuple[str, str]]"
 """What `read_edges` reads."""
@@ -30,14 +30,20 @@ _NAME = re.compile(
     r"(?!\.)(?:[\w.]|[^\x00-\x7f\s\u200b\u200e-\u206f\u2190-\u21ff\u2212\u27f0-\u27ff\u2900-\u297f\ufeff])+"
 )
 _BACKWARDS = "Turn the edge around: A <- B is written B -> A."
-_BOTH_WAYS = 'For a hidden common cause, declare a latent node: U -> A; U -> B with latent=["U"].'
+_BOTH_WAYS = "A <-> B is a latent common cause of two nodes, and no step of a path."
 _HINTS = {"<->": _BOTH_WAYS, "↔": _BOTH_WAYS, "<-": _BACKWARDS, "←": _BACKWARDS}
 _SYNTAX = (
     "Write an edge from cause to effect, A -> B; a group in braces, {A Q} -> B; a name with spaces or punctuation in "
     "double quotes, \"native-country\" -> B; and separate statements by ';' or new lines."
 )
 _DOT_QUOTED_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|/\*.*?(?:\*/|\Z)|(?://|\#)[^\n]*', re.DOTALL)
-_DOT_START = re.compile(r'\s*+(strict\s++)?(di)?graph\s*+("[^"]*"|[\w.]+)?\s*+\{', re.IGNORECASE)
+_COMMENT = re.compile(r"^[^\S\n]*#.*$", re.MULTILINE)
+_DOT_START = re.compile(r'\s*+((strict\s++)?(di)?graph|dag)\s*+("[^"]*"|[\w.]+)?\s*+\{', re.IGNORECASE)
+_SIDE = r'(?:"(?:\\.|[^"\\])*"|\{[^{}]*\}|[^\s{}\[\];,"<>=-]+)'
+_ARROW = r"(<->|<-|->|--)"
+_CHAIN = re.compile(rf'({_SIDE})((?:\s*{_ARROW}\s*{_SIDE})+)(?:\s*(\[[^\]]*\]))?|"(?:\\.|[^"\\])*"|\[[^\]]*\]')
+"""A chain of arrows with its attributes; or a text or attributes of something else, which may hold what looks like one.
+"""
 _DOT_NOT_NODES = ("node", "edge", "graph", r"\n", r'"\n"', r"\r\n", r'"\r\n"')  # defaults, and artefacts of pydot
 MOST_NESTED = 9
 """How deep braces may stand within each other: pydot takes twice as long for each."""
@@ -58,12 +64,15 @@ _EDGE_WORDS = ("dir", "arrowhead", "arrowtail", "style")
 class EdgeList:
     """The nodes and directed edges of a graph, in the order in which its source names them.
 
-    Each edge (parent, child) stands once; ``latent`` are the nodes that the source itself marks as latent.
+    Each edge (parent, child) stands once; ``latent`` are the nodes that the source itself marks as latent, or draws as
+    ``<->``; ``exposures`` and ``outcomes`` those that it marks by these words.
     """
 
     nodes: tuple[str, ...]
     edges: tuple[tuple[str, str], ...]
     latent: tuple[str, ...] = ()
+    exposures: tuple[str, ...] = ()
+    outcomes: tuple[str, ...] = ()
 
 
 def read_edges(source: GraphSource) -> EdgeList:
@@ -71,10 +80,12 @@ def read_edges(source: GraphSource) -> EdgeList:
 
     * An edge string: statements separated by ``;`` or newlines, each a chain ``A -> B -> C`` whose links are names or
       groups ``{A Q}``. ``→`` reads like ``->``; a name with spaces or punctuation stands in double quotes; a name or
-      group alone declares nodes without edges.
-    * DOT text that starts with ``digraph``, or a path that ends in ``.dot`` or ``.gv`` (a string that holds an arrow
-      is never a path). The node attribute ``latent=true`` marks a latent node, as ``observed=no`` does, and the edge
-      attribute ``dir=back`` turns an edge round. An edge drawn without one arrowhead is refused.
+      group alone declares nodes without edges. ``A <-> B`` is a latent common cause of both, a node named ``U_A_B``.
+      Lines that begin with ``#`` are comments. The text of a :class:`CausalGraph` is one.
+    * DOT text that starts with ``digraph``, that of dagitty, ``dag { ... }``, or a path that ends in ``.dot`` or
+      ``.gv`` (a string that holds an arrow is never a path). The node attribute ``latent=true`` marks a latent node, as
+      ``observed=no`` does, ``exposure`` and ``outcome`` are told, and the edge attribute ``dir=back`` turns an edge
+      round; ``dir=both`` is ``<->``. An edge drawn without an arrowhead is refused.
     * A ``networkx.DiGraph`` with names as nodes, and the same attributes.
     * An iterable of (parent, child) pairs of names. A set has no order, so it is read in sorted order.
 
@@ -85,7 +96,9 @@ def read_edges(source: GraphSource) -> EdgeList:
     >>> read_edges("A -> D; {A D} -> Y").edges
     (('A', 'D'), ('A', 'Y'), ('D', 'Y'))
     >>> read_edges("digraph { U [latent=true]; U -> {D Y} }")
-    EdgeList(nodes=('U', 'D', 'Y'), edges=(('U', 'D'), ('U', 'Y')), latent=('U',))
+    EdgeList(nodes=('U', 'D', 'Y'), edges=(('U', 'D'), ('U', 'Y')), latent=('U',), exposures=(), outcomes=())
+    >>> read_edges("dag { A [exposure,pos='0,1'] Y [outcome] A -> Y; A <-> Y }".replace("'", '"')).nodes
+    ('A', 'Y', 'U_A_Y')
     """
     if isinstance(source, nx.Graph):
         return _from_networkx(source)
@@ -97,8 +110,7 @@ def read_edges(source: GraphSource) -> EdgeList:
         if not any(mark in source for mark in ("->", "→", "\n")) and source.strip().lower().endswith((".dot", ".gv")):
             return _from_file(source.strip())
         draft = _Draft()
-        for sides in _statements(source):
-            draft.add(*sides)
+        draft.read(source, ("<->",))
         return draft.finish(f"the edge string {source!r}")
     no_pairs = isinstance(source, bytes) or (isinstance(source, Mapping) and not isinstance(source, Set))
     if no_pairs or hasattr(source, "columns") or (pairs := listed(source)) is None:
@@ -109,7 +121,7 @@ def read_edges(source: GraphSource) -> EdgeList:
 def read_path(path: str | Sequence[str]) -> tuple[str, ...]:
     """Read one directed path of at least two different nodes, written ``"A -> D -> Y"`` or as a sequence of names."""
     if isinstance(path, str):
-        statements = list(_statements(path))
+        statements = [sides for sides, *_ in _statements(path)]
         if len(statements) != 1 or any(len(side) > 1 for side in statements[0]):
             raise GraphError(f"{path!r} is not one path through single nodes. Write one, 'A -> D -> Y', a string each.")
         names = tuple(name for (name,) in statements[0])
@@ -124,6 +136,17 @@ def read_path(path: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+def write_edges(parents: Sequence[str], child: str) -> str:
+    """Return a statement of an edge string: the edges from all parents of a node, or the node alone.
+
+    >>> write_edges(["A", "native-country"], "Y")
+    '{A "native-country"} -> Y'
+    """
+    *names, own = (name if _NAME.fullmatch(name) else f'"{name}"' for name in (*parents, child))
+    left = f"{{{' '.join(names)}}}" if len(names) > 1 else "".join(names)
+    return f"{left} -> {own}" if names else own
+
+
 def read_undirected(text: str) -> tuple[EdgeList, tuple[tuple[str, str], ...]]:
     """Read an edge string in which some statements are undirected, ``A - B``: the edges, and the undirected ones.
 
@@ -132,30 +155,9 @@ def read_undirected(text: str) -> tuple[EdgeList, tuple[tuple[str, str], ...]]:
     """
     if not isinstance(text, str):
         raise GraphError(f"undirected edges are read from an edge string such as 'A -> M; M - L', not {shown(text)}.")
-    draft, undirected = _Draft(), dict[tuple[str, str], None]()
-    for statement in filter(str.strip, re.findall(r'(?:"[^"\n]*"|\{[^{}]*\}|[^;\n"{])+', text)):
-        plain = re.sub(r'"[^"\n]*"', lambda found: "x" * len(found[0]), statement)
-        places = [found.start() for found in re.finditer(r"-(?!>)", plain)]
-        if places and ("->" in plain or "→" in plain or "<" in plain):
-            raise GraphError(
-                f"{statement.strip()!r} has directed and undirected edges. Write each in a statement of its own, "
-                "'A -> M; M - L'."
-            )
-        for place in reversed(places):
-            statement = f"{statement[:place]}->{statement[place + 1 :]}"
-        for sides in _statements(statement):
-            if not places:
-                draft.add(*sides)
-                continue
-            for left, right in pairwise(sides):
-                for pair in product(left, right):
-                    draft.add([pair[0]])
-                    draft.add([pair[1]])
-                    if pair[0] == pair[1]:
-                        raise GraphError(f"{pair[0]!r} has an edge to itself, and no cause is its own effect.")
-                    if pair not in undirected and pair[::-1] not in undirected:
-                        undirected[pair] = None
-    listed = draft.finish(f"the edge string {text!r}")
+    draft = _Draft()
+    draft.read(text, ("<->", "-"))
+    listed, undirected = draft.finish(f"the edge string {text!r}"), draft.links["-"]
     known = [pair for pair in undirected if pair in listed.edges or pair[::-1] in listed.edges]
     if known:
         raise GraphError(f"{known[0][0]} - {known[0][1]} is undirected and directed as well. Keep one of the two.")
@@ -168,6 +170,8 @@ class _Draft:
     def __init__(self) -> None:
         self.latent: dict[str, bool] = {}
         self.edges: dict[tuple[str, str], None] = {}
+        self.links: dict[str, dict[tuple[str, str], None]] = {"<->": {}, "-": {}}
+        self.marked: dict[str, list[str]] = {"exposure": [], "outcome": []}
 
     def add(self, *sides: Iterable[str]) -> None:
         """Declare the nodes of all sides, and the edges from each side to the next."""
@@ -180,9 +184,34 @@ class _Draft:
                 raise GraphError(f"{edge[0]!r} has an edge to itself, and no cause is its own effect. Remove the edge.")
             self.edges.setdefault(edge)
 
+    def read(self, text: str, marks: Sequence[str]) -> None:
+        """Take over the statements of an edge string, whose links besides ``->`` are some marks."""
+        for sides, mark, right in _statements(text, marks):
+            self.add(*sides)
+            if mark:
+                self.link(mark, sides[-1], right)
+
+    def link(self, mark: str, left: Iterable[str], right: Iterable[str]) -> None:
+        """Link each two nodes of both sides by ``<->``, a latent common cause, or ``-``, an edge of any direction."""
+        for one, other in product(left, right):
+            if one == other:
+                raise GraphError(f"{one!r} has an edge to itself, {one} {mark} {one}. Remove it.")
+            self.add([one])
+            self.add([other])
+            if (other, one) not in self.links[mark]:
+                self.links[mark][one, other] = None
+
     def mark(self, name: str, attributes: Mapping[str, Any]) -> None:
-        """Take over whether the attributes of a node say that it is latent."""
+        """Take over whether the attributes of a node say that it is latent, the exposure or the outcome."""
         told = {str(key).lower(): str(value).strip('"').lower() for key, value in attributes.items()}
+        if told.get("selected") in _YES:
+            raise GraphError(
+                f"node {name!r} is marked as selected: rows are in the table because of it, which no estimate here "
+                "corrects. Take the mark away if the rows are those that you ask about."
+            )
+        for word, nodes in self.marked.items():
+            if told.get(word) in _YES and name not in nodes:
+                nodes.append(name)
         said = {word: told[word] for word in _HIDES if word in told}
         shown = ", ".join(f"{word}={value}" for word, value in said.items())
         if not {*said.values()} <= {*_YES, *_NO}:
@@ -195,17 +224,27 @@ class _Draft:
         """Declare the edges of a chain in the direction that their attributes give them."""
         for left, right in pairwise(sides):
             if left and right:
-                self.add(*((right, left) if _is_turned(f"{left[0]} -> {right[0]}", attributes) else (left, right)))
+                ends = _arrowheads(f"{left[0]} -> {right[0]}", attributes)
+                if ends == (True, True):
+                    self.link("<->", left, right)
+                else:
+                    self.add(*((right, left) if ends[0] else (left, right)))
 
     def finish(self, what: str) -> EdgeList:
         if not self.latent:
             raise GraphError(f"{what} names no node. Pass {_FORMS}.")
+        for one, other in self.links["<->"]:
+            name = f"U_{one}_{other}"
+            while name in self.latent:
+                name += "_"
+            self.latent[name] = True
+            self.add([name], [one, other])
         latent = tuple(name for name, hidden in self.latent.items() if hidden)
-        return EdgeList(tuple(self.latent), tuple(self.edges), latent)
+        return EdgeList(tuple(self.latent), tuple(self.edges), latent, *map(tuple, self.marked.values()))
 
 
-def _is_turned(edge: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether an edge is drawn with its arrowhead at its tail, as by ``dir=back``; without one it is a GraphError."""
+def _arrowheads(edge: str, attributes: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether an edge has an arrowhead at its tail, and at its head; one without any is a GraphError."""
     said = {str(word): str(value).strip('"') for word, value in attributes.items() if str(word).lower() in _EDGE_WORDS}
     what = f"the edge {edge} ({', '.join(f'{word}={value}' for word, value in said.items())})"
     if other := next((word for word in said if word not in _EDGE_WORDS), None):
@@ -217,18 +256,21 @@ def _is_turned(edge: str, attributes: Mapping[str, Any]) -> bool:
     if "invis" in said.get("style", ""):
         raise GraphError(f"{what} is invisible. Leave it out, or draw it if it is an effect.")
     tail, head = (said.get(f"arrow{end}", "normal") if ends[end] else "none" for end in ("tail", "head"))
-    if "none" not in (tail, head):
-        raise GraphError(f"{what} has marks at both ends. {_BOTH_WAYS}")
-    if re.search("none|inv|dot", tail if head == "none" else head):
+    drawn = [mark for mark in (tail, head) if mark != "none"]
+    if not drawn or any(re.search("none|inv|dot", mark) for mark in drawn):
         raise GraphError(
             f"{what} has no arrowhead, so its direction is not known. Draw it from cause to effect, or try both "
             "directions: CausalGraph.expand('A - B; ...')."
         )
-    return head == "none"
+    return tail != "none", head != "none"
 
 
-def _statements(text: str) -> Iterator[list[list[str]]]:
-    """Parse an edge string: each statement is the list of its sides, the names between two arrows."""
+def _statements(text: str, marks: Sequence[str] = ()) -> Iterator[tuple[list[list[str]], str, list[str]]]:
+    """Parse an edge string into chains, lists of sides, which are the names between two arrows.
+
+    With each comes the mark by which it is linked to a further side, where there is one: ``A -> B <-> C`` is a chain of
+    A and B, its mark and C, and then a chain of C alone.
+    """
     quoted: list[str] = []
 
     def hide(found: re.Match[str]) -> str:
@@ -247,15 +289,30 @@ def _statements(text: str) -> Iterator[list[list[str]]]:
         hint = next((hint for mark, hint in _HINTS.items() if mark in statement), _SYNTAX)
         raise GraphError(f"{fact} in the edge string {written(statement)!r}. {hint}")
 
-    plain = "->".join(map(str.strip, re.split("->|→", re.sub(r'"([^"\n]*)"', hide, text))))
+    def side_of(text: str, statement: str) -> list[str]:
+        group = re.fullmatch(r"\{([^{}]*)\}", text.strip())
+        words = [word for word in re.split(r"[\s,]+", group[1]) if word] if group else []
+        return [name(word, statement) for word in words or [text.strip()]]
+
+    plain = re.sub(r'"([^"\n]*)"', hide, _COMMENT.sub("", text))
+    plain = re.sub(r"\s*(<->|↔|->|→)\s*", lambda arrow: arrow[1].replace("→", "->").replace("↔", "<->"), plain)
     plain = re.sub(r"\{[^{};]*\}", lambda group: group[0].replace("\n", " "), plain)
+    arrows = re.compile(f"({'|'.join(sorted((*marks, '->'), key=len, reverse=True))})")
     for statement in filter(str.strip, re.split("[;\n]", plain)):
-        sides = []
-        for side in map(str.strip, statement.split("->")):
-            group = re.fullmatch(r"\{([^{}]*)\}", side)
-            words = [word for word in re.split(r"[\s,]+", group[1]) if word] if group else []
-            sides.append([name(word, statement) for word in words or [side]])
-        yield sides
+        first, *rest = arrows.split(statement)
+        if "-" in rest and {"-"} != {*rest[::2]}:  # native-country -> Y is no undirected edge
+            raise GraphError(
+                f"{written(statement)!r} has directed and undirected edges. Write each in a statement of its own, "
+                "'A -> M; M - L', and a name with a dash in double quotes."
+            )
+        chain = [side_of(first, statement)]
+        for mark, text in zip(rest[::2], rest[1::2], strict=True):
+            side = side_of(text, statement)
+            if mark != "->":
+                yield chain, mark, side
+                chain = []
+            chain.append(side)
+        yield chain, "", []
 
 
 def _from_pairs(pairs: Sequence[Any], *, ordered: bool) -> EdgeList:
@@ -299,6 +356,9 @@ def _from_dot(text: str, what: str) -> EdgeList:
         warnings.simplefilter("ignore")
         import pydot.dot_parser
     plain = _DOT_QUOTED_OR_COMMENT.sub(" ", text)
+    if "<-" in plain or plain.lstrip()[:3].lower() == "dag":
+        text = _as_dot(text)
+        plain = _DOT_QUOTED_OR_COMMENT.sub(" ", text)
     if max(accumulate((mark == "{") - (mark == "}") for mark in plain), default=0) > MOST_NESTED:
         raise GraphError(
             f"{what} has more than {MOST_NESTED} braces within each other, which take hours to read. Write subgraphs "
@@ -317,6 +377,28 @@ def _from_dot(text: str, what: str) -> EdgeList:
     draft = _Draft()
     _walk_dot(graphs[0].obj_dict, draft, {"node": {}, "edge": {}})
     return draft.finish(what)
+
+
+def _as_dot(text: str) -> str:
+    """Return a graph of dagitty, or DOT with arrows of dagitty, as DOT: each arrow points right or has a ``dir``.
+
+    >>> _as_dot("dag { A <- U -> Y A <-> Y }")
+    'digraph { A -> U [dir=back]; U -> Y [] A -> Y [dir=both] }'
+    """
+    turned = {"<->": "dir=both", "<-": "dir=back"}
+
+    def pairs(found: re.Match[str]) -> str:
+        if found[2] is None:
+            return found[0]
+        left, own, edges = found[1], (found[4] or "[]")[1:-1].strip(), []
+        for arrow, right in re.findall(rf"{_ARROW}\s*({_SIDE})", found[2]):
+            marks = ", ".join(filter(None, (turned.get(arrow), own)))
+            edges.append(f"{left} {'--' if arrow == '--' else '->'} {right} [{marks}]")
+            left = right
+        return "; ".join(edges)
+
+    text = _DOT_QUOTED_OR_COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else " ", text)
+    return re.sub(r"^\s*dag\b", "digraph", _CHAIN.sub(pairs, text), flags=re.IGNORECASE)
 
 
 def _walk_dot(graph: Mapping[str, Any], draft: _Draft, defaults: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -23,6 +23,8 @@ from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_instance, require_integer, require_real, require_seed
 from pyrofair.audits.display import table_fragment
+from pyrofair.audits.display.page import make_table
+from pyrofair.audits.view import Block
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.projection import LatentProjection
@@ -42,6 +44,8 @@ DRAWS = 2_000
 """Draws of the largest statistic where the null hypothesis holds."""
 MOST_JOINT = 300
 """The most statistics of a test whose joint distribution is drawn; of more, Bonferroni's bound is taken."""
+TITLE, MOST_SHOWN = "The graph against the table", 12
+"""Of the part of a report: its title, and the most rows that show those that hold, too."""
 LEAST_VARIANCE = 1e-8
 """A residual with less of the variance of its column has none: the nodes given determine the column."""
 KNOTS, LANDMARKS, MOST_PRODUCTS = 6, 100, 20
@@ -125,6 +129,18 @@ class GraphCheck:
     def __str__(self) -> str:
         rest = [] if self.table.empty else ["These tests rest on:", *self._numbered()]
         return "\n".join([self._summary(), *self._lines(), *rest])
+
+    def block(self) -> Block:
+        """Return the tests as a part of the report of an audit: those that fail in a table, all others folded."""
+        if self.table.empty:
+            return Block("check", TITLE, [self._summary()])
+        whole = self.table.assign(given=self.table["given"].map(", ".join))
+        rows = whole.loc[self.failures.index] if len(whole) > MOST_SHOWN else whole
+        shown = rows[["left", "right", "given", "effect", "p_adjusted", "fails"]]
+        shown = shown.rename(columns={"effect": "correlation", "p_adjusted": "adjusted p"})
+        what = "Independences that the graph implies" + ", those that fail" * (rows is not whole)
+        table = make_table("check-table", what, shown, whole, note=self._summary())
+        return Block("check", TITLE, str(self).splitlines(), pictures=[table])
 
     def __repr__(self) -> str:
         fail = int(self.table["fails"].sum())

@@ -282,9 +282,9 @@ def test_json_holds_all_tables(report: pf.audits.Audit) -> None:
     found = json.loads(report.to_json(rows=True))
     assert found["schema"] == "pyrofair-audit"
     assert found["schema_version"] == SCHEMA_VERSION
-    assert list(found)[:12] == [
-        "schema", "schema_version", "versions", "settings", "source", "question", "readings", "tables", "assumptions",
-        "outcome_assumptions", "warnings", "context",
+    assert list(found)[:13] == [
+        "schema", "schema_version", "versions", "settings", "source", "question", "readings", "tables", "sections",
+        "assumptions", "outcome_assumptions", "warnings", "context",
     ]  # fmt: skip
     for name in ("table", "groups", "stages", "thresholds", "subgroups"):
         table = getattr(report, name)

@@ -67,6 +67,13 @@ def test_what_options_say(tmp_path: Path, text: str | bytes, how: dict[str, Any]
     assert read(tmp_path, text, "x", **how).frame["x"].tolist() == values
 
 
+def test_identical_columns_of_one_name_are_read_once(tmp_path: Path) -> None:
+    table = read(tmp_path, "x,y,x,x,z,z\n1,a,1,1,1,2\n2,b,2,2,1,2\n", "x", "y")
+    assert table.frame["x"].tolist() == [1, 2]
+    assert len(table.notes) == 1
+    assert "3 columns called 'x', identical" in table.notes[0]
+
+
 def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
     table = read(tmp_path, "x,y\n1,a\n,b\n3.5,\n4,c\n", "x", "y", drop_missing=True)
     assert table.frame["x"].dtype == np.int64
@@ -91,7 +98,7 @@ def test_an_integer_column_with_dropped_rows_stays_one(tmp_path: Path) -> None:
         ("x,y\n,1\n2,1\n", {}, r"1 of the 2 rows of .* have a missing value.*'x' \(1\); the first is row 1.*--drop"),
         ("x,y\n  ,1\n2,1\n", {}, "1 of the 2 rows"),
         ("x,y\n,1\n,1\n", {"drop_missing": True}, "every row of .* has a missing value"),
-        ("x,x\n1,2\n2,3\n", {}, "2 columns called 'x'; rename one"),
+        ("x,x\n1,2\n2,3\n", {}, "2 columns called 'x', which differ; rename one"),
         ("x,y\n1\n2,3\n", {}, r"line 2 of .*t\.csv has 1 field.* 2: '1'"),
         ("x,y\n1,2,3\n", {}, r"line 2 of .*t\.csv has 3 field.* 2: '1,2,3'"),
         ("x;y\n1;2\n", {}, "'x;y'.*one column.*--separator ';'"),

@@ -12,6 +12,7 @@ import pytest
 from pyrofair import sources
 from pyrofair.audits import audit, penalty_path
 from pyrofair.classifiers import PenalizedClassifier
+from pyrofair.commands.decisions import threshold_of
 from pyrofair.commands.line import COMMANDS
 from pyrofair.commands.options import Command, Option, Settings, write_settings
 from pyrofair.commands.sources import SETTINGS
@@ -39,7 +40,6 @@ def test_flags_override_the_file_which_overrides_the_defaults(tmp_path: Path) ->
     assert settings["score"] == ["p"]
     assert settings["baseline"] == "0"
     assert settings["direct"] is True
-    assert settings["threshold"] == 0.5
     assert settings["clip"] == 0.1
     assert {"level", "seed", "graph", "data"} <= settings.given
     assert not {"threshold", "source"} & settings.given
@@ -93,7 +93,7 @@ def test_a_file_that_is_absent() -> None:
 def test_what_is_required_may_stand_in_the_file(tmp_path: Path) -> None:
     text = 'data = "t.csv"\ngraph = "A -> Y"\nsensitive = "A"\noutcome = "Y"\n'
     assert settle(*config(tmp_path, text))["data"] == "t.csv"
-    with pytest.raises(click.UsageError, match=r"DATA, --graph, --sensitive, --outcome\."):
+    with pytest.raises(click.UsageError, match=r"DATA, --graph\."):
         settle()
 
 
@@ -124,14 +124,15 @@ def test_settings_are_those_of_the_package() -> None:
         assert [each for each in options if each.replace("-", "_") not in known] == []
     options = options_of(TRAIN) | options_of(AUDIT)
     own = inspect.signature(audit).parameters
-    for name in ("level", "threshold", "scores"):
+    for name in ("level", "scores"):
         assert own[name].default == options[name].usual
     assert own["n_boot"].default == options["replicates"].usual
     trained = inspect.signature(PenalizedClassifier).parameters
     for name, option in options_of(TRAIN).items():
-        if option.group == "the training" and name not in ("penalty", "remove", "strength"):
+        if option.group == "the training" and name not in ("held-out", "penalty", "remove", "strength"):
             assert trained[name.replace("-", "_")].default == option.usual
     walked = inspect.signature(penalty_path).parameters
+    assert threshold_of(settle(*NEEDED)) == own["threshold"].default
     for name in ("held-out", "threshold", "seeds"):
         assert walked[name.replace("-", "_")].default == options_of(PATH)[name].usual
     assert walked["n_boot"].default == options_of(PATH)["replicates"].usual

@@ -38,7 +38,8 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
                 assert program == "pyrofair"
                 main(arguments)
                 ran.append(arguments[0])
-    assert ran == ["identify", "audit", "audit", "audit", "train", "audit", "path", "audit"]
+    assert ran == ["graph", "check", "identify", "audit", "audit", "audit", "audit", "sensitivity", "train", "audit",
+                   "path", "audit"]  # fmt: skip
     out = capsys.readouterr().out
     assert "Gate, mean_unfair_effect of decisions at most 0.2 up to the end of its interval: passed." in out
     assert "Chosen by --at-most 0.1 of mean_unfair_effect" in out

@@ -60,6 +60,22 @@ def test_train_then_audit(call: Call) -> None:
     assert again[0] == 0
 
 
+def test_held_out_rows_are_audited_and_not_trained_on(call: Call) -> None:
+    weighted = table(0).assign(w=np.arange(400) % 3 + 1.0)
+    weighted.to_csv("train.csv", index=False)
+    code, out, _ = call("train", "train.csv", *QUESTION, *QUICK, "--held-out", ".3", "--weight", "w")
+    assert code == 0
+    assert "pyrofair train on train.csv, 280 rows" in out
+    assert "On the 120 rows held out:" in out
+    held, trained = pd.read_csv("train-train/held-out.csv"), pf.load("train-train/model.pyrofair")
+    assert Path("train-train/held-out.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    left = np.sort(np.split(np.random.RandomState(0).permutation(400), [120])[0])
+    rows = weighted.iloc[left]
+    right = trained.predict(rows[["A", "M"]]) == rows["Y"]
+    accuracy = held.query("quantity == 'accuracy'")["estimate"].item()
+    assert accuracy == pytest.approx(np.average(right, weights=rows["w"]))
+
+
 def test_remove_leaves_columns_out(call: Call) -> None:
     code, out, _ = call("train", "train.csv", *QUESTION, *QUICK, "--strength", "0", "--remove", "touched")
     assert code == 0
@@ -71,6 +87,7 @@ def test_remove_leaves_columns_out(call: Call) -> None:
     [
         ("train", ("--patience", "3"), "--patience needs rows that choose the epoch, --validation-fraction"),
         ("train", ("--strength", "-1"), "--strength.*-1"),
+        ("train", ("--held-out", "1"), "--held-out.*1"),
         ("train", ("--penalty", "effect"), "--penalty.*'effect'.*'effect_gap'"),
         ("train", ("--draws", "3"), "--draws belongs to --source gcomputation, and not to --source ipw"),
         ("train", ("--device", "abacus"), "device='abacus' is not available"),

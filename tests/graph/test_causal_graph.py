@@ -119,7 +119,47 @@ def test_a_classifier_reads_the_observed_parents_of_the_outcome_only() -> None:
 def test_labels_go_by_name_and_not_by_order() -> None:
     graph = hiring(baseline="m", contrast="f")
     assert (graph.label(0), graph.label(1)) == ("m", "f")
-    assert str(graph).splitlines()[-2] == "sensitive attribute: A (0 is 'm', 1 is 'f')"
+    assert str(graph).splitlines()[-2] == "# sensitive attribute: A (0 is 'm', 1 is 'f')"
+
+
+@pytest.mark.parametrize(
+    ("edges", "more"),
+    [
+        ("Q; A -> M; {A M} -> Y", {}),
+        ([("native country", "A"), ("a -> b", "A"), ("A", "Y")], {"baseline": "m\nf", "columns": {"A": "sex"}}),
+        ("A <-> M; A -> {M Y}", {"latent": ["M"]}),
+    ],
+)
+def test_the_text_of_a_graph_is_one_that_it_is_read_from(edges: Any, more: dict[str, Any]) -> None:
+    graph = hiring(edges, **more)
+    again = CausalGraph(str(graph), sensitive="A", outcome="Y", latent=graph.latent)
+    assert {*again.nodes} == {*graph.nodes}
+    assert {*again.edges} == {*graph.edges}
+
+
+def test_tiers_have_all_edges_to_later_ones() -> None:
+    tiers = [["sex", "age"], [], ["job", "hours"], ["granted"]]
+    graph = CausalGraph.from_tiers(tiers, sensitive="sex", outcome="granted")
+    later = {("sex", "job"), ("sex", "hours"), ("age", "job"), ("age", "hours")}
+    assert {*graph.edges} == later | {(each, "granted") for each in ("sex", "age", "job", "hours")}
+    joined = CausalGraph.from_tiers(tiers, within=True, sensitive="sex", outcome="granted", baseline="m", contrast="f")
+    assert {*joined.edges} - {*graph.edges} == {("sex", "age"), ("job", "hours")}
+    assert joined.contrast == "f"
+
+
+@pytest.mark.parametrize(
+    ("tiers", "message"),
+    [
+        ("sex job", "tiers='sex job' must be a list of lists"),
+        (["sex", "job"], r"tiers\[0\]='sex'"),
+        ([["sex"], ["job", "sex"]], "name 'sex' twice"),
+        ([["sex"]], "have 1 node"),
+        ([["granted"], ["sex"]], "no directed path from 'sex'"),
+    ],
+)
+def test_tiers_refused(tiers: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        CausalGraph.from_tiers(tiers, sensitive="sex", outcome="granted")
 
 
 def test_with_latent_keeps_everything_else() -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from pyrofair.exceptions import GraphError
+from pyrofair.graph import CausalGraph
 from pyrofair.graph.parse import EdgeList, read_edges, read_path
 
 CHAIN = (("A", "B"), ("B", "C"))
@@ -37,6 +38,7 @@ GROUPS = (("A", "D"), ("A", "M"), ("Q", "D"), ("Q", "M"))
         ("cafe\u0301 -> हिन्दी", (("cafe\u0301", "हिन्दी"),)),
         ("graph.dot -> digraph", (("graph.dot", "digraph"),)),
         ("1 -> 2", (("1", "2"),)),
+        ("# A -> D; E\n  # {x}\nA -> B  ->C", CHAIN),
     ],
 )
 def test_edge_strings(text: str, edges: tuple[tuple[str, str], ...]) -> None:
@@ -56,8 +58,8 @@ NO_NODE = "an arrow has no node beside it in the edge string "
     [
         ("A -> D; Y <- D", r"'Y <- D' is neither a name.*\. Turn the edge around: A <- B is written B -> A"),
         ("A ← B", "Turn the edge around"),
-        ("A <-> B", r'hidden common cause, declare a latent node: U -> A; U -> B with latent=\["U"\]'),
-        ("A ↔ B", "declare a latent node"),
+        ("A <-> A", "'A' has an edge to itself, A <-> A"),
+        ("A <->", NO_NODE),
         ("A -- B", r"'A -- B' is neither a name .*Write an edge from cause to effect, A -> B"),
         ("A ->-> B", NO_NODE + "'A->->B'"),
         ("A ⟶ B", "'A ⟶ B' is neither"),
@@ -142,10 +144,9 @@ def test_dot_latent_nodes(text: str, latent: str) -> None:
         ("digraph { A [latent=maybe] }", "node 'A' has latent=maybe. Write one of true, 1, yes, false, 0, no"),
         ("digraph { A [latent=true, observed=yes] }", "node 'A' is latent and observed: .* latent=true, observed=yes"),
         (f"digraph {'{' * 10} A {'}' * 10}", "more than 9 braces within each other"),
-        ("digraph { A -> Q [dir=both] }", "A -> Q .dir=both. has marks at both ends.*declare a latent node"),
         ("digraph { A -> Q [dir=none] }", "A -> Q .dir=none. has no arrowhead.*CausalGraph.expand"),
         ("digraph { A -> Q [arrowhead=none] }", "A -> Q .arrowhead=none. has no arrowhead"),
-        ("digraph { A -> Q [dir=both, arrowtail=odot] }", "arrowtail=odot. has marks at both ends"),
+        ("digraph { A -> Q [dir=both, arrowtail=odot] }", "arrowtail=odot. has no arrowhead"),
         ("digraph { A -> Q [arrowhead=inv] }", "arrowhead=inv. has no arrowhead"),
         ("digraph { A -> Q [dir=up] }", "A -> Q .dir=up. has an unknown direction.*forward, back, both, none"),
         ("digraph { A -> Q [DIR=Back] }", "A -> Q .DIR=Back. .*lower case: dir=back"),
@@ -161,6 +162,77 @@ def test_dot_text_refused(text: str, message: str, capsys: pytest.CaptureFixture
     with pytest.raises(GraphError, match=message):
         read_edges(text)
     assert capsys.readouterr().out == ""
+
+
+CAUSE = (("U_A_B", "A"), ("U_A_B", "B"))
+
+
+@pytest.mark.parametrize(
+    ("text", "edges", "latent"),
+    [
+        ("A <-> B", CAUSE, "U_A_B"),
+        ("A ↔ B; B <-> A", CAUSE, "U_A_B"),
+        ("A <-> B -> C; U_A_B -> A", (("B", "C"), ("U_A_B", "A"), ("U_A_B_", "A"), ("U_A_B_", "B")), "U_A_B_"),
+        ("{A B} <-> C", (("U_A_C", "A"), ("U_A_C", "C"), ("U_B_C", "B"), ("U_B_C", "C")), "U_A_C U_B_C"),
+        ("digraph { A -> B [dir=both] }", CAUSE, "U_A_B"),
+        ('digraph { A <-> B [label="A <- B"]; // A <-> C\n }', CAUSE, "U_A_B"),
+        ("digraph { A -> B [arrowtail=vee, dir=both] }", CAUSE, "U_A_B"),
+        ("dag { A <-> B }", CAUSE, "U_A_B"),
+        ("dag{x->m->y ; x <- u -> y}", (("x", "m"), ("m", "y"), ("u", "x"), ("u", "y")), ""),
+        ('dag { u [latent, pos="-1,2"]; u -> {"a b" c} }', (("u", "a b"), ("u", "c")), "u"),
+    ],
+)
+def test_latent_common_causes(text: str, edges: tuple[tuple[str, str], ...], latent: str) -> None:
+    read = read_edges(text)
+    assert {*read.edges} == {*edges}
+    assert read.latent == tuple(latent.split())
+
+
+DAGITTY = """
+dag {
+bb="-2,-1,2,3"
+"native country" [pos="-1.2,0.4"]
+A [exposure,pos="-0.3,1"]
+M
+Y [outcome,pos="1.1,1"]
+A -> M [beta=0.3]
+{A M "native country"} -> Y
+M <-> Y
+}
+"""
+
+
+def test_a_graph_of_dagitty_names_its_roles() -> None:
+    graph = CausalGraph(DAGITTY)
+    assert (graph.sensitive, graph.outcome, graph.latent) == ("A", "Y", ("U_M_Y",))
+    assert graph.parents("Y") == ("native country", "A", "M", "U_M_Y")
+    assert CausalGraph(DAGITTY, sensitive="M").sensitive == "M"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dag { A -- B }", "edges without direction"),
+        ("dag { S [selected] S -> A }", "'S' is marked as selected"),
+        ("dag { A -> B", "not valid DOT"),
+    ],
+)
+def test_what_dagitty_draws_and_no_graph_here_means(text: str, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        read_edges(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("A -> Y", "sensitive=None, .* no node as exposure"),
+        ("dag { A [exposure] B [exposure] Y [outcome] {A B} -> Y }", "marks A, B as exposure.*sensitive='...'"),
+        ("dag { A [exposure] A -> Y }", "outcome=None"),
+    ],
+)
+def test_roles_that_nobody_names(text: str, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        CausalGraph(text)
 
 
 TURNED = {

@@ -91,6 +91,14 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
             "overlap": _records(context.overlap),
             "disclosure": _records(context.disclosure),
         },
+        "sections": {
+            each.name: {
+                "title": each.title,
+                "lines": each.folded or each.lines,
+                "tables": [_records(table.source) for table in (*each.tables, *each.pictures)],
+            }
+            for each in context.sections
+        },
         "assumptions": context.assumptions,
         "outcome_assumptions": context.outcome_assumptions,
         "warnings": context.warnings,

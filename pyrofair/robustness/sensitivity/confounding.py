@@ -12,7 +12,9 @@ import pandas as pd
 
 from pyrofair._progress import progress_bar
 from pyrofair._validation import require_instance, require_real
+from pyrofair.audits.display.page import make_table
 from pyrofair.audits.models import ScoresAre
+from pyrofair.audits.view import Block
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
@@ -115,6 +117,26 @@ class Confounding(Sweep):
                     f"benchmark has no column {', '.join(sorted(missing))}: it must be what .benchmark() returns."
                 )
         return self._plot(quantity, benchmark)
+
+    def block(self, name: str, title: str) -> Block:
+        """Return the analysis as a part of the report of an audit, with a line for each hidden cause."""
+        effects = self.table[self.table["quantity"] == "mean_unfair_effect"]
+        lines, most = [], max(self.context["gammas"])
+        effects = effects[effects["gamma"].isin(self.context["gammas"][::2])]  # the CSV has all
+        for cause in self._causes:
+            own = effects[effects["hidden_cause"] == cause.name].to_dict("records")
+            spans = {f"gamma {each['gamma']:g}": f"[{each['low']:.3f}, {each['high']:.3f}]" for each in own}
+            at = self.flips_at.loc[self.flips_at["hidden_cause"] == cause.name, "interval"].iloc[0]
+            held = "not at 1" if np.isnan(at) else f"beyond {most:g}" if np.isinf(at) else f"{at:.3g}"
+            lines.append({"hidden cause": cause.name, "holds up to": held, **spans})
+        note = (
+            f"gamma: the factor by which a hidden cause may move the odds of {self._source.unfair.graph.sensitive}. Up "
+            f"to which it holds that {self.flips_at['conclusion'].iloc[0]}, its interval considered, comes first."
+        )
+        table = make_table(
+            name, f"{title}: bounds of the mean unfair effect", pd.DataFrame(lines), self.table, note=note
+        )
+        return Block(f"{name}-part", title, tables=[table], folded=str(self).splitlines())
 
     def _about(self) -> str:
         sensitive = self._source.unfair.graph.sensitive

@@ -1,0 +1,81 @@
+"""The command ``pyrofair check``: the conditional independences that a graph implies, tested on a table."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, LIMIT_EXCEEDED, Command, Option, Settings, grouped
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
+from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
+from pyrofair.commands.running import computing
+
+if TYPE_CHECKING:
+    from pyrofair.robustness import GraphCheck
+
+__all__ = ["COMMAND", "TEST_OPTIONS", "check_table"]
+
+FILES = ("report.txt", "check.csv", "graph.png")
+TEST_OPTIONS = grouped(
+    "the tests",
+    Option("error", "the probability that any independence fails where all hold", float, default=0.05, above=0.0,
+           below=1.0),
+    Option("tests", "the regressions of the tests: flexible takes for each column the best of a smooth one and forests",
+           default="flexible", choices=("flexible", "smooth", "boosted")),
+)  # fmt: skip
+OPTIONS = (
+    DATA,
+    *GRAPH_OPTIONS,
+    *LABEL_OPTIONS,
+    *TEST_OPTIONS,
+    Option("strict", "end with exit code 3 if an independence fails, with 4 if one cannot be tested", bool),
+    *DATA_OPTIONS,
+    *RESULT_OPTIONS,
+)
+EXAMPLE = """\
+example:
+
+  pyrofair check applicants.csv --graph graph.txt --sensitive sex --outcome hired
+
+An independence that fails asks for an edge, or for a hidden common cause, A <-> B. One that holds confirms no graph.
+"""
+
+
+def run(settings: Settings, lines: Any) -> int:
+    """Test the graph, write the results, print them, and return the exit code."""
+    with computing(settings) as warned:
+        problem = read_problem(settings, outcome_required=False, about_paths=False)
+        with ResultsFolder.claimed(settings, files_read(settings), FILES) as folder:
+            from pyrofair.graph.drawing import draw_graph
+
+            found = check_table(settings, problem, settings["error"], settings["tests"])
+            folder.add_table("check.csv", found.table.assign(given=found.table["given"].map(", ".join)))
+            unfair = problem.unfair if len(problem.unfair.paths) else None
+            folder.add_figure("graph.png", draw_graph(problem.graph, unfair).figure)
+            head = [f"pyrofair check of {settings['data']}", *problem.notes, ""]
+            text = "\n".join([*head, str(found), *(f"Warning: {each}" for each in warned())])
+            if not folder.finish(text, lines):
+                return FAILED
+    if settings["strict"] and found.table["fails"].any():
+        return LIMIT_EXCEEDED
+    return CANNOT_BE_JUDGED if settings["strict"] and found.table["p_value"].isna().any() else DONE
+
+
+def check_table(settings: Settings, problem: Problem, level: float = 0.05, regression: Any = "flexible") -> GraphCheck:
+    """Return the tests of the graph of a problem on its table."""
+    from pyrofair.exceptions import PyrofairWarning
+
+    if settings["weight"]:
+        warnings.warn("The tests of the graph count each row once, without --weight.", PyrofairWarning, stacklevel=2)
+    return problem.graph.check(problem.frame, level=level, regression=regression, random_state=settings["seed"])
+
+
+COMMAND = Command(
+    "check",
+    "test a graph against a table",
+    "Test the conditional independences that a graph implies on a table, and name what cannot be tested.",
+    EXAMPLE,
+    OPTIONS,
+    run,
+)

@@ -1,0 +1,165 @@
+"""The decisions that a command assesses: columns of scores on any scale, or saved models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
+from pyrofair.commands.options import Option, Settings, UsageError, grouped
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pyrofair.commands.problem import Problem
+
+__all__ = [
+    "DECISION_OPTIONS",
+    "check_decisions",
+    "on_scale",
+    "read_models",
+    "scores_are",
+    "tell_scale",
+    "threshold_of",
+]
+
+DECISION_OPTIONS = grouped(
+    "the decisions",
+    Option("score", "columns of scores: probabilities of yes, or decisions as 0 and 1", many=True, metavar="COLUMN"),
+    Option("score-positive", "the value that counts as yes in columns of decisions that hold text", metavar="VALUE"),
+    Option("score-scale", "the lowest and the highest score of columns on another scale than 0 to 1, such as 1 10; "
+           "--threshold is on this scale", float, many=True),
+    Option("score-negative", "a low score is for yes, as one of a risk is; a decision is yes below the threshold",
+           bool),
+    Option("scores", "what columns of scores are: a prediction from the columns that the graph lets a classifier "
+           "read; an outcome, such as decisions of humans or of a model of other inputs; or auto, what the source "
+           "can take: onestep estimates what a column would be in another world as it does for an outcome, which a "
+           "prediction allows, too; ipw takes a prediction unless equal rows have unequal scores", default="auto",
+           choices=("auto", "prediction", "outcome")),
+    *MODEL_OPTIONS,
+    Option("threshold", "a decision is yes where the score exceeds this (default 0.5, the middle of the scale)", float),
+)  # fmt: skip
+
+
+def check_decisions(settings: Settings, thresholds: Sequence[float] = ()) -> None:
+    """Refuse options that do not go together."""
+    if not settings["score"] and not settings["model"]:
+        raise UsageError("there is nothing to audit: name columns of scores, --score COLUMN, or models, --model FILE.")
+    names = [*settings["score"], *model_files(settings["model"])]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"{twice[0]!r} is named twice among --score and --model; name a model apart, NAME=FILE.")
+    if "scores" in settings.given and not settings["score"]:
+        raise UsageError("--scores describes columns of scores; there are none, --score COLUMN.")
+    changed = [f"--{name}" for name in ("score-scale", "score-negative") if settings[name]]
+    if changed and settings["model"]:
+        raise UsageError(
+            f"{changed[0]} is of columns of scores, and models return probabilities of yes: audit the columns and the "
+            "models one after the other."
+        )
+    if changed and settings["score-positive"] is not None:
+        raise UsageError(f"{changed[0]} is of scores, and --score-positive of decisions that hold text.")
+    low, high = _scale(settings)
+    threshold = [] if settings["threshold"] is None else [settings["threshold"]]
+    for each in (*threshold, *thresholds):
+        if not 0.0 <= on_scale(settings, each) < 1.0:
+            end = "above the lowest" if settings["score-negative"] else "below the highest"
+            raise UsageError(f"the threshold {each:g} does not fit scores from {low:g} to {high:g}: choose one {end}.")
+
+
+def _scale(settings: Settings) -> tuple[float, float]:
+    """Return the lowest and the highest score."""
+    given = settings["score-scale"] or [0.0, 1.0]
+    if len(given) != 2 or not given[0] < given[1]:
+        raise UsageError(
+            f"--score-scale {' '.join(f'{each:g}' for each in given)} must be the lowest and the highest score, such "
+            "as 1 10."
+        )
+    return given[0], given[1]
+
+
+def on_scale(settings: Settings, value: Any) -> Any:
+    """Return scores or a threshold of the user's scale as those of probabilities of yes, by a line."""
+    low, high = _scale(settings)
+    return (high - value if settings["score-negative"] else value - low) / (high - low)
+
+
+def threshold_of(settings: Settings) -> float:
+    """Return the threshold as one of probabilities of yes."""
+    return 0.5 if settings["threshold"] is None else float(on_scale(settings, settings["threshold"]))
+
+
+def tell_scale(settings: Settings) -> list[str]:
+    """Return how scores of another scale were read."""
+    low, high = _scale(settings)
+    if not settings["score-scale"] and not settings["score-negative"]:
+        return []
+    no, yes, side = (high, low, "below") if settings["score-negative"] else (low, high, "above")
+    at = (low + high) / 2 if settings["threshold"] is None else settings["threshold"]
+    return [
+        f"Scores run from {no:g} (for no) to {yes:g} (for yes), which is 0 to 1 below; a decision is yes {side} "
+        f"{at:g}, which is {threshold_of(settings):.4g} there. If they are no probabilities, go by the numbers of "
+        "decisions, not by those of scores."
+    ]
+
+
+def read_models(settings: Settings, problem: Problem) -> dict[str, Any]:
+    """Return the columns of scores and the models by name."""
+    found: dict[str, Any] = {name: _scores(name, problem, settings) for name in settings["score"]}
+    files = model_files(settings["model"]).items()
+    return found | {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files}
+
+
+def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
+    """Return a column of scores as numbers; decisions that hold text by the value that counts as yes."""
+    from pandas.api.types import is_numeric_dtype
+
+    from pyrofair.commands.data import list_values, match_value
+
+    column: Any = problem.extra[name]
+    numbers: pd.Series[Any]
+    if name == problem.graph.outcome_column:
+        numbers = (column == problem.graph.positive).astype(float)
+        return numbers
+    if settings["score-positive"] is not None:
+        value = match_value("--score-positive", settings["score-positive"], column, settings["data"])
+        if column.nunique() > 2 and not settings["rest-is-no"]:
+            raise UsageError(
+                f"the decisions {name!r} have more than two values: {list_values(column)}. Which of them count as no "
+                "is for you to say: --rest-is-no for all but the one named, or leave rows out of the table."
+            )
+        numbers = (column == value).astype(float)
+        return numbers
+    if not is_numeric_dtype(column.dtype):
+        raise UsageError(
+            f"the scores {name!r} are text: {list_values(column)}. Scores are probabilities of yes; of decisions, name "
+            "the value that counts as yes, --score-positive VALUE."
+        )
+    low, high = _scale(settings)
+    numbers = column if column.dtype.kind == "f" else column.astype(float)
+    outside = numbers[(numbers < low) | (numbers > high)]
+    if len(outside):
+        raise UsageError(
+            f"the scores {name!r} hold {len(outside):,} value(s) outside [{low:g}, {high:g}], such as "
+            f"{outside.iloc[0]:.15g}. Name the lowest and the highest score there can be, --score-scale 1 10; of "
+            "log-odds make probabilities in the table, by the logistic function."
+        )
+    changed: pd.Series[Any] = on_scale(settings, numbers)
+    return changed
+
+
+def scores_are(settings: Settings, problem: Problem) -> Any:
+    """Return what columns of scores are taken for: by auto, of one-step estimates, an outcome where that is identified.
+
+    A column holds no scores of rows with another value of the sensitive attribute, which one-step estimates of a
+    prediction ask for; those of an outcome regress it in the group that shows it, which holds for a prediction as well.
+    """
+    from pyrofair.exceptions import NotIdentifiedError
+    from pyrofair.graph import identify
+
+    if settings["scores"] != "auto" or settings["source"] != "onestep" or not settings["score"]:
+        return settings["scores"]
+    try:
+        identify(problem.unfair, "outcome")
+    except NotIdentifiedError:
+        return "auto"
+    return "outcome"
