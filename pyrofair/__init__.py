@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         disagreement,
         effect_gap,
         feasible_interval,
+        from_one_hot,
         interval_disagreement,
         piu_bounds,
         piu_upper,
@@ -84,8 +85,8 @@ _NAMES = {
     "audits": "Audit ContrastAudit PenaltyPath audit audit_contrasts penalty_path",
     "classifiers": "PSCF PenalizedClassifier remove",
     "datasets": "",
-    "effects": "Crossed DecisionsOf ScoresOf cross disagreement effect_gap feasible_interval interval_disagreement "
-    "piu_bounds piu_upper test_set_bound",
+    "effects": "Crossed DecisionsOf ScoresOf cross disagreement effect_gap feasible_interval from_one_hot "
+    "interval_disagreement piu_bounds piu_upper test_set_bound",
     "graph": "CausalGraph Estimand Regime UnfairPaths identify",
     "inference": "Posterior fit_posterior",
     "mechanisms": "LearnedMechanisms learn_mechanisms",
@@ -106,6 +107,7 @@ _MOVED = {
 _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
 
 set_default("source of audits", "pyrofair.sources.onestep:OneStep")
+set_default("audit of each contrast", "pyrofair.audits.contrasts:audit_contrasts")
 set_default("check of a graph", "pyrofair.robustness.independences:check_graph")
 set_default("source with proxies", "pyrofair.sources.disclosure:Disclosed")
 
@@ -161,6 +163,7 @@ __all__ = [
     "effects",
     "feasible_interval",
     "fit_posterior",
+    "from_one_hot",
     "graph",
     "identify",
     "inference",

@@ -137,7 +137,8 @@ def test_the_core_never_imports_robustness() -> None:
 def test_defaults_of_higher_folders_are_set_on_top() -> None:
     assert default_of("source of audits") is pf.OneStep
     assert default_of("check of a graph") is pf.robustness.check_graph
-    with pytest.raises(LookupError, match=r"'colour'.*'source of audits', 'check of a graph'.*pyrofair/__init__.py"):
+    assert default_of("audit of each contrast") is pf.audit_contrasts
+    with pytest.raises(LookupError, match=r"'colour'.*'source of audits', .*'check of a graph'.*pyrofair/__init__.py"):
         default_of("colour")
 
 

@@ -55,7 +55,15 @@ from pyrofair.audits.report import (
     rows_alike,
     stage_lines,
 )
-from pyrofair.audits.subgroups import SUBGROUP_COLUMNS, Subgroup, estimate_subgroups, read_subgroups
+from pyrofair.audits.subgroups import (
+    SUBGROUP_COLUMNS,
+    Subgroup,
+    Within,
+    estimate_levels,
+    estimate_subgroups,
+    read_subgroups,
+    tell_subgroups,
+)
 from pyrofair.audits.thresholds import doubts_by_threshold, read_thresholds
 from pyrofair.audits.wald import (
     Scores,
@@ -334,8 +342,11 @@ def audit(
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
-) -> Audit:
+) -> Audit | Any:
     """Audit fitted models: accuracy, rates, unfair effect and the bounds on PIU, each with its uncertainty.
+
+    If the graph names a baseline and no contrast, each other level of the sensitive attribute is compared with it, as
+    :func:`audit_contrasts` does, in one report with intervals that hold at once.
 
     Parameters
     ----------
@@ -349,8 +360,8 @@ def audit(
         ``OneStep(unfair, random_state=random_state)``; or a source, of potential outcomes or of influence values: used
         as it is if fitted (on training rows), otherwise a clone is fitted on ``df``.
     df
-        n rows with the graph's columns, a pandas, polars or Arrow table; accuracy needs the outcome too. A sensitive
-        attribute of more than two levels is for :func:`audit_contrasts`. Or a table larger than memory: a path of
+        n rows with the graph's columns, a pandas, polars or Arrow table; accuracy needs the outcome too.
+        Or a table larger than memory: a path of
         Parquet files, a pyarrow dataset, a Dask DataFrame, or frames that can be iterated again and again. Sources are
         then fitted on random samples, and judge the rows partition by partition; they are :class:`OneStep`, or the
         unfair paths, and models have ``predict_proba``.
@@ -402,7 +413,8 @@ def audit(
     Returns
     -------
     Audit
-        What cannot be estimated is NaN in it, with the reason, never 0.
+        What cannot be estimated is NaN in it, with the reason, never 0. If the graph names no contrast, it is a
+        :class:`ContrastAudit`.
 
     Raises
     ------
@@ -427,6 +439,10 @@ def audit(
     >>> table["estimate"][["p_y0", "p_ypi", "piu_lower", "piu_upper"]].round(2).tolist()
     [0.25, 0.6, 0.35, 0.85]
     """
+    every = {**locals()}  # all that was asked, while there is nothing else
+    unfair = source if isinstance(source, UnfairPaths) else getattr(source, "unfair", None)
+    if isinstance(unfair, UnfairPaths) and unfair.graph.contrast is None:
+        return default_of("audit of each contrast")(**every)
     require_seed(random_state)
     random_state = None if random_state is None else seed_from(random_state)
     chosen: Any = default_source(source, random_state) if isinstance(source, UnfairPaths) else source
@@ -644,11 +660,12 @@ def _audit_by_influence(
         at = context.settings.get("thresholds", ())
         beyond = [(each, replace(own, rules=at)) for each, own in asked] if at else asked
         cut = estimate_by_influence(beyond, table, outcome, weight, fresh=fresh, failure=found.failure) if at else found
-        groups, within = pd.DataFrame(), pd.DataFrame(columns=list(SUBGROUP_COLUMNS))
+        groups = pd.DataFrame()
+        within: Within = ()
         if not found.failure:
             groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, level=level, random_state=random_state)
         if levels and not found.failure:
-            within = estimate_subgroups(levels, asked, found.normal, table, a, level=level)
+            within = estimate_subgroups(levels, asked, found.normal, table, a)
     warned = [*context.warnings, *dict.fromkeys(texts_of(caught))]
     assumptions = asked[0][0].assumptions
     of_outcomes = asked[-1][0].assumptions if outcomes else ()
@@ -670,6 +687,8 @@ def _audit_by_influence(
             context,
             wald=True,
             estimates=found.normal,
+            cut=cut.normal if at else None,
+            within=within,
             resampling=found.describe_models(),
             stage_lines=[
                 *(fitted.describe() if hasattr(fitted, "describe") else ()),
@@ -689,7 +708,7 @@ def _audit_by_influence(
         found.normal.influence,
         found.stages,
         cut.measured(scores.models, level).thresholds(at, more),
-        within,
+        tell_subgroups(estimate_levels(within), level),
     )
 
 

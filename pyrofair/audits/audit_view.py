@@ -42,7 +42,16 @@ from pyrofair.graph.svg import graph_svg
 if TYPE_CHECKING:
     from pyrofair.audits.audit import Audit
 
-__all__ = ["RIGHT_GRAPH", "basis_of", "graph_block", "settings_of", "view_of"]
+__all__ = [
+    "RIGHT_GRAPH",
+    "basis_of",
+    "graph_block",
+    "settings_of",
+    "subgroup_tables",
+    "threshold_tables",
+    "tracks_of",
+    "view_of",
+]
 
 THINNEST = 0.004
 """A range that is narrower is drawn as a point."""
@@ -128,19 +137,19 @@ def _blocks(
             aside=[SCALE],
             markup=lambda: drawn(
                 "tracks.html",
-                tracks=[(name, _tracks(of, name, each, context.threshold)) for name, each in basis.items()],
+                tracks=[(name, tracks_of(of, name, each, context.threshold)) for name, each in basis.items()],
             ),
         ),
     ]
     if len(audit.thresholds):
         at = read_thresholds(audit.thresholds, context)
-        lines, tables = threshold_lines(audit.thresholds, at), _threshold_tables(audit, at)
+        lines, tables = threshold_lines(audit.thresholds, at), threshold_tables(audit, at)
         found.append(Block("thresholds", "Thresholds", lines, aside=[CUT_ELSEWHERE], pictures=tables))
     if len(audit.subgroups):
         within = read_levels(audit.subgroups, context)
         lines, tables = (
             subgroup_lines(audit.subgroups, within, context.level),
-            _subgroup_tables(audit, within, decisions),
+            subgroup_tables(audit, within, decisions),
         )
         found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables))
     if individuals is not None:
@@ -236,7 +245,8 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
     )
 
 
-def _threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading]) -> list[Table]:
+def threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading]) -> list[Table]:
+    """Return the tables of thresholds, one for each model."""
     return [
         spans_table(
             f"thresholds-{i}",
@@ -250,7 +260,7 @@ def _threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading])
     ]
 
 
-def _subgroup_tables(
+def subgroup_tables(
     audit: Audit, readings: Mapping[tuple[str, str, str], Reading], decisions: Decisions
 ) -> list[Table]:
     """Return the tables of subgroups, which are about thresholded decisions whatever the page is about."""
@@ -344,8 +354,7 @@ def settings_of(context: Context) -> list[tuple[str, str]]:
         elif name == "thresholds":
             value = ", ".join(f"{each:g}" for each in value)
         found.append(("seed (random_state)" if name == "random_state" else name, str(value)))
-    roles = f"column {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}"
-    found.append((graph.sensitive, roles))
+    found.append((graph.sensitive, f"column {graph.sensitive_column!r}: {graph.coding}"))
     if context.resampling:
         found.append(("resampling", context.resampling))
     if context.unnamed:
@@ -354,7 +363,7 @@ def settings_of(context: Context) -> list[tuple[str, str]]:
     return found + [(f"version of {name}", number) for name, number in context.versions.items()]
 
 
-def _tracks(of: Quantities, model: str, decisions: Decisions, threshold: float) -> list[dict[str, Any]]:
+def tracks_of(of: Quantities, model: str, decisions: Decisions, threshold: float) -> list[dict[str, Any]]:
     """Return what the picture of intervals shows of a model: positions in percent of the track."""
     own, rates = of[model, decisions], of[model, "threshold"]
     accuracy, majority = rates["accuracy"], rates["majority_rate"].estimate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -47,9 +47,10 @@ class Context:
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
     sections
         Further parts of the report, such as ``graph.check(df).block()``.
-    estimates, stage_lines, form, largest_z
-        Of influence values: the estimates that they make, a line for each stage, the form of the estimates, and the
-        limit of the diagnostics of stages.
+    estimates, cut, within, stage_lines, form, largest_z
+        Of influence values: the estimates that they make, those at further thresholds, those in the levels of subgroups
+        (each a ``Level``, its estimates and models), a line for each stage, the form of the estimates, and the limit of
+        the diagnostics of stages.
     disclosure
         Where the sensitive attribute is known in some rows only: how often, by level of each proxy.
     """
@@ -81,6 +82,8 @@ class Context:
     sections: tuple[Block, ...] = ()
     wald: bool = False
     estimates: Estimates | None = field(default=None, repr=False)
+    cut: Estimates | None = field(default=None, repr=False)
+    within: Sequence[tuple[Any, Estimates, Sequence[str]]] = field(default=(), repr=False)
     stage_lines: list[str] = field(default_factory=list)
     form: str = ""
     largest_z: float = np.nan

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
-from pyrofair.audits.audit import audit
-from pyrofair.audits.audit_view import graph_block
+from pyrofair.audits.audit import audit, require_audit_settings
+from pyrofair.audits.audit_view import graph_block, subgroup_tables, threshold_tables, tracks_of
+from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.words import percent
 from pyrofair.audits.family import (
     KEY,
@@ -30,17 +32,19 @@ from pyrofair.audits.family import (
     require_unfitted,
     with_paths,
 )
-from pyrofair.audits.models import ScoresAre
+from pyrofair.audits.readings import quantities_of, read_levels, read_thresholds
 from pyrofair.audits.report import exact_accuracy
-from pyrofair.audits.view import Block, View
+from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
+from pyrofair.audits.view import Block, View, drawn
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
 from pyrofair.effects.influence import InfluenceBased
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes
+from pyrofair.effects.potential_outcomes import PotentialOutcomes, few_rows, rows_of_levels
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
+from pyrofair.tables.partitions import require_table
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table, read_weight
 
 __all__ = ["ContrastAudit", "audit_contrasts"]
@@ -49,6 +53,10 @@ WORST_OF = OF_WORLDS[2:]
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 MAX_T, BONFERRONI = "max |t|", "Bonferroni"
+SCALE = (
+    "On one scale from 0 to 100%. The thick bar is the range of PIU that the estimates leave open, thin lines are "
+    "intervals for chance that hold at once for all contrasts."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,13 +77,14 @@ class ContrastAudit(FamilyAudit):
         ``"max |t|"``, and are Bonferroni's otherwise.
     intervals : str
         ``"max |t|"``, of the joint normal distribution of the estimates, or ``"Bonferroni"``.
-    failures : dict
-        Why a contrast could not be audited, an error.
-    context : dict
-        Rows, level, graph, the rows of each level, warnings.
+    thresholds, subgroups : DataFrame
+        As those of :class:`pyrofair.Audit`, by contrast: the intervals at a threshold hold at once for all contrasts,
+        and those of subgroups for all contrasts and subgroups.
     """
 
     intervals: str
+    thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)
+    subgroups: pd.DataFrame = field(default_factory=pd.DataFrame)
     key = "contrast"
 
     @property
@@ -83,8 +92,43 @@ class ContrastAudit(FamilyAudit):
         """The contrast of the largest effect or bound of each model and decisions."""
         return self.summary
 
-    def _label(self, name: Any) -> str:
+    def label(self, name: Any) -> str:
+        """Return the level as texts have it."""
         return repr(name)
+
+    def _picture(self) -> Markup:
+        """Draw PIU of the decisions of each model, and the size of its effect, by contrast."""
+        tracks = []
+        for model, own in self.table.groupby("model", sort=False):
+            of = {
+                name: tracks_of(quantities_of(each), str(model), "threshold", self.context["threshold"])
+                for name, each in own.groupby("contrast", sort=False)
+            }
+            for i, what in enumerate(("PIU", "size of the mean effect")):
+                rows = [each[i] | {"label": self.label(name)} for name, each in of.items()]
+                tracks.append((f"{model}, decisions: {what}", rows))
+        return drawn("tracks.html", tracks=tracks)
+
+    def _more_blocks(self) -> list[Block]:
+        """Return the tables of thresholds and of subgroups, by contrast."""
+        found: dict[str, list[Table]] = {}
+        for i, (name, one) in enumerate(self.audits.items()):
+            for title, table in (("Thresholds", self.thresholds), ("Subgroups", self.subgroups)):
+                if len(table):
+                    own = table[table["contrast"] == name]
+                    made = (
+                        threshold_tables(replace(one, thresholds=own), read_thresholds(own, one.context))
+                        if title == "Thresholds"
+                        else subgroup_tables(replace(one, subgroups=own), read_levels(own, one.context), "threshold")
+                    )
+                    found.setdefault(title, []).extend(
+                        replace(each, name=f"{each.name}-{i}", caption=f"{self.label(name)}, {each.caption}")
+                        for each in made
+                    )
+        return [Block(title.lower(), title, tables=tables) for title, tables in found.items()]
+
+    def _data(self, rows: bool) -> dict[str, Any]:
+        return super()._data(rows) | {"thresholds": self.thresholds, "subgroups": self.subgroups}
 
     def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
         return {"rows": f"{self.context['sizes'][name]:,}"}
@@ -123,7 +167,13 @@ class ContrastAudit(FamilyAudit):
                 f"{context['threshold']:g}.",
                 *str(unfair).splitlines(),
             ],
-            blocks=[Block("worst", "The worst contrasts", lines), graph_block(unfair)],
+            blocks=[
+                Block("worst", "The worst contrasts", lines),
+                Block("intervals", "Intervals", aside=[SCALE], markup=self._picture),
+                *self._more_blocks(),
+                *context.get("sections", ()),
+                graph_block(unfair),
+            ],
             schema=SCHEMA,
             data=self._data,
         )
@@ -137,12 +187,10 @@ def audit_contrasts(
     contrasts: Sequence[Hashable] | None = None,
     n_boot: int = 200,
     level: float = 0.95,
-    threshold: float = 0.5,
     sample_weight: npt.ArrayLike | None = None,
-    scores: ScoresAre = "auto",
-    n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
+    **settings: Any,
 ) -> ContrastAudit:
     """Audit models for each level of the sensitive attribute against the baseline, with simultaneous intervals.
 
@@ -170,8 +218,9 @@ def audit_contrasts(
         As for :func:`pyrofair.audit`. Of a source without influence values and k > 1 contrasts, (1 - level) / (2 k) of
         the replicates lie beyond each end: at 95 % and k = 4, 800 are needed for 5. Fewer are warned of, and refused
         below 1.
-    threshold, sample_weight, scores, n_jobs, progress, random_state
-        As for :func:`pyrofair.audit`.
+    sample_weight, progress, random_state, **settings
+        As for :func:`pyrofair.audit`: ``threshold``, ``scores``, ``thresholds``, ``subgroups``, ... Intervals at each
+        threshold hold at once for all contrasts, and those of subgroups for all contrasts and subgroups.
 
     Returns
     -------
@@ -212,11 +261,13 @@ def audit_contrasts(
     >>> report.worst.query("decisions == 'score' and quantity == 'mean_unfair_effect'")["contrast"].item()
     'black'
     """
+    require_table(df, "audit_contrasts")
     require_seed(random_state)
     seed = None if random_state is None else seed_from(random_state)
+    require_audit_settings(settings, "audit_contrasts")
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_unfitted(source, "contrast")
-    unfair: UnfairPaths = source if isinstance(source, UnfairPaths) else source.unfair
+    unfair: UnfairPaths = (source if isinstance(source, UnfairPaths) else source.unfair).with_contrast(None)
     graph = unfair.graph
     df = as_pandas(df)
     table = read_table(df, feature_columns(graph), what="df")
@@ -226,21 +277,14 @@ def audit_contrasts(
     joint = isinstance(source, UnfairPaths) or is_influence_based(source)
     require_integer("n_boot", n_boot, least=0)
     few_replicates = "" if joint else _few_replicates(n_boot, level, len(levels))
-    settings: dict[str, Any] = {
-        "n_boot": n_boot,
-        "level": level if joint else 1.0 - (1.0 - level) / len(levels),
-        "threshold": threshold,
-        "scores": scores,
-        "n_jobs": n_jobs,
-        "progress": progress,
-        "random_state": seed,
-    }
+    each_level = level if joint else 1.0 - (1.0 - level) / len(levels)
+    settings |= {"n_boot": n_boot, "level": each_level, "progress": progress, "random_state": seed}
     known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
     if few_replicates:
         warnings.warn(few_replicates, PyrofairWarning, stacklevel=2)
-    rows = {each: np.flatnonzero(np.asarray((values == each) | (values == graph.baseline))) for each in levels}
+    rows = {each: rows_of_levels(values, each, graph.baseline) for each in levels}
     paths = {each: unfair.with_contrast(each) for each in levels}
-    few = {each: text for each in levels if (text := _few_rows(weight, values, (each, graph.baseline), graph))}
+    few = {each: text for each in levels if (text := few_rows(weight, values, each, graph.baseline))}
     members = Members("contrast", _named)
     members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph)}
     for each, at in progress_bar("contrasts", rows.items(), shown=progress):
@@ -248,22 +292,32 @@ def audit_contrasts(
             members.failures[each] = DataError(few[each])
             continue
         own, one = _on_rows(models, at, len(table)), with_paths(source, paths[each])
-        members.run(each, partial(audit, own, one, df[known].iloc[at], sample_weight=weight[at], **settings), REFUSALS)
+        within = {"sample_weight": weight[at], "subgroups": _labels_of(settings.get("subgroups"), at, len(table))}
+        members.run(each, partial(audit, own, one, df[known].iloc[at], **settings | within), REFUSALS)
     if not members.audits:
         first = next((error for each, error in members.failures.items() if each not in few), None)
         raise first or DataError(f"No level can be compared with the baseline. {'; '.join(few.values())}.")
     context = {
         "rows": len(table),
         "level": level,
-        "threshold": threshold,
+        "threshold": settings.get("threshold", 0.5),
         "graph": graph,
         "unfair": unfair,
         "sizes": {each: int(np.asarray(values == each).sum()) for each in (graph.baseline, *levels)},
         "warnings": [*filter(None, [few_replicates]), *members.rewarn()],
     }
     found = _simultaneous(members, rows, level, joint=joint)
+    cut = any(len(each.thresholds) for each in members.audits.values())
     return ContrastAudit(
-        found, _worst(found), members.audits, members.failures, context, paths, MAX_T if joint else BONFERRONI
+        found,
+        _worst(found),
+        members.audits,
+        members.failures,
+        context,
+        paths,
+        MAX_T if joint else BONFERRONI,
+        _simultaneous(members, rows, level, joint=joint, cut=True) if cut else pd.DataFrame(),
+        _in_subgroups(members, rows, level),
     )
 
 
@@ -299,20 +353,6 @@ def _few_replicates(n_boot: int, level: float, k: int) -> str:
     return f"{text}: the ends are unstable, and tend to be too near. {remedy}"
 
 
-def _few_rows(
-    weight: NDArray[np.float64],
-    values: pd.Series[Any],
-    levels: Sequence[Any],
-    graph: CausalGraph,
-) -> str:
-    """Return which of two levels has too few rows of a weight, or an empty string."""
-    for each in levels:
-        own = int((np.asarray(values == each) & (weight > 0.0)).sum())
-        if own < FEWEST_ROWS:
-            return f"{own} row(s) have {graph.sensitive_column}={each!r}, fewer than {FEWEST_ROWS}"
-    return ""
-
-
 def _scores_of(name: str, model: Any, at: NDArray[np.int64], n: int) -> Any:
     """Return a model, or given scores (n,) of some rows; refuse scores that are not of all rows, one for each."""
     if not isinstance(model, pd.Series | np.ndarray | list | tuple):
@@ -327,13 +367,18 @@ def _scores_of(name: str, model: Any, at: NDArray[np.int64], n: int) -> Any:
 
 
 def _simultaneous(
-    members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float, *, joint: bool
+    members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float, *, joint: bool, cut: bool = False
 ) -> pd.DataFrame:
-    """Return the quantities of all contrasts, with intervals that hold at once for each model and quantity."""
-    table, k = members.table(list(rows)), len(rows)
+    """Return the quantities of all contrasts, with intervals that hold at once for each model and quantity.
+
+    With ``cut`` they are those at further thresholds, each by itself.
+    """
+    names, k = {"threshold": "decisions"}, len(rows)
+    parts = {name: each.thresholds.rename(columns=names) for name, each in members.audits.items()} if cut else None
+    table = members.table(list(rows), parts)
     sizes = table["contrast"].map({each: len(at) for each, at in rows.items()})
     table.insert([*table].index("ess"), "n", sizes)
-    made = {name: each.context.estimates for name, each in members.audits.items()}
+    made = {name: each.context["cut" if cut else "estimates"] for name, each in members.audits.items()}
     estimates = {name: each.placed(rows[name]) for name, each in made.items() if each is not None}
     keys: Any = table.groupby(KEY, sort=False)
     for of, own in keys:
@@ -347,7 +392,29 @@ def _simultaneous(
             elif joint and np.isfinite(row["lower"]):
                 reach = reach_of_all([*found.values()], level) if np.isnan(reach) else reach
                 table.loc[i, ["lower", "upper"]] = found[row["contrast"]].interval(level, reach)
+    return table.rename(columns={"decisions": "threshold"}) if cut else table
+
+
+def _in_subgroups(members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float) -> pd.DataFrame:
+    """Return the quantities in all levels of subgroups of all contrasts, whose intervals hold together."""
+    told = [
+        (name, each)
+        for name, one in members.audits.items()
+        for each in estimate_levels([(of, own.placed(rows[name][own.at]), m) for of, own, m in one.context.within])
+    ]
+    table = tell_subgroups([each for _, each in told], level)
+    table.insert(0, "contrast", [name for name, _ in told])
     return table
+
+
+def _labels_of(subgroups: Any, at: NDArray[np.int64], n: int) -> Any:
+    """Return subgroups, with given labels (n,) those of some rows."""
+    if not isinstance(subgroups, Mapping):
+        return subgroups
+    return {
+        name: each.iloc[at] if isinstance(each, pd.Series) and len(each) == n else each
+        for name, each in subgroups.items()
+    }
 
 
 def _worst(table: pd.DataFrame) -> pd.DataFrame:

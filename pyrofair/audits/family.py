@@ -91,10 +91,10 @@ class FamilyAudit(ABC):
     @property
     def readings(self) -> pd.DataFrame:
         """What the numbers show of each member, model and decisions, as in :attr:`pyrofair.Audit.readings`."""
-        rows = [(*of, each.status, each.least, each.most, each.text) for of, each in self._read().items()]
+        rows = [(*of, each.status, each.least, each.most, each.text) for of, each in self.read().items()]
         return pd.DataFrame(rows, columns=[self.key, "model", "decisions", "status", "least", "most", "reading"])
 
-    def _read(self) -> dict[tuple[Any, str, Any], Reading]:
+    def read(self) -> dict[tuple[Any, str, Any], Reading]:
         """Return the reading of each member, model and decisions."""
         rates = {
             of: quantities["positive_rate"]
@@ -120,21 +120,35 @@ class FamilyAudit(ABC):
         return found
 
     def plot(self, model: str | None = None, decisions: str = "threshold") -> Figure:
-        """Draw the mean unfair effect of a model, by default the first, and where its PIU lies, by member."""
+        """Draw the mean unfair effect of a model, by default of all, and where its PIU lies, by member."""
         known = list(dict.fromkeys(self.quantities["model"]))
-        model = known[0] if model is None else model
-        require_choice("model", model, known)
-        own = self.quantities[self.quantities["model"] == model]
+        if model is not None:
+            require_choice("model", model, known)
+        models = known if model is None else [model]
+        own = self.quantities[self.quantities["model"].isin(models)]
         require_choice("decisions", decisions, list(dict.fromkeys(own["decisions"])))
-        names = self._beside(model, decisions)
+        own = own[own["decisions"] == decisions]
+        several = len(models) > 1
+        labels = own["model"].map(lambda each: f"{each}, " if several else "") + own[self.key].map(self.label)
+        beside = {
+            f"{f'{each}, ' if several else ''}{self.label(name)}": text
+            for each in models
+            for name, text in self._beside(each, decisions).items()
+        }
         return plot_members(
-            own[own["decisions"] == decisions].set_index([self.key, "quantity"]),
-            {name: (self._label(name), text) for name, text in names.items()},
-            f"{of_decisions(decisions)} of {model}",
+            own.assign(member=labels).set_index(["member", "quantity"]),
+            beside,
+            of_decisions(decisions) + ("" if several else f" of {models[0]}"),
             self.context["level"],
         )
 
-    def _label(self, name: Any) -> str:
+    def gathered(self, name: str) -> pd.DataFrame:
+        """Return the tables that all audits have under a name, such as "stages", with the member in front."""
+        parts: dict[Any, pd.DataFrame] = {each: getattr(one, name) for each, one in self.audits.items()}
+        return pd.concat([own.assign(**{self.key: each})[[self.key, *own]] for each, own in parts.items()])
+
+    def label(self, name: Any) -> str:
+        """Return the name of a member as texts have it."""
         return str(name)
 
     def _beside(self, model: str, decisions: str) -> dict[Any, str]:
@@ -148,18 +162,18 @@ class FamilyAudit(ABC):
     @property
     def view(self) -> View:
         """The report as data."""
-        made, readings = self._told(), self._read()
+        made, readings = self._told(), self.read()
         of = {name: quantities_of(own) for name, own in self.quantities.groupby(self.key)}
         chosen = {key: each for key, each in readings.items() if key[2] == "threshold"} or readings
         level, warned = self.context["level"], self.context.get("warnings", ())
         paths = self.unfair if len(chosen) <= MOST_CARDS else {}  # in a long list the direction is left out
         answers = [
-            (f"{model}, {self._label(name)}", answer(each, of[name][model, decisions], paths.get(name), level))
+            (f"{model}, {self.label(name)}", answer(each, of[name][model, decisions], paths.get(name), level))
             for (name, model, decisions), each in chosen.items()
         ]
         contexts = {name: each.context for name, each in self.audits.items()}
         doubts = [
-            f"In doubt, {self._label(name)}, {model}: {text}."
+            f"In doubt, {self.label(name)}, {model}: {text}."
             for name, each in contexts.items()
             for model, text in each.doubts.items()
         ]
@@ -176,7 +190,9 @@ class FamilyAudit(ABC):
             assumptions=assumptions,
             closing=[*doubts, *made.closing],
             warnings=warned,
-            settings=[] if first is None else settings_of(first),
+            settings=[]
+            if first is None
+            else settings_of(replace(first, paths=self.context.get("unfair", first.paths))),
         )
 
     @abstractmethod
@@ -197,7 +213,7 @@ class FamilyAudit(ABC):
                     f"{model}, {of_decisions(decisions)}",
                     rows,
                     self.key,
-                    named=self._label,
+                    named=self.label,
                     before=self._before,
                     last=(
                         "answer",
@@ -214,7 +230,7 @@ class FamilyAudit(ABC):
         """Return the notes on the effects of a model."""
         own = rows[(rows["quantity"] == "mean_unfair_effect") & (rows["note"] != "")]
         notes = zip(own[self.key], own["note"], strict=True)
-        return " ".join(f"{self._label(name)}: {str(note).rstrip('.')}." for name, note in notes)
+        return " ".join(f"{self.label(name)}: {str(note).rstrip('.')}." for name, note in notes)
 
     def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
         """Return what else the tables show of a member."""
@@ -343,12 +359,12 @@ def with_paths(source: Any, unfair: UnfairPaths) -> Any:
 def require_unfitted(source: Any, each: str) -> None:
     """Refuse what cannot be cloned for each contrast, or graph: no paths, and no unfitted source of estimates."""
     if isinstance(source, UnfairPaths):
-        require_unfair("source", source)
+        require_unfair("source", source, each=each == "contrast")
         return
     if isinstance(source, SeveralContrasts):
         raise DataError(
             f"source={shown(source)} is for training. Audit with its paths, audit_{each}s(models, unfair, df), or "
             "with an unfitted source, IPW(unfair)."
         )
-    require_estimates("source", source)
+    require_estimates("source", source, each=each == "contrast")
     refuse_fitted("source", source, each, "or the unfair paths")

@@ -50,6 +50,7 @@ from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Sev
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph.paths import require_unfair
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
 from pyrofair.tables.row_identity import hash_rows
@@ -360,6 +361,7 @@ def penalty_path(
             f"classifier={shown(classifier)} must be a classifier with a source: "
             "PenalizedClassifier(source=IPW(unfair))."
         )
+    require_unfair("source.unfair", classifier.source.unfair)
     if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
         raise DataError(f"test={shown(test)} must be a pair (X, y), rows and their outcomes, or None.")
     require_real("threshold", threshold, least=0.0, below=1.0)

@@ -158,7 +158,7 @@ def _column(table: pd.DataFrame, decisions: str, quantity: str, models: Sequence
     return chosen.set_index("model").reindex(pd.Index(models))
 
 
-def plot_members(rows: pd.DataFrame, members: Mapping[Any, tuple[str, str]], what: str, level: float) -> Figure:
+def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, level: float) -> Figure:
     """Draw the mean unfair effect and the interval of PIU of a model for each member of a family.
 
     Parameters
@@ -166,7 +166,7 @@ def plot_members(rows: pd.DataFrame, members: Mapping[Any, tuple[str, str]], wha
     rows
         The quantities, by member and quantity in the index; ``low`` and ``high`` bound what is not identified.
     members
-        For the members in their order, from the top: a label, and what stands beside the bar.
+        For the members in their order, from the top, what stands beside the bar.
     what
         What is judged, for the axes.
     """
@@ -191,10 +191,10 @@ def plot_members(rows: pd.DataFrame, members: Mapping[Any, tuple[str, str]], wha
     least = min(float(np.nanmin([*piu, *far], initial=0.0)), 0.0)
     right.set_xlim(least - 0.01 * most, 1.04 * most)
     right.set_xlabel(f"probability of individual unfairness, {what}")
-    for at, (_, text) in zip(height, members.values(), strict=True):
+    for at, text in zip(height, members.values(), strict=True):
         right.annotate(text, (1.0, at), xycoords=("axes fraction", "data"), xytext=(6, 0), fontsize=8,
                        textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
-    left.set_yticks(height, [label for label, _ in members.values()])
+    left.set_yticks(height, names)
     left.set_ylim(-0.6, len(members) - 0.4)
     handles = [
         Patch(color=RED, alpha=0.4, label="PIU lies here"),

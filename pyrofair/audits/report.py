@@ -345,7 +345,7 @@ def setting_lines(context: Context, models: int) -> list[str]:
     if context.resampling and describe_intervals(context):
         lines.append(context.resampling)
     lines += [
-        f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "
+        f"{graph.sensitive} is {graph.sensitive_column!r}: {graph.coding}. Yes is "
         f"{graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
         f"{context.threshold:g}.",
         f"{roles} PIU is the share of units whose two answers differ.",

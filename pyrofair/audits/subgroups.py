@@ -25,7 +25,9 @@ __all__ = [
     "SUBGROUP_COLUMNS",
     "Level",
     "Subgroup",
+    "Within",
     "estimate_level",
+    "estimate_levels",
     "estimate_subgroups",
     "read_subgroups",
     "tell_subgroups",
@@ -271,33 +273,45 @@ class Level:
         return dict.fromkeys(models, dict.fromkeys(QUANTITIES, self.ess) | {"positive_rate": self.size})
 
 
+Within = Sequence[tuple[Level, Estimates, Sequence[str]]]
+"""Levels of subgroups, with the estimates in each and the names of their models."""
+
+
 def estimate_subgroups(
     subgroups: Sequence[Subgroup],
     asked: Sequence[tuple[Any, Any]],
     estimates: Estimates,
     table: pd.DataFrame,
     a: NDArray[np.int8],
-    *,
-    level: float,
-) -> pd.DataFrame:
-    """Return for each level, model and quantity of thresholded decisions the estimate with a simultaneous interval.
+) -> Within:
+    """Return the estimates in each level, for :func:`estimate_levels`."""
+    found = []
+    tests = max(1, sum(len(each.levels) for each in subgroups))
+    for source, scores in asked:
+        _check_conditioned(source, subgroups)
+        models = [model.name for model in scores.models]
+        for subgroup in subgroups:
+            for each, at in _levels(subgroup, source, table, a, estimates.weight, tests):
+                found.append((each, estimates.within(at, each.sizes(models)), models))
+    return found
+
+
+def estimate_levels(within: Within) -> list[tuple[dict[str, Any], Estimate | None]]:
+    """Return the row of each level, model and quantity of thresholded decisions, and its estimate."""
+    return [
+        estimate_level(level, own, model, name)
+        for level, own, models in within
+        for model in models
+        for name in QUANTITIES
+    ]
+
+
+def tell_subgroups(rows: Sequence[tuple[dict[str, Any], Estimate | None]], level: float) -> pd.DataFrame:
+    """Return the table of some levels and quantities.
 
     All intervals of the table hold together with the probability ``level``, asymptotically: their half-widths are the
     standard errors times the quantile of the largest deviation of all, in those units, of a joint normal distribution.
     """
-    rows: list[tuple[dict[str, Any], Estimate | None]] = []
-    tests = max(1, sum(len(each.levels) for each in subgroups))
-    for source, scores in asked:
-        _check_conditioned(source, subgroups)
-        for subgroup in subgroups:
-            for each, at in _levels(subgroup, source, table, a, estimates.weight, tests):
-                own = estimates.within(at, each.sizes([model.name for model in scores.models]))
-                rows += [estimate_level(each, own, model.name, name) for model in scores.models for name in QUANTITIES]
-    return tell_subgroups(rows, level)
-
-
-def tell_subgroups(rows: Sequence[tuple[dict[str, Any], Estimate | None]], level: float) -> pd.DataFrame:
-    """Return the table of some levels and quantities, the intervals of which hold together."""
     reach = reach_of_all([each for _, each in rows if each is not None], level)
     for row, estimate in rows:
         if estimate is not None:

@@ -75,7 +75,7 @@ def is_influence_based(source: Any) -> bool:
     return all(hasattr(type(source), name) or hasattr(source, name) for name in names)
 
 
-def require_estimates(name: str, source: Any) -> None:
+def require_estimates(name: str, source: Any, *, each: bool = False) -> None:
     """Refuse what is no source of estimates of both marginals: bounds, several sources in one, and all else."""
     if isinstance(source, SeveralContrasts):
         raise DataError(
@@ -97,7 +97,7 @@ def require_estimates(name: str, source: Any) -> None:
             f"{name}={shown(source)} is no source of potential outcomes; OneStep(unfair) is one, of the unfair paths "
             "that graph.unfair(...) makes."
         )
-    require_unfair(f"{name}.unfair", source.unfair)
+    require_unfair(f"{name}.unfair", source.unfair, each=each)
 
 
 @dataclass(eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from pyrofair.commands.decisions import (
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, names_several, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import as_options, computing
 from pyrofair.commands.sensitivity import analyse
@@ -31,13 +32,13 @@ from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pyrofair.audits import Audit
+    from pyrofair.audits import Audit, ContrastAudit
 
 __all__ = ["COMMAND"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
-    "subgroups.csv", "disclosure.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
+    "subgroups.csv", "worst.csv", "disclosure.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
 )  # fmt: skip
 OPTIONS = (
     DATA,
@@ -110,20 +111,24 @@ def run(settings: Settings, lines: Any) -> int:
             extra=dict.fromkeys(settings["score"], "--score") | dict.fromkeys(settings["proxy"], "--proxy"),
             others=["train"],
             outcome_required=False,
+            several=True,
             gaps=bool(settings["proxy"]),
         )
+        if problem.contrasts and (settings["proxy"] or settings["flips"]):
+            raise UsageError("--proxy and --flips are for two groups, and --contrast names several: name one.")
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source = make_source(settings, problem.unfair)
         with ResultsFolder.claimed(settings, read, (*FILES, *filter(None, [settings["flips"]]))) as folder:
             models = read_models(settings, problem)
-            report = _audit(settings, problem, models, source, subgroups)
+            report: Any = _audit(settings, problem, models, source, subgroups)
             if settings["flips"]:
                 folder.add_text(settings["flips"], csv_text(report.flips))
             sections = _sections(settings, problem, models, folder)
-            texts = list(dict.fromkeys([*warned(), *map(as_options, report.context.warnings)]))
+            texts = list(dict.fromkeys([*warned(), *map(as_options, report.context["warnings"])]))
             context = report.context | {"warnings": texts, "sections": sections}
             notes = [as_options(each) for each in report.table["note"]]
-            report = replace(report, table=report.table.assign(note=notes), context=context)
+            told = "quantities" if problem.contrasts else "table"
+            report = replace(report, **{told: report.table.assign(note=notes)}, context=context)
             limit = settings["fail-above"]
             found = None if limit is None else judge(report, limit, settings["fail-quantity"])
             head = [f"pyrofair audit of {settings['data']}", *problem.notes, *tell_scale(settings)]
@@ -149,6 +154,11 @@ def _check(settings: Settings) -> None:
             "--train fits the source on other rows, and with --source onestep a column of scores, --score "
             f"{shlex.quote(settings['score'][0])}, is assessed by the rows of DATA alone: leave out --train, for each "
             "row is judged by models that did not see it; or pass the model itself, --model FILE; or use --source ipw."
+        )
+    if settings["train"] and names_several(settings):
+        raise UsageError(
+            "--train fits one source on other rows, and each contrast has its own: leave out --train, or name one "
+            "contrast."
         )
     if settings["score"] and settings["source"] == "gcomputation":
         raise UsageError(
@@ -202,13 +212,16 @@ def _subgroup(text: str, problem: Problem) -> Any:
     if not bands.isdecimal() or not 2 <= int(bands) <= MOST_LEVELS:
         raise UsageError(f"--subgroups {text}: the number of bands is one from 2 to {MOST_LEVELS}, such as {name}=4.")
 
-    def band(table: pd.DataFrame) -> pd.Series[Any]:
-        values = table[name].astype(float)
-        cut = pd.qcut(values, int(bands), duplicates="drop").cat.remove_unused_categories()
-        ends = values.groupby(cut, observed=True).agg(["min", "max"])
-        return cut.cat.rename_categories([f"{low:.15g} to {high:.15g}" for low, high in ends.to_numpy()])
+    values = problem.frame[name].astype(float)
+    cut = pd.qcut(values, int(bands), duplicates="drop").cat.remove_unused_categories()
+    ends = values.groupby(cut, observed=True).agg(["min", "max"])
+    cut = cut.cat.rename_categories([f"{low:.15g} to {high:.15g}" for low, high in ends.to_numpy()])
+    labels = dict(zip(values, cut, strict=True))  # of all rows: each contrast has a part of them
 
-    if band(problem.frame).nunique() < 2:
+    def band(table: pd.DataFrame) -> pd.Series[Any]:
+        return table[name].astype(float).map(labels).astype(cut.dtype)
+
+    if cut.nunique() < 2:
         raise UsageError(
             f"--subgroups {text}: so many rows have the same {name!r} that all fall into one band. Name the column "
             f"itself, --subgroups {name}, if it has few values, or write bands into the table."
@@ -218,18 +231,19 @@ def _subgroup(text: str, problem: Problem) -> Any:
 
 def _audit(
     settings: Settings, problem: Problem, models: dict[str, Any], source: Any, subgroups: dict[str, Any]
-) -> Audit:
-    """Fit the source on other rows, where there are, and audit."""
-    from pyrofair.audits import audit
+) -> Audit | ContrastAudit:
+    """Fit the source on other rows, where there are, and audit; of several contrasts each."""
+    from pyrofair.audits import Audit, audit, audit_contrasts
 
     if settings["train"]:
         source = source.fit(problem.others["train"], sample_weight=problem.other_weights["train"])
     scores = scores_are(settings, problem)
-    report = audit(
+    made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
+    report = made(
         models,
         source,
         problem.frame.assign(**{name: problem.extra[name] for name in settings["proxy"]}),
-        proxies=settings["proxy"] or None,
+        **({"proxies": settings["proxy"]} if settings["proxy"] else {}),
         n_boot=settings["replicates"],
         level=settings["level"],
         threshold=threshold_of(settings),
@@ -240,11 +254,12 @@ def _audit(
         subgroups=subgroups or None,
         thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
     )
-    if scores == settings["scores"]:
-        return report
+    if scores == settings["scores"] or not isinstance(report, Audit):
+        return report  # type: ignore[no-any-return]
     stated = {name: text for name, text in report.context.score_types.items() if "stated by the user" in text[0]}
     types = report.context.score_types | {name: [ESTIMATED] for name in stated}
-    return replace(report, context=report.context | {"score_types": types})
+    told: Audit = replace(report, context=report.context | {"score_types": types})
+    return told
 
 
 def _sections(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> tuple[Any, ...]:
@@ -273,20 +288,25 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
     return tuple(found)
 
 
-def _add_files(folder: ResultsFolder, report: Audit, problem: Problem) -> None:
+def _add_files(folder: ResultsFolder, report: Any, problem: Problem) -> None:
     """Add the report, the tables and the pictures to the folder."""
+    from pyrofair.audits import Audit
     from pyrofair.graph.drawing import draw_graph
 
     folder.add("report.html", report.to_html)
     folder.add_text("report.json", report.to_json(indent=2))
     folder.add_table("audit.csv", report.table)
-    folder.add_table("groups.csv", report.groups)
-    folder.add_table("stages.csv", report.stages)
+    one = isinstance(report, Audit)
+    for name in ("groups", "stages"):
+        folder.add_table(f"{name}.csv", getattr(report, name) if one else report.gathered(name))
     folder.add_table("thresholds.csv", report.thresholds)
     folder.add_table("subgroups.csv", report.subgroups)
-    folder.add_table("disclosure.csv", report.context.disclosure)
+    if one:
+        folder.add_table("disclosure.csv", report.context.disclosure)
     folder.add_figure("audit.png", report.plot())
-    if len(report.stages):
+    if not one:
+        folder.add_table("worst.csv", report.worst)
+    elif len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())
     folder.add_figure("graph.png", draw_graph(problem.graph, problem.unfair).figure)
 

@@ -71,7 +71,6 @@ GROUPED = {
 """Numbers with separated thousands and a decimal mark, by this mark."""
 PERCENTAGE = re.compile(r"[+-]?\d+(?:[.,]\d*)?\s*%")
 SENTINEL = re.compile(r"-9|-?99+")
-MOST_SHOWN = 12
 OWN = ("sensitive", "gaps")
 """What a command knows of its tables beyond the options that say how they are read."""
 
@@ -559,10 +558,9 @@ def distinct_values(series: pd.Series[Any]) -> list[Any]:
 
 def list_values(series: pd.Series[Any]) -> str:
     """Return the values of a column with their numbers of rows, the most frequent first."""
-    counts = series.value_counts()
-    texts = (repr(value) if isinstance(value, str) else str(value) for value in counts.index)
-    shown = ", ".join(f"{text} ({count:,} rows)" for text, count in zip(texts, counts.iloc[:MOST_SHOWN], strict=False))
-    return shown + f", and {len(counts) - MOST_SHOWN:,} more" * (len(counts) > MOST_SHOWN)
+    from pyrofair.tables.labels import show_counts  # it loads torch
+
+    return show_counts(series)
 
 
 def match_value(flag: str, text: str, series: pd.Series[Any], path: str) -> Any:

@@ -105,8 +105,9 @@ def tell_scale(settings: Settings) -> list[str]:
 def read_models(settings: Settings, problem: Problem) -> dict[str, Any]:
     """Return the columns of scores and the models by name."""
     found: dict[str, Any] = {name: _scores(name, problem, settings) for name in settings["score"]}
-    files = model_files(settings["model"]).items()
-    return found | {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files}
+    files, hot = model_files(settings["model"]).items(), problem.crossed
+    loaded = {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files}
+    return found | {name: hot.model(each) if hot else each for name, each in loaded.items()}
 
 
 def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, LIMIT_EXCEEDED, Option, grouped
 
 if TYPE_CHECKING:
-    from pyrofair.audits import Audit
+    from pyrofair.audits import Audit, ContrastAudit
+    from pyrofair.audits.readings import Reading
 
 __all__ = ["GATE_OPTIONS", "QUANTITIES", "Verdict", "judge"]
 
@@ -17,8 +19,8 @@ QUANTITIES = ("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect")
 GATE_OPTIONS = grouped(
     "the gate",
     Option("fail-above", "end with exit code 3 if the interval of PIU's upper end, or of --fail-quantity, reaches "
-           "above this limit for the decisions of any model; with 4 if that cannot be judged", float, least=0.0,
-           most=1.0, metavar="LIMIT"),
+           "above this limit for the decisions of any model and contrast; with 4 if that cannot be judged", float,
+           least=0.0, most=1.0, metavar="LIMIT"),
     Option("fail-quantity", "what --fail-above is about: the end of the interval farther from 0", default="piu_upper",
            choices=QUANTITIES),
 )  # fmt: skip
@@ -32,21 +34,31 @@ class Verdict:
     lines: tuple[str, ...]
 
 
-def judge(report: Audit, limit: float, quantity: str) -> Verdict:
+def _judged(report: Audit | ContrastAudit) -> Iterator[tuple[str, Reading, Mapping[str, Any]]]:
+    """Yield the name, the reading and the quantities of the decisions of each model, or of each model and contrast."""
+    from pyrofair.audits import Audit
+    from pyrofair.audits.readings import quantities_of, read_audit
+
+    if isinstance(report, Audit):
+        of = quantities_of(report.table)
+        found = read_audit(report.table, report.groups, report.context)
+        yield from ((key[0], each, of[key]) for key, each in found.items() if key[1] == "threshold")
+        return
+    own = {name: quantities_of(rows) for name, rows in report.table.groupby("contrast")}
+    for (name, *key), each in report.read().items():
+        if key[1] == "threshold":
+            yield f"{key[0]}, {report.label(name)}", each, own[name][key[0], key[1]]
+
+
+def judge(report: Audit | ContrastAudit, limit: float, quantity: str) -> Verdict:
     """Return whether the thresholded decisions of every model stay within a limit, up to the end of the interval.
 
-    Exceeded by one model, it is exceeded. A model without an interval, or whose verdict is withheld, cannot be judged;
-    one that reads nothing that an unfair path touches has no unfair effect, by the graph.
+    Exceeded by one model, or contrast, it is exceeded. Without an interval, or with a verdict that is withheld, a model
+    cannot be judged; one that reads nothing that an unfair path touches has no unfair effect, by the graph.
     """
-    from pyrofair.audits.readings import read_audit
-
     lines, codes = [], []
-    for (model, decisions), reading in read_audit(report.table, report.groups, report.context).items():
-        if decisions != "threshold":
-            continue
-        rows = report.table[(report.table["model"] == model) & (report.table["decisions"] == "threshold")]
-        row: Any = rows.set_index("quantity").loc[quantity]
-        ends = [abs(float(row[each])) for each in ("lower", "upper")]
+    for model, reading, of in _judged(report):
+        ends = [abs(float(each)) for each in (of[quantity].lower, of[quantity].upper)]
         end = math.nan if any(map(math.isnan, ends)) else max(ends)
         if reading.status == "untouched":
             code, text = DONE, f"passes: by the graph it has no unfair effect, for it reads {reading.cause} only"

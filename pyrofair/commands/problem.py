@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from pyrofair.exceptions import PyrofairWarning
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pyrofair.effects import Crossed
     from pyrofair.graph import CausalGraph, UnfairPaths
 
 __all__ = [
@@ -26,9 +29,11 @@ __all__ = [
     "files_read",
     "make_graph",
     "make_unfair",
+    "names_several",
     "read_problem",
     "read_text",
 ]
+ALL, OTHER = "all", "other="
 
 GRAPH_OPTIONS = grouped(
     "the question",
@@ -47,7 +52,11 @@ GRAPH_OPTIONS = grouped(
 LABEL_OPTIONS = grouped(
     "the question",
     Option("baseline", "the value of the sensitive attribute in the baseline world (default 0)", metavar="VALUE"),
-    Option("contrast", "its other value (default 1)", metavar="VALUE"),
+    Option("contrast", "its other value (default 1); of audit and train also several values, each compared with the "
+           "baseline, or all", many=True, metavar="VALUE"),
+    Option("one-hot", "columns of 0 and 1 that hold the sensitive attribute, one for each level; their names are its "
+           "values: 'race=race_black,race_white'. With other=VALUE among them rows without a 1 have that value",
+           metavar="NODE=COLUMNS"),
     Option("positive", "the value of the outcome that counts as yes (default 1)", metavar="VALUE"),
     Option("rest-is-no", "all values of the outcome, or of columns of decisions, but the one that counts as yes count "
            "as no", bool),
@@ -60,7 +69,8 @@ class Problem:
 
     ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes;
     ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights or None. ``notes`` is what
-    a report must tell of the reading.
+    a report must tell of the reading. ``contrasts`` are the values that are compared with the baseline one by one, if
+    the graph names none; ``crossed`` is the sensitive attribute in the place of its columns, where it was one-hot.
     """
 
     graph: CausalGraph
@@ -72,6 +82,13 @@ class Problem:
     others: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     other_weights: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    contrasts: tuple[Any, ...] = ()
+    crossed: Crossed | None = None
+
+
+def names_several(settings: Settings) -> bool:
+    """Return whether several values of the sensitive attribute are to be compared with the baseline."""
+    return settings["contrast"] == [ALL] or len(settings["contrast"]) > 1
 
 
 def files_read(settings: Settings, *tables: str) -> list[str]:
@@ -121,12 +138,12 @@ def read_text(option: str, file: str) -> str:
         raise UsageError(f"{option} {file!r} cannot be read: {error}.") from error
 
 
-def _columns_of(text: str) -> tuple[str, list[str]]:
+def _columns_of(text: str, flag: str = "--columns") -> tuple[str, list[str]]:
     """Return a node and its columns, from ``'S=savings,checking'``; a name with a comma stands in double quotes."""
     node, equals, names = text.partition("=")
     columns = [name.strip() for name in next(csv.reader([names], skipinitialspace=True), [])]
     if not equals or not node.strip() or not all(columns) or not columns:
-        raise UsageError(f"--columns {text!r} must name a node and its columns: 'S=savings,checking'.")
+        raise UsageError(f"{flag} {text!r} must name a node and its columns: 'S=savings,checking'.")
     return node.strip(), columns
 
 
@@ -151,14 +168,23 @@ def read_problem(
     others: Sequence[str] = (),
     outcome_required: bool = True,
     about_paths: bool = True,
+    several: bool = False,
     gaps: bool = False,
 ) -> Problem:
     """Read the tables of a command and make its graph, with values in the types of the columns.
 
     ``extra`` are columns besides the graph's, each with the option that asks for it; ``others`` options that name
     further tables, where given. The table may lack the outcome if that is not required. A question that is not about
-    paths needs no unfair ones, nor two groups. With ``gaps`` the sensitive attribute may be missing in some rows.
+    paths needs no unfair ones, nor two groups. ``several`` is whether the command compares several values with the
+    baseline. With ``gaps`` the sensitive attribute may be missing in some rows.
     """
+    if names_several(settings) and not several:
+        raise UsageError(
+            f"--contrast {' '.join(settings['contrast'])}: pyrofair {settings.command} compares two values; name one. "
+            "pyrofair train takes several, and so does pyrofair audit."
+        )
+    from pyrofair.effects import from_one_hot
+
     how = Reading.of(settings)
     plain = make_graph(settings, {})
     how = replace(how, sensitive=plain.sensitive_column, gaps=gaps)
@@ -168,6 +194,10 @@ def read_problem(
     wanted = {column: f"{origin}: the node {node!r}" for column, node in plain.node_of.items()}
     if settings["weight"]:
         wanted.setdefault(settings["weight"], "--weight")
+    hot, other = _one_hot(settings, plain)
+    if hot:
+        wanted.pop(plain.sensitive_column)
+        wanted |= dict.fromkeys(hot, "--one-hot")
     own = dict(wanted)
     for name, why in (extra or {}).items():
         own.setdefault(name, why)
@@ -184,6 +214,11 @@ def read_problem(
         for name in others
         if settings[name]
     }
+    raw = table.frame
+    if hot:
+        read = partial(from_one_hot, graph=plain, columns=hot, other=other)
+        table = replace(table, frame=read(raw).frame)
+        further = {name: replace(each, frame=read(each.frame).frame) for name, each in further.items()}
     table, dropped = _keep_groups(table, plain, settings)
     more = {name: _keep_groups(each, plain, settings) for name, each in further.items()}
     labels = _labels(settings, plain, table) if about_paths else {}
@@ -203,8 +238,8 @@ def read_problem(
     if outcome not in table.frame:
         notes.append(f"{table.path} has no column {outcome!r}, the outcome: accuracy is not available.")
     left_out = [*table.left_out, *dropped]
-    for other, lost in more.values():
-        left_out += [*other.left_out, *lost]
+    for one, lost in more.values():
+        left_out += [*one.left_out, *lost]
     doubts = [f"{text[0].upper()}{text[1:]}. The numbers are those of the other rows." for text in left_out]
     for each in (table, *(other for other, _ in more.values())):
         doubts += [*each.doubts, *_constant(each, plain)]
@@ -220,7 +255,29 @@ def read_problem(
         {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
         {name: each.frame.get(weight) for name, (each, _) in more.items()},
         tuple(notes),
+        () if graph.contrast is not None else _levels(settings, graph, table),
+        from_one_hot(raw, graph, hot, other=other) if hot else None,
     )
+
+
+def _levels(settings: Settings, graph: CausalGraph, table: Table) -> tuple[Any, ...]:
+    """Return the values that are compared with the baseline: those named, or all others."""
+    from pyrofair.tables.labels import read_contrasts
+
+    values, named = table.frame[graph.sensitive_column], settings["contrast"]
+    given = [match_value("--contrast", each, values, table.path) for each in named] if named != [ALL] else None
+    return tuple(read_contrasts(values, graph, given))
+
+
+def _one_hot(settings: Settings, graph: CausalGraph) -> tuple[list[str], str | None]:
+    """Return the columns that hold the sensitive attribute, if it is one-hot, and the value of rows without a 1."""
+    if settings["one-hot"] is None:
+        return [], None
+    node, columns = _columns_of(settings["one-hot"], "--one-hot")
+    if node != graph.sensitive:
+        raise UsageError(f"--one-hot names the node {node!r}; it is for the sensitive attribute, {graph.sensitive!r}.")
+    other = next((each for each in columns if each.startswith(OTHER)), None)
+    return [each for each in columns if each != other], other and other.removeprefix(OTHER)
 
 
 def _join(table: Table, outcome: str, kept: Sequence[Any]) -> tuple[Table, list[str]]:
@@ -251,10 +308,11 @@ def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> tuple[
     """Return a table without the rows of other groups, where these are to be dropped, and how many these are."""
     if not settings["drop-other-groups"]:
         return table, []
-    if settings["baseline"] is None or settings["contrast"] is None:
-        raise UsageError("--drop-other-groups needs --baseline and --contrast, the two groups to keep.")
+    if settings["baseline"] is None or settings["contrast"] in ([], [ALL]):
+        raise UsageError("--drop-other-groups needs --baseline and --contrast, the groups to keep.")
     column = table.frame[graph.sensitive_column]
-    kept = [match_value(f"--{role}", settings[role], column, table.path) for role in ("baseline", "contrast")]
+    kept = [match_value("--baseline", settings["baseline"], column, table.path)]
+    kept += [match_value("--contrast", each, column, table.path) for each in settings["contrast"]]
     keep = column.isin(kept).to_numpy()
     if keep.all():
         return table, []
@@ -270,17 +328,24 @@ def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> tuple[
 def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, Any]:
     """Return the values of the sensitive attribute and of the outcome, in the types of their columns."""
     sensitive = table.frame[graph.sensitive_column]
+    several = names_several(settings)
+    given = {"baseline": settings["baseline"], "contrast": None if several else next(iter(settings["contrast"]), None)}
     found = {
-        role: match_value(f"--{role}", settings[role], sensitive, table.path)
-        for role in ("baseline", "contrast")
-        if settings[role] is not None
+        role: match_value(f"--{role}", value, sensitive, table.path)
+        for role, value in given.items()
+        if value is not None
     }
     if len(found) == 2 and found["baseline"] == found["contrast"]:
         raise UsageError(
             f"--baseline and --contrast are both {found['baseline']!r}; name two values of {sensitive.name!r}, which "
             f"holds {list_values(sensitive)}."
         )
-    found |= _two_groups(found, sensitive, table.path)
+    if several and "baseline" not in found:
+        raise UsageError(
+            f"--contrast {' '.join(settings['contrast'])} needs --baseline VALUE, with which they are compared. The "
+            f"sensitive attribute {sensitive.name!r} holds {list_values(sensitive)}."
+        )
+    found |= {"contrast": None} if several else _two_groups(found, sensitive, table.path)
     if graph.outcome_column in table.frame:
         outcome = table.frame[graph.outcome_column]
         found["positive"] = _positive(settings, outcome, table.path)
@@ -302,19 +367,22 @@ def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> 
     elif len(found) < 2:
         raise UsageError(
             f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}. Name the two values to "
-            "compare, --baseline VALUE --contrast VALUE" + _drop_others(len(values)) + "."
+            "compare, --baseline VALUE --contrast VALUE" + _others(found, column) + "."
         )
     chosen = [*found.values(), *roles.values()]
     if others := [each for each in values if each not in chosen]:
         raise UsageError(
             f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}, and two values are "
-            f"compared at a time: {others[0]!r} is neither --baseline nor --contrast{_drop_others(len(values))}."
+            f"compared at a time: {others[0]!r} is neither --baseline nor --contrast{_others(found, column)}."
         )
     return roles
 
 
-def _drop_others(number: int) -> str:
-    return "; --drop-other-groups leaves out the rows of the others" if number > 2 else ""
+def _others(found: Mapping[str, Any], column: pd.Series[Any]) -> str:
+    """Return what can be done with more than two groups."""
+    base = shlex.quote(str(found.get("baseline", column.mode().iloc[0])))
+    each = f"compare each of them with one, --baseline {base} --contrast {ALL}"
+    return f"; --drop-other-groups leaves out the rows of the others; or {each}" if column.nunique() > 2 else ""
 
 
 def _positive(settings: Settings, column: pd.Series[Any], path: str) -> Any:

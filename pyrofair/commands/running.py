@@ -22,10 +22,8 @@ AS_OPTIONS = tuple(
         (r"\b(sensitive|outcome)=None, and", r"--\1 is not given, and"),
         (r"\b(sensitive|outcome)='\.\.\.'", r"--\1 NODE"),
         (r"graph\.with_latent\(\.\.\.\)", "--latent NODE"),
-        (
-            r"when making the graph, CausalGraph\(\.\.\., baseline=\.\.\., contrast=\.\.\.\)",
-            "--baseline and --contrast",
-        ),
+        (r"when making the graph: CausalGraph\(\.\.\., (baseline)=([^,)]*)[^)]*\)", r"--\1 \2 --contrast all"),
+        (r"other='its label'", "other=VALUE among the columns of --one-hot"),
         (r"keep it once: df\.drop_duplicates\(\)", "keep it once in the file"),
         (r"write them out: df\.loc\[.*?\)\]", "write each row into the file as often, without --weight"),
         (r"\bsample_weight (holds|is)", r"--weight \1"),

@@ -56,7 +56,7 @@ def run(settings: Settings, lines: Any) -> int:
     from pyrofair.classifiers import remove
 
     with computing(settings) as warned:
-        whole = read_problem(settings)
+        whole = read_problem(settings, several=True)
         problem, held = _held_out(settings, whole)
         columns = None if settings["remove"] is None else remove(problem.unfair, settings["remove"])
         classifier = make_classifier(settings, problem, strength=settings["strength"], columns=columns)
@@ -118,7 +118,7 @@ def _describe(
         *problem.notes,
         f"{settings['model']} that reads {', '.join(map(str, classifier.feature_names_in_))}; penalised: {penalty}, by "
         f"{settings['source']}.",
-        f"{graph.sensitive} is {graph.sensitive_column!r}: 0 is {graph.baseline!r}, 1 is {graph.contrast!r}. Yes is "
+        f"{graph.sensitive} is {graph.sensitive_column!r}: {graph.coding}. Yes is "
         f"{graph.outcome_column!r} = {graph.positive!r}.",
         *str(problem.unfair).splitlines(),
         f"On the rows trained on: accuracy {accuracy:.3f}, majority class {max(share, 1.0 - share):.3f}, positive "

@@ -38,6 +38,7 @@ def make_classifier(
     """Return the classifier of the settings, unfitted."""
     from pyrofair import effects
     from pyrofair.classifiers import PenalizedClassifier
+    from pyrofair.sources import Contrasts
 
     if settings["patience"] is not None and settings["validation-fraction"] is None:
         raise UsageError("--patience needs rows that choose the epoch, --validation-fraction .1.")
@@ -46,9 +47,10 @@ def make_classifier(
         for name in ("epochs", "batch-size", "learning-rate", "starts", "validation-fraction", "patience", "dtype",
                      "device")
     }  # fmt: skip
+    source = make_source(settings, problem.unfair)
     return PenalizedClassifier(
         settings["model"],
-        source=make_source(settings, problem.unfair),
+        source=Contrasts(source, contrasts=problem.contrasts) if problem.contrasts else source,
         penalty=getattr(effects, settings["penalty"]),
         strength=strength,
         columns=columns,

@@ -6,7 +6,7 @@ worlds, functionals of them (penalties and effects), and bounds on what they lea
 
 from pyrofair.effects.adapters import DecisionsOf, ScoresOf
 from pyrofair.effects.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
-from pyrofair.effects.crossed import Crossed, cross
+from pyrofair.effects.crossed import Crossed, cross, from_one_hot
 from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 from pyrofair.effects.group_agreement import compare_groups
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
@@ -49,6 +49,7 @@ __all__ = [
     "disagreement",
     "effect_gap",
     "feasible_interval",
+    "from_one_hot",
     "interval_disagreement",
     "piu_bounds",
     "piu_upper",

@@ -1,4 +1,4 @@
-"""Two or more sensitive attributes as one with labelled levels: the table, the graph, and models of the columns."""
+"""Several columns as one sensitive attribute with labelled levels: the table, the graph, and models of the columns."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pyrofair.effects.row_functions import Scores
 from pyrofair.effects.scoring import is_model, no_probabilities, positive_scores
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.changes import join_nodes
-from pyrofair.tables.labels import MOST_CONTRASTS, is_categorical, observed_levels, plain_values
+from pyrofair.graph.changes import join_nodes, split_node
+from pyrofair.tables.labels import MOST_CONTRASTS, observed_levels, plain_values, require_few_levels, show_counts
 from pyrofair.tables.reading import as_pandas, read_table
 
-__all__ = ["Crossed", "cross"]
+__all__ = ["Crossed", "cross", "from_one_hot"]
 
 SEPARATOR = " × "
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Crossed:
-    """The result of :func:`cross`: one attribute whose levels are the combinations of several.
+    """The result of :func:`cross` and :func:`from_one_hot`: one attribute in the place of several columns.
 
     Attributes
     ----------
@@ -37,11 +37,11 @@ class Crossed:
     frame : DataFrame
         The rows, with the column ``name`` of labels in the place of the attributes.
     graph : CausalGraph
-        The graph with the one node, its baseline the combination asked for.
+        The graph with the one node.
     attributes : tuple of str
         The columns that it stands for.
     counts : DataFrame
-        For each combination of observed levels its label and its rows.
+        For each level the values of the columns, its label and its rows.
     """
 
     name: str
@@ -94,9 +94,11 @@ class Crossed:
         ----------
         model
             A fitted model that reads the attributes, with ``predict_proba``, :class:`DecisionsOf` or
-            :class:`ScoresOf`. Given scores are returned as they are, for they belong to rows.
+            :class:`ScoresOf`. Given scores are returned as they are, for they belong to rows, and so is a model of the
+            one column.
         """
-        if isinstance(model, np.ndarray | pd.Series | list | tuple):
+        own = [str(each) for each in getattr(model, "feature_names_in_", ())]
+        if isinstance(model, np.ndarray | pd.Series | list | tuple) or self.name in own:
             return model
         if isinstance(model, DecisionsOf):
             labels = model._labels("model", None)
@@ -119,7 +121,7 @@ class Crossed:
 
     def __str__(self) -> str:
         counts = self.counts.to_string(index=False)
-        head = f"{self.name!r}, the combinations of {', '.join(self.attributes)}; baseline {self.graph.baseline!r}"
+        head = f"{self.name!r}, in the place of {', '.join(self.attributes)}; baseline {self.graph.baseline!r}"
         return f"{head}\n{counts}"
 
     def __repr__(self) -> str:
@@ -207,7 +209,9 @@ def cross(
     table = read_table(df, columns, what="df")
     if own in graph.nodes or own in graph.node_of or (own in df.columns and own not in columns):
         raise DataError(f"name={own!r} is a node or column already; pass another name=.")
-    levels = [_levels_of(table[column]) for column in columns]
+    for column in columns:
+        require_few_levels(table[column])
+    levels = [observed_levels(table[column]) for column in columns]
     chosen = _read_baseline(baseline, nodes, columns, levels)
     every = list(itertools.product(*levels))
     if len(every) > MOST_CONTRASTS:
@@ -233,6 +237,67 @@ def cross(
     order = tuple(column for column in df.columns if column in graph.input_columns)
     frame = _put([label_of[key] for key in keys], df, own, columns, own_levels.index)
     return Crossed(own, frame, joined, tuple(columns), counts, graph, order, own_levels)
+
+
+def from_one_hot(df: pd.DataFrame, graph: CausalGraph, columns: Sequence[str], *, other: str | None = None) -> Crossed:
+    """Read the sensitive attribute from columns of 0 and 1, one for each level, whose names become its labels.
+
+    A model that reads these columns is audited by ``.model(model)``, which sets all of them to a level together.
+
+    Parameters
+    ----------
+    df
+        n rows with the columns, which lack that of the sensitive attribute.
+    graph
+        The graph, whose sensitive attribute is one node, its baseline one of the labels.
+    columns
+        The columns. Each row has a 1 in exactly one of them.
+    other
+        The label of rows without a 1, if that is a level: the one that an encoder dropped.
+
+    Returns
+    -------
+    Crossed
+
+    Raises
+    ------
+    DataError
+        If a column holds anything but 0 and 1, or stands in the graph; if rows have no 1 or several, with their number
+        and the first of them.
+
+    Examples
+    --------
+    >>> graph = CausalGraph("race -> M; {race M} -> Y", sensitive="race", outcome="Y", baseline="race_w")
+    >>> df = pd.DataFrame({"race_b": [1, 0, 0], "race_w": [0, 1, 1], "M": [0, 1, 0]})
+    >>> from_one_hot(df, graph, ["race_b", "race_w"]).frame["race"].tolist()
+    ['race_b', 'race_w', 'race_w']
+    """
+    require_instance("graph", graph, CausalGraph, "a causal graph")
+    names = tuple(require_names("columns", columns, "column names"))
+    df, own = as_pandas(df), graph.sensitive_column
+    table = read_table(df, names, what="df")
+    if taken := [name for name in (own, *names) if name in (df.columns if name == own else graph.node_of)]:
+        raise DataError(f"{taken[0]!r} is a column already: {own!r} is read from {', '.join(names)}, in its place.")
+    if strange := [name for name in names if not table[name].isin([0, 1]).all()]:
+        raise DataError(f"The column {strange[0]!r} holds {show_counts(table[strange[0]])}; it must hold 0 and 1.")
+    held = table.to_numpy(dtype=np.int64)
+    wrong = np.flatnonzero((held.sum(axis=1) > 1) | ((held.sum(axis=1) == 0) & (other is None)))
+    if len(wrong):
+        first, none = wrong[0], int((held.sum(axis=1) == 0).sum())
+        raise DataError(
+            f"{len(wrong):,} of {len(df):,} rows have no 1 or several in {', '.join(names)}, such as the row "
+            f"{plain_values([df.index[first]])[0]!r} with {', '.join(map(str, held[first]))}."
+            + f" {none:,} have no 1: if that is a level, one that an encoder dropped, name it, other='its label'."
+            * bool(none)
+        )
+    labels = [*names, *([] if other is None else [other])]
+    levels = pd.DataFrame(np.eye(len(labels), len(names), dtype=np.int64), pd.Index(labels, dtype=object), names)
+    at = np.where(held.any(axis=1), held.argmax(axis=1), len(names))
+    frame = _put([labels[each] for each in at], df, own, names, levels.index)
+    counts = levels.reset_index(drop=True).assign(label=labels, rows=np.bincount(at, minlength=len(labels)))
+    before = split_node(graph, graph.sensitive, names)
+    order = tuple(column for column in df.columns if column in before.input_columns)
+    return Crossed(own, frame, graph, names, counts, before, order, levels.astype(table.dtypes.to_dict()))
 
 
 def _put(
@@ -270,19 +335,6 @@ def _columns(graph: CausalGraph, nodes: Sequence[str]) -> list[str]:
             f"would be its cause and its effect, a cycle. Leave one of them out of attributes, or name {amid!r} too."
         )
     return [graph.columns[node][0] for node in nodes]
-
-
-def _levels_of(values: pd.Series[Any]) -> list[Any]:
-    """Return the observed levels of an attribute, in the order of its categories."""
-    present = values.unique()
-    if not is_categorical(values) and (
-        len(present) > MOST_CONTRASTS or (values.dtype.kind == "f" and bool((present != np.round(present)).any()))
-    ):
-        raise DataError(
-            f"The attribute {values.name!r} holds {len(present):,} different numbers, from {min(present)} to "
-            f"{max(present)}. Bin it: df[{values.name!r}] = pd.cut(df[{values.name!r}], [...], labels=[...])."
-        )
-    return observed_levels(values)
 
 
 def _read_baseline(

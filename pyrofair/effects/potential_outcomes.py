@@ -8,7 +8,7 @@ fitted source: :class:`Refittable`, :class:`Diagnosed`, :class:`Stratified` and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, Self, runtime_checkable
@@ -41,8 +41,10 @@ __all__ = [
     "Stratified",
     "Views",
     "Worlds",
+    "few_rows",
     "kish_size",
     "refuse_fitted",
+    "rows_of_levels",
 ]
 
 MEAN_WEIGHT = (0.9, 1.1)
@@ -511,6 +513,19 @@ def kish_size(weight: npt.NDArray[Any]) -> float:
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:
     if values.shape != (m,):
         raise DataError(f"{name} has shape {values.shape}, but there are {m} rows. Give one value per row of `rows`.")
+
+
+def rows_of_levels(values: pd.Series[Any], *levels: Hashable) -> npt.NDArray[np.int64]:
+    """Return the positions of the rows (n,) of some levels."""
+    return np.flatnonzero(np.any([np.asarray(values == each, dtype=bool) for each in levels], axis=0))
+
+
+def few_rows(weight: npt.NDArray[np.float64], values: pd.Series[Any], *levels: Hashable) -> str:
+    """Return which of some levels has too few rows of a weight, or an empty string."""
+    for each in levels:
+        if (own := int((weight[rows_of_levels(values, each)] > 0.0).sum())) < FEWEST_ROWS:
+            return f"{own} row(s) have {values.name}={each!r}, fewer than {FEWEST_ROWS}"
+    return ""
 
 
 def refuse_fitted(name: str, source: object, of: str, instead: str) -> None:

@@ -23,7 +23,7 @@ from pyrofair._validation import (
     shown,
     text_fault,
 )
-from pyrofair.exceptions import GraphError
+from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.parse import EdgeList, GraphSource, read_edges, read_undirected, write_edges
 from pyrofair.graph.paths import PathSet, UnfairPaths, select_paths, smallest_automaton
 
@@ -97,7 +97,9 @@ class CausalGraph:
         The node of the sensitive attribute and that of the outcome (one column each); by default the one that the
         graph marks as ``exposure`` and as ``outcome``, as dagitty does.
     baseline, contrast
-        The two values of the sensitive attribute that the paper writes 0 and 1, matched by equality.
+        The two values of the sensitive attribute that the paper writes 0 and 1, matched by equality, by default 0
+        and 1. Beside another baseline ``contrast`` is None by default: each other level, which :func:`pyrofair.audit`
+        compares with the baseline one by one.
     positive
         The value of the outcome that counts as 1. The other value is whatever second value the data hold.
     columns
@@ -141,7 +143,7 @@ class CausalGraph:
         sensitive: str | None = None,
         outcome: str | None = None,
         baseline: Hashable = 0,
-        contrast: Hashable = 1,
+        contrast: Hashable = ...,
         positive: Hashable = 1,
         columns: Mapping[str, str | Sequence[str]] | None = None,
         latent: Iterable[str] = (),
@@ -151,6 +153,8 @@ class CausalGraph:
         sensitive = _marked("sensitive", listed.exposures, "exposure") if sensitive is None else sensitive
         outcome = _marked("outcome", listed.outcomes, "outcome") if outcome is None else outcome
         _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        if contrast is ...:
+            contrast = 1 if baseline == 0 else None
         for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
             _require_node(listed.nodes, name, role)
         for name in hidden:
@@ -161,7 +165,7 @@ class CausalGraph:
         for what, names in (
             ("nodes", listed.nodes),
             ("columns", own),
-            ("values", (baseline, contrast)),
+            ("values", (baseline,) if contrast is None else (baseline, contrast)),
             ("positive", (positive,)),
         ):
             if fault := text_fault(names):
@@ -387,7 +391,23 @@ class CausalGraph:
     def label(self, value: int) -> Hashable:
         """Return the label of the sensitive attribute's value 0 (baseline) or 1 (contrast)."""
         require_choice("value", value, (0, 1))
-        return self.contrast if value else self.baseline
+        return self.require_contrast().contrast if value else self.baseline
+
+    def require_contrast(self) -> CausalGraph:
+        """Return the graph, or raise a DataError if each other level is its contrast, and one is asked for."""
+        if self.contrast is None:
+            raise DataError(
+                f"The graph names the baseline {self.baseline!r} of {self.sensitive!r} and no contrast, and one is "
+                f"needed here: graph.with_contrast('one of the other levels'). pf.audit(models, unfair, df) compares "
+                "each other level with the baseline, and pf.Contrasts(source) trains with all of them."
+            )
+        return self
+
+    @property
+    def coding(self) -> str:
+        """The two values of the sensitive attribute in words."""
+        other = "each other level" if self.contrast is None else repr(self.contrast)
+        return f"0 is {self.baseline!r}, 1 is {other}"
 
     @cached_property
     def dag(self) -> nx.DiGraph[str]:
@@ -507,25 +527,31 @@ class CausalGraph:
         for node in nodes:
             self._require(node)
         kept = {node: names for node, names in self.column_map if node not in nodes}
-        return self._with(columns=kept, latent=(*self.latent, *nodes))
+        return self.remade(columns=kept, latent=(*self.latent, *nodes))
 
     def with_contrast(self, contrast: Hashable) -> CausalGraph:
         """Return the same graph with another value of the sensitive attribute that the baseline is compared with.
+
+        None is each other level of a table, for audits.
 
         >>> graph = CausalGraph("A -> Y", sensitive="A", outcome="Y", baseline="white", contrast="black")
         >>> graph.with_contrast("asian").contrast
         'asian'
         """
-        return self._with(contrast=contrast)
+        return self.remade(contrast=contrast)
 
     def coded(self) -> CausalGraph:
         """Return the same graph with the values of the sensitive attribute, and of the outcome, coded as 0 and 1."""
-        return self._with(baseline=0, contrast=1, positive=1)
+        return self.remade(baseline=0, contrast=1, positive=1)
 
-    def _with(self, **changed: Any) -> CausalGraph:
+    def remade(
+        self, nodes: Iterable[str] | None = None, edges: Iterable[tuple[str, str]] | None = None, **changed: Any
+    ) -> CausalGraph:
+        """Return the graph with other nodes, edges, roles or columns, and all else as it is."""
         roles = ("sensitive", "outcome", "baseline", "contrast", "positive", "latent")
         settings: Any = {role: getattr(self, role) for role in roles} | {"columns": self._columns} | changed
-        return CausalGraph(EdgeList(self.nodes, self.edges, self.latent), **settings)
+        own, drawn = (self.nodes if nodes is None else nodes), (self.edges if edges is None else edges)
+        return CausalGraph(EdgeList(tuple(own), tuple(drawn), tuple(settings["latent"])), **settings)
 
     def check(
         self,
@@ -573,7 +599,7 @@ class CausalGraph:
     def __str__(self) -> str:
         """Return an edge string of the same nodes and edges; what else there is stands in comments."""
         lines = [write_edges(self.parents(node), node) for node in self.order]
-        lines.append(f"# sensitive attribute: {self.sensitive} (0 is {self.baseline!r}, 1 is {self.contrast!r})")
+        lines.append(f"# sensitive attribute: {self.sensitive} ({self.coding})")
         lines.append(f"# outcome: {self.outcome} (1 is {self.positive!r})")
         lines.extend(f"# {node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,))
         if self.latent:
@@ -612,7 +638,10 @@ class CausalGraph:
             if node in self.latent:
                 raise GraphError(f"The {role} {node!r} is declared latent; it must be a column of the data.")
             if len(self.columns_of([node])) != 1:
-                raise GraphError(f"The {role} {node!r} must stand for one column, not for {self.columns_of([node])}.")
+                hot = " Columns of 0 and 1, one for each level, are read by pf.from_one_hot." * (node == self.sensitive)
+                raise GraphError(
+                    f"The {role} {node!r} must stand for one column, not for {self.columns_of([node])}.{hot}"
+                )
         if self.baseline == self.contrast:
             raise GraphError(
                 f"baseline and contrast are both {self.baseline!r}; they are the two values of {self.sensitive!r} to "
@@ -646,7 +675,8 @@ def _require_roles(
     for role, name in (("sensitive", sensitive), ("outcome", outcome)):
         require_instance(role, name, str, "the name of a node", error=GraphError)
     for role, label in (("baseline", baseline), ("contrast", contrast), ("positive", positive)):
-        require_label(role, label, error=GraphError)
+        if role != "contrast" or label is not None:
+            require_label(role, label, error=GraphError)
     if columns is not None:
         expected = "a dictionary from nodes to their columns, such as {'S': ['savings', 'checking']}"
         require_instance("columns", columns, Mapping, expected, error=GraphError)

@@ -9,10 +9,9 @@ import networkx as nx
 
 from pyrofair.exceptions import GraphError
 from pyrofair.graph.causal_graph import CausalGraph, unused_name
-from pyrofair.graph.parse import EdgeList
 from pyrofair.graph.paths import PathSet, UnfairPaths
 
-__all__ = ["into_from_below", "join_nodes", "split_column", "without_edges"]
+__all__ = ["into_from_below", "join_nodes", "split_column", "split_node", "without_edges"]
 
 Edge = tuple[str, str]
 
@@ -27,7 +26,7 @@ def without_edges(unfair: UnfairPaths, edges: Collection[Edge]) -> UnfairPaths |
         return None
     graph = unfair.graph
     kept = tuple(edge for edge in graph.edges if edge not in edges)
-    return replace(unfair, graph=_remade(graph, graph.nodes, kept, dict(graph.column_map)), paths=paths)
+    return replace(unfair, graph=graph.remade(edges=kept), paths=paths)
 
 
 def split_column(unfair: UnfairPaths, column: str) -> tuple[UnfairPaths, str]:
@@ -53,7 +52,7 @@ def split_column(unfair: UnfairPaths, column: str) -> tuple[UnfairPaths, str]:
     edges.append((own, node))
     at = graph.nodes.index(node)
     nodes = (*graph.nodes[:at], own, *graph.nodes[at:])
-    made = _remade(graph, nodes, tuple(edges), {**dict(graph.column_map), node: tuple(rest), own: (column,)})
+    made = graph.remade(nodes, edges, columns={**dict(graph.column_map), node: tuple(rest), own: (column,)})
     return replace(unfair, graph=made, paths=_same_sides(unfair.paths, made, {own: node})), own
 
 
@@ -77,16 +76,22 @@ def join_nodes(
     edges = dict.fromkeys((of(parent), of(child)) for parent, child in graph.edges if of(parent) != of(child))
     nodes = tuple(dict.fromkeys(map(of, graph.nodes)))
     columns = {node: names for node, names in graph.column_map if node not in joined} | {name: (name,)}
-    return CausalGraph(
-        EdgeList(nodes, tuple(edges), graph.latent),
-        sensitive=name,
-        outcome=graph.outcome,
-        baseline=baseline,
-        contrast=contrast,
-        positive=graph.positive,
-        columns=columns,
-        latent=graph.latent,
-    )
+    return graph.remade(nodes, edges, sensitive=name, baseline=baseline, contrast=contrast, columns=columns)
+
+
+def split_node(graph: CausalGraph, node: str, names: Sequence[str]) -> CausalGraph:
+    """Return the graph in which several nodes, columns of these names, stand for the sensitive attribute.
+
+    Each has its causes and effects, and the first is the sensitive one.
+    """
+
+    def of(each: str) -> Sequence[str]:
+        return names if each == node else (each,)
+
+    edges = tuple((one, two) for parent, child in graph.edges for one in of(parent) for two in of(child))
+    nodes = tuple(name for each in graph.nodes for name in of(each))
+    columns = {each: own for each, own in graph.column_map if each != node}
+    return graph.remade(nodes, edges, sensitive=names[0], baseline=0, contrast=1, columns=columns)
 
 
 def _same_sides(paths: PathSet, graph: CausalGraph, node_of: Mapping[str, str]) -> PathSet:
@@ -100,19 +105,3 @@ def _same_sides(paths: PathSet, graph: CausalGraph, node_of: Mapping[str, str]) 
 
     every = graph.directed_paths(graph.sensitive, graph.outcome)
     return every.select(paths.start, step, lambda state: not paths.states[state][1])
-
-
-def _remade(
-    graph: CausalGraph, nodes: tuple[str, ...], edges: tuple[Edge, ...], columns: Mapping[str, str | Sequence[str]]
-) -> CausalGraph:
-    """Return a graph of other nodes and edges, with the same roles and latent nodes."""
-    return CausalGraph(
-        EdgeList(nodes, edges, graph.latent),
-        sensitive=graph.sensitive,
-        outcome=graph.outcome,
-        baseline=graph.baseline,
-        contrast=graph.contrast,
-        positive=graph.positive,
-        columns=columns,
-        latent=graph.latent,
-    )

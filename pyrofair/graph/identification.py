@@ -300,8 +300,7 @@ class Estimand:
     def __str__(self) -> str:
         graph = self.unfair.graph
         lines = [
-            f"Target: the {self.target}; {graph.sensitive}=0 is {graph.baseline!r}, 1 is {graph.contrast!r}; "
-            f"{graph.outcome}=1 is {graph.positive!r}."
+            f"Target: the {self.target}; {graph.sensitive}={graph.coding}; {graph.outcome}=1 is {graph.positive!r}."
         ]
         for part in (self.baseline, self.switched):
             lines += [str(part), f"  weight on group {part.paper_group}: {part.weight(part.paper_group)}"]

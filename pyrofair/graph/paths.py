@@ -393,7 +393,7 @@ class UnfairPaths:
         return replace(self, swapped=not self.swapped)
 
     def with_contrast(self, contrast: Hashable) -> UnfairPaths:
-        """Return the same paths, with another value of the sensitive attribute compared with the baseline."""
+        """Return the same paths, with another value, or each (None), compared with the baseline."""
         return replace(self, graph=self.graph.with_contrast(contrast))
 
     def recanting_witnesses(self) -> list[tuple[str, Path, Path]]:
@@ -434,8 +434,11 @@ class UnfairPaths:
         return f"UnfairPaths({paths}{', swapped' if self.swapped and paths else ''})"
 
 
-def require_unfair(name: str, value: object) -> UnfairPaths:
-    """Return unfair paths of which there is something to ask; an empty set, and all else, is a DataError."""
+def require_unfair(name: str, value: object, *, each: bool = False) -> UnfairPaths:
+    """Return unfair paths of which there is something to ask; an empty set, and all else, is a DataError.
+
+    Without ``each`` their graph must name a contrast.
+    """
     require_instance(name, value, UnfairPaths, "unfair paths, made by graph.unfair(...)")
     unfair = cast("UnfairPaths", value)
     if not unfair.paths:
@@ -444,6 +447,8 @@ def require_unfair(name: str, value: object) -> UnfairPaths:
             f"at least one: graph.unfair('A -> Y', ...), direct=True or through=[...]. The paths: "
             f"{show_paths(unfair.fair_paths)}."
         )
+    if not each:
+        unfair.graph.require_contrast()
     return unfair
 
 

@@ -11,7 +11,7 @@ from itertools import combinations
 from pyrofair.exceptions import FormulaNotApplicableError, GraphError, NotIdentifiedError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Projection, Target, derive
-from pyrofair.graph.parse import EdgeList, read_path
+from pyrofair.graph.parse import read_path
 from pyrofair.graph.paths import LISTED, Path, PathSet, UnfairPaths, show_count, show_path
 from pyrofair.graph.projection import LatentProjection
 from pyrofair.graph.two_mediators import Form
@@ -356,14 +356,8 @@ def _to_measure(unfair: UnfairPaths, target: Target, latent: Sequence[str]) -> t
 
 def _observing(graph: CausalGraph, nodes: Sequence[str]) -> CausalGraph:
     """Return the graph with some latent nodes observed, each as one column of its name."""
-    latent = tuple(node for node in graph.latent if node not in nodes)
-    return CausalGraph(
-        EdgeList(graph.nodes, graph.edges, latent),
-        sensitive=graph.sensitive,
-        outcome=graph.outcome,
-        columns={node: names for node, names in graph.column_map if not {*names} & {*nodes}},
-        latent=latent,
-    )
+    columns = {node: names for node, names in graph.column_map if not {*names} & {*nodes}}
+    return graph.remade(latent=[node for node in graph.latent if node not in nodes], columns=columns)
 
 
 def _other_formula(tian: bool, separate: bool) -> str:

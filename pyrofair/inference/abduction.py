@@ -263,7 +263,7 @@ class Abduction:
             lines.append("the program has no explicit noise that bears on these rows")
         if known := checks_of(self.diagnostics):
             lines.append(known)
-        if coupled := [site for site in self.distributions if site in self.evidence.implicit]:
+        if coupled := [site for site in (*self.distributions, *self.noise_values) if site in self.evidence.implicit]:
             nominal = not self.evidence.info.nominal.isdisjoint(coupled)
             named = named_coupling(self.evidence.coupling, nominal=nominal)
             lines.append(f"across the worlds: {named} noise of {', '.join(coupled)}")
@@ -275,8 +275,13 @@ class Abduction:
 
     @property
     def noise(self) -> pd.DataFrame:
-        """Each unit's explicit noise: posterior mean and standard deviation, columns (noise, "mean" or "sd")."""
-        return noise_table(self.noise_values, self.evidence.index)
+        """Each unit's noise: posterior mean and standard deviation, columns (noise, "mean" or "sd").
+
+        Of noise U whose distribution reads a node it is the uniform ``u(U)`` that its quantile function turns into U.
+        """
+        uniform = {key for key in self.evidence.implicit & self.noise_values.keys() if self.evidence.is_number(key)}
+        named = {f"u({key})" if key in uniform else key: each for key, each in self.noise_values.items()}
+        return noise_table(named, self.evidence.index)
 
     def do(self, values: Mapping[str, Any]) -> CounterfactualWorld:
         """Return the units with some nodes set to values, the noise of each as it was.
@@ -480,6 +485,9 @@ class Abduction:
         evidence = self.evidence
         implicit = affected & evidence.implicit & self.distributions.keys()
         intervals = any(not is_point(self.distributions[site], evidence.coupling) for site in implicit)
+        intervals |= evidence.coupling == "independent" and not evidence.implicit.isdisjoint(
+            evidence.noise_of(affected)
+        )
         vary = torch.full((evidence.n,), intervals)
         for key in self.noise_values.keys() & {*evidence.noise_of(affected)}:
             vary[torch.from_numpy(self.noise_values[key].rows)] = True

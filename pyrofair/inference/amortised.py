@@ -107,15 +107,14 @@ class _Weigh(Messenger):
 class Problem:
     """A program conditioned on n rows, and the guide of their unknown noise.
 
-    ``axes`` holds for each per-unit site the axis of its units, ``weight`` and ``group`` (0 or 1) are those of the
-    rows, shape (n,). ``of_parameters`` is the guide of the program's parameters, if they are drawn. The guide does not
-    see ``hidden`` sites, and the log-likelihood of ``ignored`` ones does not count. ``discrepancy`` is the strength, in
-    nats a unit, of a penalty on the discrepancy between the two groups of each latent variable.
+    ``weight`` and ``group`` (0 or 1) are those of the rows, shape (n,). ``of_parameters`` is the guide of the program's
+    parameters, if they are drawn. The guide does not see ``hidden`` sites, and the log-likelihood of ``ignored`` ones
+    does not count. ``discrepancy`` is the strength, in nats a unit, of a penalty on the discrepancy between the two
+    groups of each latent variable.
     """
 
     likelihood: Likelihood
     guide: AmortisedGuide
-    axes: Mapping[str, int]
     weight: Tensor
     group: Tensor
     of_parameters: Callable[[], Any] | None = None
@@ -129,7 +128,7 @@ class Problem:
 
     def at(self, rows: Tensor) -> Likelihood:
         """Return the program conditioned on some of the rows."""
-        return self.likelihood.at(rows, self.axes)
+        return self.likelihood.at(rows)
 
     def loss(self, rows: Tensor) -> Tensor:
         """Return the negative evidence lower bound, and the penalty, in nats of all units, as some rows estimate it."""
@@ -137,10 +136,10 @@ class Problem:
         given = [*model.rows, *model.evidence, *(f"{node}__log_density" for node in model.inverted)]
         share = weight * (len(self) / len(rows))
         scales = dict.fromkeys((*given, *model.latent), share) | dict.fromkeys(self.ignored, 0.0 * share)
-        with _Weigh(scales, self.axes, model.latent) as weigh:
+        with _Weigh(scales, model.axes, model.latent) as weigh:
             found: Tensor = self.elbo.differentiable_loss(*self._pair(rows))
         if self.discrepancy:
-            points = (values.movedim(self.axes.get(site, 0), 0) for site, values in weigh.values.items())
+            points = (values.movedim(model.axes.get(site, 0), 0) for site, values in weigh.values.items())
             apart = [mean_discrepancy(each.reshape(len(rows), -1), self.group[rows], weight) for each in points]
             found = found + self.discrepancy * self.weight.sum() * torch.stack(apart).sum()
         return found

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyro.distributions as dist
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
@@ -130,7 +131,7 @@ class Reading:
 
     ``natural`` holds the value that the equation of each observed deterministic site gives, shape (m,),
     ``distributions`` that of each random site, and ``noise``, shape (m, ...), the noise of each unobserved one: its
-    value, or what :func:`noise_like` draws where its distribution depends on a node.
+    value, or what :func:`noise_like` draws where its distribution depends on a node, mostly a uniform number.
     """
 
     natural: dict[str, Tensor] = field(default_factory=dict)
@@ -300,11 +301,20 @@ class Evidence:
 
     def is_root(self, key: str) -> bool:
         """Return whether a noise site is one number whose value leaves no other noise to be weighed by it."""
-        return self.is_number(key) and not any(above in self.readers for above in self.above[key])
+        alone = key in self.implicit or not any(above in self.readers for above in self.above[key])
+        return self.is_number(key) and alone
 
     def is_number(self, key: str) -> bool:
-        """Return whether a noise site is explicit, and one number."""
-        return key not in self.implicit and len(self.info.shapes[key]) == 1
+        """Return whether the noise of a site is one number: its value, or a uniform where its law reads a node."""
+        return len(self.info.shapes[key]) == 1 and not (
+            key in self.implicit and self.coupling == "gumbel" and key in self.info.nominal
+        )
+
+    def way_out(self, keys: Iterable[str]) -> str:
+        """Return the advice to standardise noise whose distribution reads a node; empty if there is none."""
+        moving = ", ".join(key for key in keys if key in self.implicit)
+        plain = "as a function of that node and of noise whose distribution reads none"
+        return f" Write {moving}, whose distribution reads a node, {plain}." if moving else ""
 
     # -- running it ----------------------------------------------------------------------------------------------------
 
@@ -431,7 +441,9 @@ class _Reader(Messenger):
         elif name in self.evidence.parameters:
             msg["value"], msg["done"] = self.evidence.parameters[name], True
         elif name in self.needed:
-            self.reading.distributions[name] = msg["fn"]
+            uniform = dist.Uniform(0.0, 1.0)  # type: ignore[no-untyped-call]
+            moves = name in self.evidence.implicit and self.evidence.is_number(name)
+            self.reading.distributions[name] = uniform if moves else msg["fn"]
             msg["value"], msg["done"] = self.draw(name, msg["fn"]), True
         elif name in self.evidence.spare:
             msg["value"], msg["done"] = self.evidence.spare_for(name, self.m), True

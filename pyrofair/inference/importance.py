@@ -140,9 +140,9 @@ class _ImportanceWeights:
         atom = (hit.sum(1) > 1) & (least == most)
         if self.width[site] is None:
             keys = ", ".join(self.evidence.keys[site])
-            self.evidence.refuse(
-                ~atom, site, _unsolved(site, f"its equation was not solved for its noise ({keys})"), rows
-            )
+            why = f"its equation was not solved for its noise ({keys})"
+            text = _unsolved(site, why) + self.evidence.way_out(self.evidence.keys[site])
+            self.evidence.refuse(~atom, site, text, rows)
         kernel[others] = ~atom
         return kernel
 

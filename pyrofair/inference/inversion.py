@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pyrofair.exceptions import DataError
 from pyrofair.inference.evidence import Evidence, Reading, repeat_each
+from pyrofair.inference.roots import enclose
 from pyrofair.programs.couplings import CouplingError, inside, noise_of, quantile, unwrap
 from pyrofair.programs.distributions import FAR, TruncatedNormal, log_normal_interval
 
@@ -32,8 +33,8 @@ BESIDE = (0.001, 0.1, 1.0)
 """So many ranges beside the noise of a row it is tested, too."""
 WAYS = (-1.0, -0.1, -0.001, 0.001, 0.1, 1.0)
 """A vector of noise is tested so much of the way from that of a row to draws."""
-BISECTIONS, HUGE = 64, 1e30
-"""So many halvings leave one of all floating-point numbers. What is greater than the second counts as infinite."""
+HUGE = 1e30
+"""What is greater counts as infinite."""
 
 
 @dataclass
@@ -56,11 +57,11 @@ class Findings:
         """Return of which units a noise site is known, shape (n,)."""
         return self.known.get(key, torch.zeros(self.n, dtype=torch.bool))
 
-    def is_open(self, evidence: Evidence, site: str, key: str | None = None) -> Tensor:
-        """Return for which units an equation is unsolved, and all its noise (but one site) is known, shape (n,)."""
+    def is_open(self, evidence: Evidence, site: str, *keys: str) -> Tensor:
+        """Return for which units an equation is unsolved, and all its noise (but some sites) is known, shape (n,)."""
         rows = ~self.done[site]
         for other in evidence.keys[site]:
-            rows = rows & (self.is_known(other) if other != key else True)
+            rows = rows & (self.is_known(other) if other not in keys else True)
         return rows
 
     def learn(self, key: str, rows: Tensor, values: Tensor) -> None:
@@ -271,17 +272,11 @@ class Equation:
 
         Where the equation jumps over the wanted value, or rounding does, the first comes just after the last.
         """
-        last = u.shape[1] - 1
-        counts = (f < wanted).sum(1, keepdim=True), (f <= wanted).sum(1, keepdim=True)
-        before = torch.cat([u.gather(1, (each - 1).clamp(min=0)) for each in counts], 1)
-        after = torch.cat([u.gather(1, each.clamp(max=last)) for each in counts], 1)
-        for _ in range(BISECTIONS):
-            middle = _between(before, after)
-            gap = sign * self(middle) - wanted
-            under = torch.cat([gap[:, :1] < 0, gap[:, 1:] <= 0], 1)
-            before, after = torch.where(under, middle, before), torch.where(under, after, middle)
-        low = torch.where(counts[0] == 0, -torch.inf, after[:, :1])
-        return low, torch.where(counts[1] > last, torch.inf, before[:, 1:])
+        ends = torch.cat([wanted, wanted.nextafter(torch.full_like(wanted, torch.inf))], 1)
+        before, after = enclose(lambda middle: sign * self(middle), u, f, ends)
+        return torch.where(before[:, :1].isinf(), -torch.inf, after[:, :1]), torch.where(
+            after[:, 1:].isinf(), torch.inf, before[:, 1:]
+        )
 
     def draw_within(self, found: Preimage, drawn: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         """Return noise of the preimage, (m,), and the log-probability of all of it, 0 of points and of all noise.
@@ -317,18 +312,6 @@ class Equation:
             except CouplingError:  # draws inside serve where the family has no distribution function
                 inner, mass = drawn, torch.where((drawn >= first) & (drawn <= last), 0.0, -torch.inf)
         return torch.where(part, inner, value), torch.where(part, mass, log_mass)
-
-
-def _between(one: Tensor, other: Tensor) -> Tensor:
-    """Return the numbers halfway in the order of all floating-point numbers, whatever their orders of magnitude."""
-    bits = torch.int64 if one.dtype == torch.float64 else torch.int32
-    least = torch.iinfo(bits).min
-
-    def mirrored(i: Tensor) -> Tensor:
-        return torch.where(i < 0, least - i, i)
-
-    a, b = mirrored(one.view(bits)), mirrored(other.view(bits))
-    return mirrored((a & b) + ((a ^ b) >> 1)).view(one.dtype)
 
 
 def _precision() -> float:
@@ -379,8 +362,8 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
                 if bool(rows.any()):
                     tried[site, key] = before | rows
                     progress |= _solve_one(evidence, found, site, key, rows.nonzero().squeeze(1))
-        for key in evidence.readers if lines and not progress else ():
-            progress |= _solve_vector(evidence, found, key)
+        for keys in _systems(evidence, found) if lines and not progress else ():
+            progress |= _solve_system(evidence, found, keys)
     return found
 
 
@@ -418,6 +401,10 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
             why = f"there it is {equation.draw(1)[1][i].item():g} whatever the noise {key}"
         elif preimage.affine[i]:
             return _outside(key, preimage.low, equation.distribution, i)
+        elif key in evidence.implicit:
+            return (
+                f" cannot be solved for the noise {key}: it lies in its far tail, or beyond.{evidence.way_out([key])}"
+            )
         return f" is impossible under the program: {why}. Correct the row or the program."
 
     evidence.refuse(preimage.conclusive & ~preimage.possible, site, impossible, at)
@@ -435,57 +422,82 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
     return bool(right.any())
 
 
-def _solve_vector(evidence: Evidence, found: Findings, key: str) -> bool:
-    """Solve as many equations as a noise vector has components for all of them at once, if they are affine in it."""
-    if len(evidence.info.shapes[key]) == 1 or key in evidence.implicit:
+def _systems(evidence: Evidence, found: Findings) -> list[tuple[str, ...]]:
+    """Return sets of unknown noise that equations may determine jointly: those of one, and of all that share some."""
+    own, joint = list[set[str]](), list[set[str]]()
+    for site in found.done:
+        unknown = {key for key in evidence.keys[site] if not bool(found.is_known(key).all())}
+        if unknown and site != evidence.sensitive:
+            own.append(unknown)
+            joint = [
+                *(each for each in joint if not each & unknown),
+                set().union(unknown, *filter(unknown.__and__, joint)),
+            ]
+    ordered = [tuple(key for key in evidence.readers if key in keys) for keys in (*own, *joint)]
+    return [*dict.fromkeys(ordered)]
+
+
+def _solve_system(evidence: Evidence, found: Findings, keys: Sequence[str]) -> bool:
+    """Solve as many equations as noise has numbers for all of them at once, if they are affine in it."""
+    alone = len(keys) == 1 and evidence.is_number(keys[0])
+    if alone or any(key in evidence.implicit or {*evidence.above[key]} & evidence.readers.keys() for key in keys):
         return False
-    if any(above in evidence.readers for above in evidence.above[key]):
-        return False
-    size = math.prod(_shape_of(evidence, key))
-    rows = ~found.is_known(key)
+    size = sum(math.prod(_shape_of(evidence, key)) for key in keys)
+    rows = ~torch.stack([found.is_known(key) for key in keys]).any(0)
     sites: list[str] = []
     for site in found.done:
-        if key in evidence.keys[site] and site != evidence.sensitive and len(sites) < size:
-            alone = rows & found.is_open(evidence, site, key)
-            if bool(alone.any()):
-                rows = alone
+        if {*keys} & {*evidence.keys[site]} and site != evidence.sensitive and len(sites) < size:
+            some = rows & found.is_open(evidence, site, *keys)
+            if bool(some.any()):
+                rows = some
                 sites.append(site)
-    others = {other for site in sites for other in evidence.keys[site]} - {key}
     at = rows.nonzero().squeeze(1)
     if len(sites) < size or not len(at):
         return False
-    given, held = evidence.given(at), {other: found.noise[other][at] for other in others}
-    solved, d = _solve_plane(evidence, given, sites, key, held)
+    given = evidence.given(at)
+    held = {other: found.noise[other][at] for site in sites for other in evidence.keys[site] if other not in keys}
+    solved, distributions = _solve_plane(evidence, given, sites, keys, held)
     affine = solved.isfinite().all(-1)
-    at, solved = at[affine], solved[affine].reshape(-1, *_shape_of(evidence, key))
-    if not len(at):
-        return False
-    inside = evidence.possible(key, d, torch.zeros(len(affine), *solved.shape[1:]).index_put((affine,), solved))[affine]
-    evidence.refuse(~inside, sites[0], partial(_outside, key, solved, d), at)
-    found.learn(key, at, solved)
+    at = at[affine]
+    for key, values in _parts(evidence, keys, solved).items():
+        inside = evidence.possible(key, distributions[key], values.nan_to_num())[affine]
+        evidence.refuse(~inside, sites[0], partial(_outside, key, values[affine], distributions[key]), at)
+        found.learn(key, at, values[affine])
     for site in sites:
         found.done[site][at] = True
-    return True
+    return bool(len(at))
+
+
+def _parts(evidence: Evidence, keys: Sequence[str], numbers: Tensor) -> dict[str, Tensor]:
+    """Return the noise of each site, (m, ...), of the numbers of several, (m, size)."""
+    shapes = [_shape_of(evidence, key) for key in keys]
+    parts = numbers.split([math.prod(shape) for shape in shapes], -1)  # type: ignore[no-untyped-call]
+    return {key: part.reshape(-1, *shape) for key, part, shape in zip(keys, parts, shapes, strict=True)}
 
 
 def _solve_plane(
-    evidence: Evidence, given: Mapping[str, Tensor], sites: Sequence[str], key: str, held: Mapping[str, Tensor]
-) -> tuple[Tensor, Any]:
-    """Return the noise vector (m, size) that gives as many nodes their values, NaN where they are not affine in it.
+    evidence: Evidence,
+    given: Mapping[str, Tensor],
+    sites: Sequence[str],
+    keys: Sequence[str],
+    held: Mapping[str, Tensor],
+) -> tuple[Tensor, dict[str, Any]]:
+    """Return the noise (m, size) that gives as many nodes their values, NaN where they are not affine in it.
 
-    They are tested at draws, beside the solution, and beyond it. The distribution of the noise comes with it.
+    They are tested at draws, beside the solution, and beyond it. The distributions of the noise come with it.
     """
     size, m = len(sites), len(given[sites[0]])
 
     def run(count: int, noise: Tensor | None = None) -> tuple[Tensor, Reading]:
         wide, known = ({name: repeat_each(each, count) for name, each in part.items()} for part in (given, held))
-        own = {} if noise is None else {key: noise.reshape(-1, *_shape_of(evidence, key))}
+        own = {} if noise is None else _parts(evidence, keys, noise.reshape(-1, size))
         reading = evidence.run(wide, sites, known | own)
         natural = [reading.natural[site].to(value.dtype).expand(m * count).reshape(m, count) for site in sites]
         return torch.stack(natural, -1), reading
 
     value = torch.stack([given[site].to(torch.get_default_dtype()) for site in sites], -1)
-    drawn = run(CHECKS)[1].noise[key].to(value.dtype).reshape(m, CHECKS, size)
+    reading = run(CHECKS)[1]
+    drawn = torch.cat([reading.noise[key].to(value.dtype).reshape(m, CHECKS, -1) for key in keys], -1)
     at_units, _ = run(size + 1, torch.cat([torch.zeros(1, size), torch.eye(size)]).expand(m, size + 1, size))
     start, slope = at_units[:, :1], at_units[:, 1:] - at_units[:, :1]
     solved, singular = torch.linalg.solve_ex(slope.transpose(1, 2), value - start[:, 0])
@@ -494,8 +506,7 @@ def _solve_plane(
     size_of = torch.tensor([evidence.scale[site] for site in sites]) + found.abs() + start.abs()
     slack = _precision() * (size_of + around.abs() @ slope.abs())
     affine = ((found - start - around @ slope).abs() <= slack).flatten(1).all(1) & (singular == 0)
-    _, reading = run(1)
-    return solved.masked_fill(~affine.unsqueeze(1), torch.nan), reading.distributions[key]
+    return solved.masked_fill(~affine.unsqueeze(1), torch.nan), run(1)[1].distributions
 
 
 def _outside(key: str, noise: Tensor, d: Any, row: int, by: str = "") -> str:

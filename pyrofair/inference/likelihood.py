@@ -27,8 +27,10 @@ from pyrofair._random import isolated
 from pyrofair.exceptions import DataError, PyrofairError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.evidence import unequal
+from pyrofair.inference.roots import Roots, find_roots, grid_of
 from pyrofair.programs.couplings import unwrap
 from pyrofair.programs.covariates import covariate_names, covariates_of_rows
+from pyrofair.programs.distributions import FAR, log_normal_interval
 from pyrofair.programs.provenance import Program, Provenance, is_deterministic
 from pyrofair.programs.sites import ProgramSites, read_outline, read_sites, sites_above
 from pyrofair.programs.structural_equations import sensitive_levels
@@ -42,48 +44,67 @@ Counts = Callable[[Tensor], Tensor]
 """Scales and masks log-densities, shape (n,), as the program does."""
 
 
+class Flat(NamedTuple):
+    """Where a node is flat around its value: the noise there, from ``low`` to ``high``, and whether it is ``possible``.
+
+    ``here`` (n,) are the units whose value has so much noise, and hence a probability.
+    """
+
+    low: Tensor
+    high: Tensor
+    here: Tensor
+    possible: Tensor
+
+
 class Equation(NamedTuple):
     """A computed node as ``start + slope * noise``, the distribution of its noise, and how its density counts.
 
-    ``caps`` hold the value at which it is cut off below and above that line, NaN where it is not, each in its shape.
+    A node that is not affine is the line that touches it at its value, unless it is ``flat`` there.
     """
 
     start: Tensor
     slope: Tensor
     noise: Any
     counts: Counts
-    caps: tuple[Tensor, ...] = ()
+    flat: Flat | None = None
 
     def at(self, value: Tensor) -> Tensor:
-        """Return the log-density of values; of one that the node is cut off at, the log-probability of its noise."""
+        """Return the log-density of values; of one at which the node is flat, the log-probability of its noise."""
         d, noise = self.noise, (value - self.start) / self.slope
         inside = d.support.check(noise)
         if not bool(inside.all()):  # distributions may refuse such values, or return a number all the same
             noise = torch.where(inside.reshape(*inside.shape, *[1] * d.event_dim), noise, d.sample())
         density, steep = d.log_prob(noise).masked_fill(~inside, -torch.inf), self.slope.abs().log()
         found: Tensor = density - (steep.flatten(steep.ndim - d.event_dim).sum(-1) if d.event_dim else steep)
-        for sign, cap in zip((-1.0, 1.0), self.caps, strict=False):
-            cut = (value - cap).abs() <= TOLERANCE**2 * (1.0 + value.abs())
-            if bool(cut.any()):
-                found = torch.where(cut, _log_tail(d, noise, sign).masked_fill(~inside, 0.0), found)
-        return found
+        if self.flat is None:
+            return found
+        if bool(self.flat.here.any()):
+            found = torch.where(self.flat.here, _log_mass(d, self.flat.low, self.flat.high), found)
+        return found.masked_fill(~self.flat.possible, -torch.inf)
 
 
-def _log_tail(d: Any, noise: Tensor, sign: float) -> Tensor:
-    """Return the log-probability of noise beyond a value, above (1) or below (-1)."""
+def _log_mass(d: Any, low: Tensor, high: Tensor) -> Tensor:
+    """Return the log-probability of noise between two ends, which may be infinite."""
     inner = unwrap(d)
     if isinstance(inner, torch.distributions.Normal):
-        found: Tensor = torch.special.log_ndtr(-sign * (noise - inner.loc) / inner.scale)
-        return found
-    below: Tensor = inner.cdf(noise)
-    return (below if sign < 0 else 1.0 - below).clamp(min=torch.finfo(below.dtype).tiny).log()
+        return log_normal_interval(*(((end - inner.loc) / inner.scale).clamp(-FAR, FAR) for end in (low, high)))
+    try:
+        least, most = (
+            torch.where(end.isinf(), limit, inner.cdf(torch.where(end.isinf(), d.sample(), end)))
+            for end, limit in ((low, 0.0), (high, 1.0))
+        )
+    except NotImplementedError as error:
+        family = type(inner).__name__
+        raise PosteriorError(
+            f"A node is cut off, or level, at a value of its row, whose probability needs the distribution function of "
+            f"its noise, and {family} has none. Draw the noise from another family, such as dist.Normal."
+        ) from error
+    return (most - least).clamp(min=torch.finfo(most.dtype).tiny).log()
 
 
 PRIOR_DRAWS = 3
 TOLERANCE = 1e-3
 BESIDE = (-1.0, -0.1, -0.001, 0.001, 0.1, 1.0)
-REACH = 100.0
-"""So many standard deviations of its noise away a node is at its cap, if it is cut off at one."""
 MOST_CONFIGURATIONS = 64
 """The program is run once for each joint value of its discrete unknowns, at each step."""
 
@@ -97,18 +118,19 @@ class Likelihood:
     """A program with its nodes set to n rows: a Pyro model of no arguments, for any inference algorithm of Pyro's.
 
     A drawn node is conditioned on. A node ``V = f0 + f1 U`` computed from private noise becomes a factor, its
-    log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A value at which it is cut off
-    at one end has the log-probability of its noise (Tobin, 1958). A computed node that no parameter reaches is only
-    set. Over per-unit unknowns with finitely many values, such as latent classes, the density of each row is summed,
-    and all of it is one factor. Evidence, sites that the program itself gives a value and ``pyro.factor``, counts as in
-    Pyro, at the rows.
+    log-density ``log p_U((V - f0) / f1) - log |f1|``; of a vector, element by element. A number that is monotone in its
+    noise is solved for it by bisection, and ``f1`` is its slope there; a value at which it is flat, such as a cap, has
+    the log-probability of its noise (Tobin, 1958). A computed node that no parameter reaches is only set. Over per-unit
+    unknowns with finitely many values, such as latent classes, the density of each row is summed, and all of it is one
+    factor. Evidence, sites that the program itself gives a value and ``pyro.factor``, counts as in Pyro, at the rows.
 
-    ``rows`` are the values of each node site, shape (n,), or those of a vector-valued site, see ``vectors``;
-    ``inverted`` names the noise of each computed node that has a density, and ``idle`` holds noise that does not bear
-    on the parameters. ``parameters`` are the sites to learn, drawn outside the plate, ``derived`` those computed from
-    them there, ``latent`` the sites drawn per unit that stay unknown, such as common causes, ``evidence`` per-unit
-    sites that the program gives a value, and factors. ``types`` and ``shapes`` are those of per-unit sites, ``classes``
-    the values of unknowns that are summed over, and ``censored`` the computed nodes that are cut off at an end.
+    ``rows`` are the values of each node site, shape (n,), or those of a vector-valued site; ``inverted`` names the
+    noise of each computed node that has a density, and ``idle`` holds noise that does not bear on the parameters.
+    ``parameters`` are the sites to learn, drawn outside the plate, ``derived`` those computed from them there,
+    ``latent`` the sites drawn per unit that stay unknown, such as common causes, ``evidence`` per-unit sites that the
+    program gives a value, and factors. ``types`` and ``shapes`` are those of per-unit sites, ``axes`` the axis of their
+    units, ``classes`` the values of unknowns that are summed over, and ``curved`` the computed nodes that are solved by
+    bisection.
     """
 
     program: Program
@@ -122,15 +144,14 @@ class Likelihood:
     evidence: tuple[str, ...]
     types: Mapping[str, torch.dtype]
     shapes: Mapping[str, tuple[int, ...]]
-    vectors: Mapping[str, Components]
+    axes: Mapping[str, int]
     classes: Mapping[str, Tensor] = field(default_factory=dict)
-    censored: frozenset[str] = frozenset()
+    curved: tuple[str, ...] = ()
 
     @property
     def observed(self) -> dict[str, NDArray[Any]]:
         """The values of each node site, individuals first, shape (n, ...)."""
-        axes = {site: vector.dim for site, vector in self.vectors.items()}
-        return {site: np.moveaxis(values.numpy(), axes.get(site, 0), 0) for site, values in self.rows.items()}
+        return {site: np.moveaxis(values.numpy(), self.axes.get(site, 0), 0) for site, values in self.rows.items()}
 
     def __call__(self) -> None:
         """Run the model once, the handlers outside seeing the unknown sites, the drawn nodes and the factors."""
@@ -142,13 +163,12 @@ class Likelihood:
 
     def configurations(self) -> list[dict[str, Tensor]]:
         """Return all joint values of the unknowns that are summed over, for all units each; one if there are none."""
-        every = product(*(values.tolist() for values in self.classes.values()))
         return [
             {
-                site: torch.full(self.shapes[site], value, dtype=self.types[site])
-                for site, value in zip(self.classes, each, strict=True)
+                site: each.to(self.types[site]).expand(self.shapes[site])
+                for site, each in zip(self.classes, one, strict=True)
             }
-            for each in every
+            for one in product(*self.classes.values())
         ]
 
     def _summed(self) -> Tensor:
@@ -175,64 +195,108 @@ class Likelihood:
             unknown = unknown or {name: sites[name]["value"] for name in (*self.parameters, *self.latent)}
         return torch.logsumexp(torch.stack(parts), 0)
 
-    def at(self, rows: Tensor, axes: Mapping[str, int]) -> Likelihood:
-        """Return the model of some of the rows, (m,); ``axes`` are those of the units of each site."""
-
-        def some(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {site: each.index_select(axes.get(site, 0), rows) for site, each in values.items()}
-
+    def at(self, rows: Tensor) -> Likelihood:
+        """Return the model of some of the rows, (m,)."""
         shapes = {
-            site: tuple(len(rows) if i == axes[site] else size for i, size in enumerate(shape))
-            if site in axes
-            else shape
+            site: tuple(len(rows) if i == self.axes.get(site) else size for i, size in enumerate(shape))
             for site, shape in self.shapes.items()
         }
+        some = partial(self._some, rows)
         return replace(self, n=len(rows), rows=some(self.rows), idle=some(self.idle), shapes=shapes)
+
+    def _some(self, rows: Tensor, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the values of per-unit sites for some of the rows, (m,)."""
+        return {site: each.index_select(self.axes.get(site, 0), rows) for site, each in values.items()}
 
     def lines(
         self, values: Mapping[str, Tensor] | None = None, *, hide: bool = False
     ) -> tuple[dict[str, Equation], _Rows]:
-        """Return the equations and the run, as :meth:`equations` does, with the caps of censored nodes.
-
-        Where such a node is flat at noise 0, its line is that at the end at which it is not.
-        """
+        """Return the equations and the run, as :meth:`equations` does, curved nodes as lines that touch them."""
         with poutine.trace() as tracer:
             found, run = self.equations(values, hide=hide)
-        if not self.censored:
+        if not self.curved:
             return found, run
         sites: Any = tracer.trace.nodes
         known = {name: sites[name]["value"] for name in (*self.parameters, *self.latent)}
-        for sign in (-1.0, 1.0):
-            far = {
-                self.inverted[node]: sign * REACH * _spread(found[node].noise, self.shapes[node])
-                for node in self.censored
-            }
+        roots = self._roots(found, known, values or {})
+        value = torch.stack([self.rows[node] for node in self.curved])
+
+        def touch(noise: Tensor) -> tuple[Tensor, Tensor]:
+            at = dict(zip((self.inverted[node] for node in self.curved), noise, strict=True))
             with poutine.block(), poutine.condition(data=known):
-                others, _ = self.equations(values, hide=hide, far=far)
-            for node in self.censored:
-                mine, other = found[node], others[node]
-                level = mine.slope == 0.0
-                start = torch.where(level, other.start, mine.start)
-                slope = torch.where(level, other.slope, mine.slope)
-                cap = other.start.detach().masked_fill(other.slope != 0.0, torch.nan)
-                found[node] = mine._replace(start=start, slope=slope, caps=(*mine.caps, cap))
+                every = self.equations(values, hide=hide, at=at)[0]
+            start, slope = (torch.stack([getattr(every[s], name) for s in self.curved]) for name in ("start", "slope"))
+            return start, slope
+
+        inner = roots.within
+        start, slope = touch(inner)
+        here, size = slope == 0.0, value.abs() + value.abs().mean(-1, keepdim=True)
+        possible = roots.reached & ((start + slope * inner - value).abs() <= TOLERANCE * size)
+        low, high = (
+            self._edge(touch, outer, inner, value, here & possible) if bool(here.any()) else outer
+            for outer in (roots.below, roots.above)
+        )
+        point = possible & ~here
+        # The root as a function of the parameters, and the slope there, which has gradients through it, too.
+        start, slope = touch(torch.where(point, (value - start) / torch.where(point, slope, 1.0), inner))
+        start, slope = torch.where(point, start, value - inner), torch.where(point, slope, 1.0)
+        low, high = torch.where(here, low, -torch.inf), torch.where(here, high, inner)
+        for node, *each in zip(self.curved, start, slope, low, high, here, possible, strict=True):
+            found[node] = found[node]._replace(start=each[0], slope=each[1], flat=Flat(*each[2:]))
         return found, run
+
+    def _roots(self, found: Mapping[str, Equation], known: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Roots:
+        """Return the noise that gives curved nodes their values, (e, n); refuse one that is not monotone in it."""
+
+        def natural(noise: Tensor) -> Tensor:
+            wide = self.at(rows := torch.arange(self.n).repeat_interleave(noise.shape[-1]))
+            zero = {other: torch.zeros(wide.shapes[other]) for other in self.inverted.values()}
+            zero |= {self.inverted[node]: u.flatten() for node, u in zip(self.curved, noise, strict=True)}
+            held = {**known, **self._some(rows, {site: each for site, each in known.items() if site in self.axes})}
+            with (
+                poutine.block(),
+                poutine.condition(data=held),
+                _Rows(wide, {**zero, **self._some(rows, values)}) as run,
+            ):
+                self.program(wide.n)
+            return torch.stack([run.natural[node].expand(wide.n).reshape(noise.shape[1:]) for node in self.curved])
+
+        with torch.no_grad():
+            grid = torch.stack([grid_of(found[node].noise, self.n) for node in self.curved])
+            roots = find_roots(natural, grid, torch.stack([self.rows[node] for node in self.curved]))
+        for node, monotone in zip(self.curved, roots.monotone, strict=True):
+            if not bool(monotone.all()):
+                raise _unusable(
+                    node, f"is neither affine nor monotone as a function of its noise {self.inverted[node]!r}"
+                )
+        return roots
+
+    def _edge(self, touch: Any, outer: Tensor, inner: Tensor, value: Tensor, here: Tensor) -> Tensor:
+        """Return the noise at which nodes become flat, (e, n), from lines that touch them just outside."""
+        ends = here & outer.isfinite()
+        start, slope = touch(torch.where(ends, outer, inner))
+        for node, wrong in zip(self.curved, ends & (slope == 0.0), strict=True):
+            if bool(wrong.any()):
+                raise _unusable(
+                    node, f"goes by steps, without a slope, as a function of its noise {self.inverted[node]!r}"
+                )
+        return torch.where(ends, (value - start) / torch.where(ends, slope, 1.0), outer)
 
     def equations(
         self,
         values: Mapping[str, Tensor] | None = None,
         *,
         hide: bool = False,
-        far: Mapping[str, Tensor] | None = None,
+        at: Mapping[str, Tensor] | None = None,
     ) -> tuple[dict[str, Equation], _Rows]:
-        """Run the program at noise 0, or ``far`` from it, and return nodes as lines through what they are there.
+        """Run the program at noise 0, or ``at`` other noise, and return nodes as the lines that touch them there.
 
         ``values`` are those of the discrete unknowns; with ``hide`` the handlers outside see other unknowns alone.
         """
         zero = {
             noise: torch.zeros(self.shapes[noise], dtype=self.types[noise]) for noise in self.inverted.values()
-        } | dict(far or {})
-        zero = {noise: each.detach().requires_grad_() for noise, each in zero.items()}
+        } | dict(at or {})
+        zero = {noise: each if each.requires_grad else each.clone().requires_grad_() for noise, each in zero.items()}
         with torch.enable_grad(), _Rows(self, {**zero, **(values or {})}, hide=hide) as run:
             self.program(self.n)
             if not zero:
@@ -245,7 +309,7 @@ class Likelihood:
         for (node, noise), slope in zip(self.inverted.items(), slopes, strict=True):
             if slope is None:
                 raise _unusable(node, f"does not read its noise {noise!r} by operations of torch")
-            line = start[node] - slope * zero[noise].detach()
+            line = start[node] - slope * zero[noise]
             found[node] = Equation(line, slope, run.distributions[noise], run.counts[noise])
         return found, run
 
@@ -340,7 +404,7 @@ def read_likelihood(
     _require_summable(classes, reads, info, latent)
     latent = tuple(site for site in latent if site not in classes)
     likelihood = Likelihood(
-        program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes, shapes, vectors,
+        program, len(df), rows, inverted, idle, parameters, derived, latent, evidence, info.dtypes, shapes, info.axes,
         classes,
     )  # fmt: skip
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
@@ -359,14 +423,15 @@ def _warn_of_uninformed(parameters: Sequence[str]) -> None:
 
 
 def _values(distribution: Any) -> Tensor | None:
-    """Return the finitely many values of a discrete number, (k,), or None."""
-    if not distribution.has_enumerate_support or distribution.event_shape:
+    """Return the finitely many values of a discrete number or a one-hot vector, (k, ...), or None."""
+    if not distribution.has_enumerate_support:
         return None
     try:
         values: Tensor = distribution.enumerate_support(expand=False)
     except NotImplementedError:  # each unit has values of its own
         return None
-    return values.flatten() if values.numel() == len(values) else None
+    event = distribution.event_shape
+    return values.reshape(-1, *event) if values.numel() == len(values) * event.numel() else None
 
 
 def _require_summable(
@@ -521,24 +586,15 @@ def _undetermined(reads: Provenance, info: ProgramSites, rows: Sequence[str]) ->
 
 def _unusable(node: str, why: str) -> PosteriorError:
     return PosteriorError(
-        f"The node {node!r} {why}. Write it as a drawn site, pyro.sample({node!r}, distribution), or as "
-        f"f0(parents) + f1(parents) * U with one continuous noise U = pyro.sample('U_{node}', distribution) that no "
-        "other node reads."
+        f"The node {node!r} {why}. Write it as a drawn site, pyro.sample({node!r}, distribution), or as a function of "
+        f"its parents and one continuous noise U = pyro.sample('U_{node}', distribution) that no other node reads and "
+        "in which it rises, or falls, with a slope (such as f0 + f1 * U, exp(f0 + U), or either cut off by clamp)."
     )
 
 
-def _spread(d: Any, shape: Sequence[int]) -> Tensor:
-    """Return the standard deviation of noise, 1 where it has none."""
-    try:
-        found: Tensor = d.variance.detach().sqrt()
-    except NotImplementedError:
-        found = torch.ones(())
-    return torch.where(found.isfinite() & (found > 0), found, 1.0).expand(tuple(shape))
-
-
 def _check(likelihood: Likelihood) -> Likelihood:
-    """Refuse what cannot be fitted, and return the likelihood with the nodes that are cut off at an end."""
-    impossible: dict[str, Tensor] = {}
+    """Refuse what cannot be fitted, and return the likelihood with the nodes that are not affine in their noise."""
+    impossible, unmet = dict[str, Tensor](), dict[str, Tensor]()
     supports: dict[str, Any] = {}
     dead = {node: torch.ones(likelihood.shapes[node], dtype=torch.bool) for node in likelihood.inverted}
     for _, values in product(range(PRIOR_DRAWS), likelihood.configurations()):
@@ -549,12 +605,16 @@ def _check(likelihood: Likelihood) -> Likelihood:
         _check_unknowns(likelihood, distributions, {node: each.noise for node, each in equations.items()})
         for node, equation in equations.items():
             _check_shape(likelihood, node, equation.start.shape)
+            if equation.flat is not None:
+                dead[node] &= equation.flat.low.isinf() & equation.flat.high.isinf()
+                unmet[node] = unmet.get(node, ~equation.flat.possible) & ~equation.flat.possible
+                equation.at(likelihood.rows[node])  # which may need a distribution function
+                continue
             dead[node] &= equation.slope == 0.0
             if not _is_affine(likelihood, tracer.trace, node, equation, values):
-                if equation.caps or equation.noise.event_dim or not _has_tails(equation):
-                    why = "is neither affine nor cut off at one end as a function of"
-                    raise _unusable(node, f"{why} its noise {likelihood.inverted[node]!r}")
-                return _check(replace(likelihood, censored=likelihood.censored | {node}))
+                if likelihood.shapes[node] != (likelihood.n,):
+                    raise _unusable(node, f"is not affine as a function of its noise {likelihood.inverted[node]!r}")
+                return _check(replace(likelihood, curved=(*likelihood.curved, node)))
         for site in likelihood.rows.keys() & distributions.keys():
             _check_shape(likelihood, site, distributions[site].shape())
         given = [*(likelihood.rows.keys() & distributions.keys()), *likelihood.evidence]
@@ -574,6 +634,12 @@ def _check(likelihood: Likelihood) -> Likelihood:
                 f"cannot be drawn by the program's site: its support is {supports[site]}. {remedy}"
             )
     for node, rows in dead.items():
+        if node in unmet and unmet[node].any():
+            raise DataError(
+                f"{int(unmet[node].sum())} value(s) of the node {node!r}, such as "
+                f"{_shown(likelihood.rows[node], unmet[node])}, are given by no noise {likelihood.inverted[node]!r} at "
+                f"{PRIOR_DRAWS} draws of the parameters. Correct them, or the program."
+            )
         if rows.any():
             raise _unusable(node, f"does not read its noise in {int(rows.sum())} row(s), and has no density there")
     return likelihood
@@ -594,7 +660,9 @@ def _check_unknowns(likelihood: Likelihood, distributions: Mapping[str, Any], re
             what = "parameter" if name in likelihood.parameters else "per-unit unknown"
             raise PosteriorError(
                 f"The {what} {name!r} is discrete ({type(d).__name__}), and the gradients of SVI and NUTS need "
-                "continuous unknowns. Sum over it in the program (a mixture density), or make it continuous."
+                "continuous unknowns. An unknown of each unit is summed over if it has finitely many values: a count "
+                "from dist.Categorical(logits=law.log_prob(torch.arange(30.0))), its law cut off at 29. Otherwise make "
+                "it continuous."
             )
     for node, noise in likelihood.inverted.items():
         if recovered[node].support.is_discrete or likelihood.shapes[noise] != likelihood.shapes[node]:
@@ -611,32 +679,19 @@ def _check_shape(likelihood: Likelihood, site: str, shape: torch.Size) -> None:
         )
 
 
-def _has_tails(equation: Equation) -> bool:
-    """Return whether the family of a noise has the probability of what lies beyond a value."""
-    try:
-        _log_tail(equation.noise, equation.noise.sample(), 1.0)
-    except NotImplementedError:
-        return False
-    return True
-
-
 def _is_affine(likelihood: Likelihood, trace: Any, node: str, equation: Equation, known: Mapping[str, Tensor]) -> bool:
-    """Return whether a node lies on its line, or is cut off at one end, at draws of its noise and beside its rows."""
+    """Return whether a node lies on its line at draws of its noise and beside its rows."""
     name, (start, slope, d) = likelihood.inverted[node], equation[:3]
+    if not bool((start.isfinite() & slope.isfinite()).all()):
+        return False
     drawn, row = d.sample(), (likelihood.rows[node] - start) / slope
     beside = [torch.where(row.isfinite(), row, drawn) + step * (drawn - drawn.mean()) for step in BESIDE]
-    caps = [*equation.caps, *[torch.full_like(start, torch.nan)] * 2][:2]
-    if bool((caps[0].isfinite() & caps[1].isfinite()).any()):
-        return False
     for noise in (drawn, 1.0 + 3.0 * drawn, torch.full_like(drawn, -2.5), *beside):
         zero = {other: torch.zeros(likelihood.shapes[other]) for other in likelihood.inverted.values()}
         values = {**zero, **known, name: noise}
         with poutine.replay(trace=trace), _Rows(likelihood, values) as run:
             likelihood.program(likelihood.n)
         value, line = run.natural[node], start + slope * noise
-        # Beyond its cap the line is out of reach.
-        for cap, beyond in zip(caps, (-1.0, 1.0), strict=True):
-            line = torch.where((line - cap) * beyond * slope.sign() > 0.0, cap, line)
         off = ((value - line).abs() / (start.abs() + (slope * noise).abs() + 1e-3))[value.isfinite() & line.isfinite()]
         if bool((off > TOLERANCE).any()):
             return False

@@ -176,7 +176,7 @@ def _goes_on(paths: PathSet, way: tuple[str, ...]) -> frozenset[int]:
 
 def sensitive_levels(graph: CausalGraph) -> tuple[float, float]:
     """Return the sensitive site's values for baseline and contrast: the labels if they are numbers, else 0 and 1."""
-    labels: tuple[Any, Any] = (graph.baseline, graph.contrast)
+    labels: tuple[Any, Any] = (graph.baseline, graph.label(1))
     coded = all(isinstance(label, numbers.Real) for label in labels)
     return (float(labels[0]), float(labels[1])) if coded else (0.0, 1.0)
 

@@ -78,7 +78,8 @@ class EdgeCosts(FamilyAudit):
         """What each absence gains."""
         return self.summary
 
-    def _label(self, name: Any) -> str:
+    def label(self, name: Any) -> str:
+        """Return what is absent as texts have it."""
         return "the graph as it is" if name == NOTHING else f"without {name}"
 
     def _beside(self, model: str, decisions: str) -> dict[Any, str]:

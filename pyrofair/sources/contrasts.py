@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_choice, require_real, shown
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, PotentialOutcomes, Worlds, refuse_fitted
+from pyrofair.effects.potential_outcomes import PotentialOutcomes, Worlds, few_rows, refuse_fitted, rows_of_levels
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths, require_unfair
 from pyrofair.tables.labels import read_contrasts
@@ -129,7 +129,7 @@ class Contrasts(Combined):
         found = getattr(self.source, "unfair", None)
         if not isinstance(found, UnfairPaths):
             raise DataError(f"source={shown(self.source)} must be a source of potential outcomes, such as IPW(unfair).")
-        return require_unfair("source.unfair", found)
+        return require_unfair("source.unfair", found, each=True)
 
     def _check_settings(self) -> None:
         source: Any = self.source
@@ -168,7 +168,7 @@ class Contrasts(Combined):
         found: dict[Any, Any] = {}
         left_out: dict[Any, str] = {}
         for level in levels:
-            rows = self._rows_of(table, level)
+            rows = rows_of_levels(table[self.unfair.graph.sensitive_column], level, self.unfair.graph.baseline)
             try:
                 found[level] = self._fit_one(level, table.iloc[rows], weight[rows])
             except (DataError, PositivityError) as error:
@@ -190,20 +190,11 @@ class Contrasts(Combined):
         return self
 
     def _fit_one(self, level: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> Any:
-        column = self.unfair.graph.sensitive_column
-        for each in (level, self.unfair.graph.baseline):
-            own = int(((table[column] == each).to_numpy() & (weight > 0.0)).sum())
-            if own < FEWEST_ROWS:
-                raise DataError(
-                    f"{own} row(s) have {column}={each!r}, fewer than {FEWEST_ROWS}: join levels, or name those to "
-                    "compare, contrasts=[...]."
-                )
+        graph = self.unfair.graph
+        if text := few_rows(weight, table[graph.sensitive_column], level, graph.baseline):
+            raise DataError(f"{text}: join levels, or name those to compare, contrasts=[...].")
         one = clone(self.source).set_params(unfair=self.unfair.with_contrast(level))
         return one.fit(table, sample_weight=weight)
-
-    def _rows_of(self, table: pd.DataFrame, level: Any) -> NDArray[np.int64]:
-        values = table[self.unfair.graph.sensitive_column]
-        return np.flatnonzero(np.asarray((values == level) | (values == self.unfair.graph.baseline), dtype=bool))
 
     def strata(self, df: pd.DataFrame) -> NDArray[np.int64]:
         """Return the code of each row's level, shape (n,): 0 the baseline, then the contrasts, then any other."""
@@ -226,7 +217,7 @@ class Contrasts(Combined):
         weight = read_weight(sample_weight, df)
         found = {}
         for level, source in self.sources_.items():
-            rows = self._rows_of(df, level)
+            rows = rows_of_levels(df[self.unfair.graph.sensitive_column], level, self.unfair.graph.baseline)
             try:
                 worlds = source.worlds(df=df.iloc[rows], sample_weight=weight[rows], random_state=random_state)
             except (DataError, PositivityError) as error:

@@ -48,6 +48,8 @@ __all__ = [
     "read_sensitive",
     "repeat_label",
     "require_do",
+    "require_few_levels",
+    "show_counts",
     "show_labels",
     "sort_labels",
     "span_of",
@@ -136,6 +138,7 @@ def _require_resolved(values: pd.Series[Any], largest: float, *, positive: bool)
 Levels = Mapping[str, NDArray[Any]]
 """For some node sites, whose values are codes 0, 1, ..., the label of each code, shape (k,)."""
 SHOWN = 10
+MOST_COUNTED = 12
 MOST_CONTRASTS = 20
 """The most levels of a sensitive attribute that are compared with a baseline."""
 
@@ -157,25 +160,22 @@ def read_sensitive(
 
     A third value is a DataError, and with ``both`` so is a group that does not occur, or has no weight.
     """
-    name = graph.sensitive_column
+    name = graph.require_contrast().sensitive_column
     values = df[name]
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
-        if pd.api.types.is_numeric_dtype(values) and (found := values.nunique()) > MOST_CONTRASTS:
-            raise DataError(
-                f"The sensitive attribute {name!r} holds {found:,} different numbers, and two groups are compared at "
-                f"a time. Bin it before, at limits that mean something, df[{name!r}] = pd.cut(df[{name!r}], "
-                "[0, 40, 120], labels=['young', 'old']), and name two of the groups as baseline and contrast of the "
-                "graph; pf.audit_contrasts compares each of several with the baseline."
-            )
+        require_few_levels(values)
         labels = {"baseline": graph.baseline, "contrast": graph.contrast}
         never = [role for value, role in enumerate(labels) if not (coded == value).any()]
+        base = plain_values(values.mode())[0] if "baseline" in never else graph.baseline
+        named = f"baseline={base!r}{', contrast=None' * (base == 0)}"
         raise DataError(
             f"The sensitive attribute {name!r} holds {show_labels(values[coded < 0].unique())} besides "
             f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
-            f"{', and never the ' + ' or the '.join(never) if never else ''}. It must be binary: name "
-            "its two values when making the graph, CausalGraph(..., baseline=..., contrast=...), and keep their rows; "
-            "or compare each level with the baseline: pf.audit_contrasts, and pf.Contrasts(source) in training."
+            f"{', and never the ' + ' or the '.join(never) if never else ''}. Its levels: {show_counts(values)}. To "
+            f"compare each with one of them, name that one alone when making the graph: CausalGraph(..., {named}); "
+            "pf.audit then reports all, and pf.Contrasts(source) trains with all. To compare two, name both, "
+            "baseline=... and contrast=..., and keep their rows."
             f"{did_you_mean(labels[never[0]], values[coded < 0].unique()) if never else ''}"
         )
     for value in (0, 1):
@@ -192,9 +192,34 @@ def read_sensitive(
     return coded
 
 
+def show_counts(values: pd.Series[Any]) -> str:
+    """Write the values of a column with their numbers of rows, the most frequent first."""
+    counts = values.value_counts().loc[lambda each: each > 0]
+    texts = map(repr, plain_values(counts.index))
+    shown = ", ".join(
+        f"{text} ({count:,} rows)" for text, count in zip(texts, counts.iloc[:MOST_COUNTED], strict=False)
+    )
+    return shown + f", and {len(counts) - MOST_COUNTED:,} more" * (len(counts) > MOST_COUNTED)
+
+
 def observed_levels(values: pd.Series[Any]) -> list[Any]:
     """Return the levels of a column (n,) that occur, in the order of its categories, as Python's values."""
     return [each for each in plain_values(as_levels(values)) if bool(np.asarray(values == each, dtype=bool).any())]
+
+
+def require_few_levels(values: pd.Series[Any]) -> None:
+    """Refuse a sensitive attribute (n,) that is continuous or has more than 20 levels."""
+    name, found = values.name, values.unique()
+    text = is_categorical(values)
+    fractions = values.dtype.kind == "f" and bool((found != np.round(found)).any())
+    if fractions or len(found) > MOST_CONTRASTS:
+        span = "categories" if text else f"numbers, from {min(found)} to {max(found)}"
+        bins = f"Bin it, at limits that mean something: df[{name!r}] = pd.cut(df[{name!r}], [...], labels=[...])"
+        raise DataError(
+            f"The sensitive attribute {name!r} holds {len(found):,} different {span}, and at most {MOST_CONTRASTS} "
+            f"levels are compared with a baseline. {f'Join levels: df[{name!r}].replace({{...}})' if text else bins}, "
+            "and make the graph with baseline= one of the labels."
+        )
 
 
 def read_contrasts(
@@ -205,25 +230,14 @@ def read_contrasts(
     They come in the order given, or in that of the categories. A DataError if the attribute is continuous or has more
     than 20 levels, the baseline never occurs, or a level that is named is not observed.
     """
-    name, found = values.name, values.unique()
-    fractions = values.dtype.kind == "f" and bool((found != np.round(found)).any())
-    if fractions or len(found) > MOST_CONTRASTS:
-        span = f", from {min(found)} to {max(found)}" if not is_categorical(values) else ""
-        cure = (
-            f"Bin it: df[{name!r}] = pd.cut(df[{name!r}], [...], labels=[...])"
-            if not is_categorical(values)
-            else f"Join levels: df[{name!r}].replace({{...}})"
-        )
-        raise DataError(
-            f"The sensitive attribute {name!r} takes {len(found)} values{span}: contrasts with a baseline compare at "
-            f"most {MOST_CONTRASTS} levels. {cure}, and make the graph with baseline= one of the labels."
-        )
+    name = values.name
+    require_few_levels(values)
     levels = observed_levels(values)
     if graph.baseline not in levels:
         raise DataError(
             f"The sensitive attribute {name!r} never takes the baseline {graph.baseline!r}; it holds "
-            f"{show_labels(levels, MOST_CONTRASTS)}. Name one of these when making the graph: CausalGraph(..., "
-            f"baseline=...).{did_you_mean(graph.baseline, levels)}"
+            f"{show_counts(values)}. Name one of these when making the graph: CausalGraph(..., "
+            f"baseline={plain_values(values.mode())[0]!r}).{did_you_mean(graph.baseline, levels)}"
         )
     others = [each for each in levels if each != graph.baseline]
     if not others:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from statistics import NormalDist
 from typing import Any
@@ -211,11 +212,15 @@ def test_scores_and_weights_are_those_of_all_rows() -> None:
         (
             {"R": np.linspace(18.0, 90.5, 128)},
             {},
-            r"'R' takes 128 values, from 18.0 to 90.5.*Bin it: df\['R'\] = pd.cut",
+            r"'R' holds 128 different numbers, from 18.0 to 90.5.*Bin it.*: df\['R'\] = pd.cut",
         ),
-        ({"R": np.arange(128) % 30}, {}, r"takes 30 values, from 0 to 29.*at most 20 levels. Bin it"),
-        ({"R": [f"r{i % 40}" for i in range(128)]}, {}, "takes 40 values: .*Join levels"),
-        ({"R": ["black", "asian"] * 64}, {}, "never takes the baseline 'white'; it holds 'asian', 'black'"),
+        ({"R": np.arange(128) % 30}, {}, r"30 different numbers, from 0 to 29.*at most 20 levels.*Bin it"),
+        ({"R": [f"r{i % 40}" for i in range(128)]}, {}, "40 different categories.*Join levels"),
+        (
+            {"R": ["black", "asian"] * 64},
+            {},
+            r"never takes the baseline 'white'; it holds .*'black' \(64 rows\).*baseline=",
+        ),
         ({"R": "white"}, {}, "is always 'white'; there is nothing to compare"),
         ({}, {"contrasts": ["blakc"]}, "contrasts names 'blakc', which is not observed.*Did you mean 'black'"),
         ({}, {"contrasts": ["white"]}, "contrasts names 'white', which is the baseline"),
@@ -235,8 +240,12 @@ def test_a_source_that_belongs_to_one_contrast() -> None:
         pf.audit_contrasts({"model": Model()}, fitted, table)
     with pytest.raises(pf.DataError, match=r"is for training\. Audit with its paths"):
         pf.audit_contrasts({"model": Model()}, pf.Contrasts(pf.IPW(GRAPH.unfair("R -> Y"))), table)
-    with pytest.raises(pf.DataError, match=r"compare each level with the baseline: pf.audit_contrasts"):
+    counts = r"'black' \(48 rows\), 'white' \(48 rows\), 'asian' \(32 rows\)"
+    with pytest.raises(pf.DataError, match=rf"{counts}.*CausalGraph\(\.\.\., baseline='white'\)"):
         pf.audit({"model": Model()}, GRAPH.unfair("R -> Y"), table)
+    unnamed = pf.CausalGraph("Q -> R; {R Q} -> M; {R Q M} -> Y", sensitive="R", outcome="Y")
+    with pytest.raises(pf.DataError, match=rf"never the baseline or the contrast.*{counts}.*baseline='black'"):
+        pf.audit({"model": Model()}, unnamed.unfair("R -> Y"), table)
 
 
 def test_what_holds_for_all_contrasts_is_an_error() -> None:
@@ -254,3 +263,95 @@ def test_given_scores_are_of_all_rows() -> None:
     for given in (np.full(len(own), 0.5), [0.5] * len(own), np.full((len(df), 2), 0.5)):
         with pytest.raises(pf.DataError, match=r"'model' is given as scores of shape .*; expected \(128,\)"):
             pf.audit_contrasts({"model": given}, GRAPH.unfair("R -> M -> Y"), df, contrasts=["black"])
+
+
+EACH = GRAPH.with_contrast(None)
+
+
+def test_an_audit_without_a_contrast_is_that_of_each() -> None:
+    table = sampled(600)
+    source = pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS)
+    named = pf.audit_contrasts({"model": Model()}, source, table, random_state=1)
+    report = pf.audit({"model": Model()}, source.set_params(unfair=EACH.unfair("R -> Y")), table, random_state=1)
+    assert isinstance(report, pf.ContrastAudit)
+    pd.testing.assert_frame_equal(report.table, named.table, check_exact=True)
+    text = str(report)
+    assert "0 is &#39;white&#39;, 1 is each other level" in report.to_html()
+    assert text == str(named)
+    stages = report.gathered("stages")
+    assert len(stages) == sum(len(one.stages) for one in report.audits.values())
+    assert list(stages["contrast"].unique()) == ["asian", "black"]
+    with pytest.raises(TypeError, match=r"treshold.*Did you mean 'threshold'"):
+        pf.audit_contrasts({"model": Model()}, source, table, treshold=0.5)
+
+
+def test_thresholds_and_subgroups_hold_at_once_for_all_contrasts() -> None:
+    table = sampled(900)
+    given: dict[str, Any] = {"thresholds": [0.3, 0.5], "subgroups": ["Q"], "random_state": 0, "progress": False}
+    source = pf.OneStep(EACH.unfair("R -> M -> Y"), **SETTINGS)
+    report = pf.audit({"model": Model()}, source, table, **given)
+    at = report.thresholds[report.thresholds["threshold"] == 0.5].drop(columns="threshold").reset_index(drop=True)
+    main = report.table[report.table["decisions"] == "threshold"].drop(columns="decisions").reset_index(drop=True)
+    pd.testing.assert_frame_equal(at, main, check_exact=True)  # the threshold of the audit is one of them
+    sidak = NormalDist().inv_cdf((1 + 0.95 ** (1 / 2)) / 2) / NormalDist().inv_cdf(0.975)
+    for name, one in report.audits.items():
+        for of, most in (("thresholds", sidak), ("subgroups", 1.5)):
+            every, alone = (
+                each[each["quantity"] == "mean_unfair_effect"] for each in (getattr(report, of), getattr(one, of))
+            )
+            own, alone = every[every["contrast"] == name].reset_index(drop=True), alone.reset_index(drop=True)
+            assert own["estimate"].tolist() == alone["estimate"].tolist()
+            ratio = (own["upper"] - own["lower"]) / (alone["upper"] - alone["lower"])
+            assert len(ratio) == 2
+            assert ratio.between(1.0 + 1e-6, most).all()
+    labels = pd.Series(np.where(table["Q"] == 1, "1", "0"), table.index)
+    series = pf.audit({"model": Model()}, source, table, **given | {"subgroups": {"Q": labels}})
+    columns = ["contrast", "level", "estimate", "lower", "upper"]
+    pd.testing.assert_frame_equal(series.subgroups[columns], report.subgroups[columns])  # given labels are of all rows
+    text, page, found = str(report), report.to_html(), json.loads(report.to_json())
+    for part in ("'asian', model: decisions at several thresholds", "'black', model, by Q"):
+        assert part in text
+        assert part.replace("'", "&#39;") in page
+    assert page.count('class="track piu"') == 2
+    assert len(found["thresholds"]) == len(report.thresholds)
+    assert len(found["subgroups"]) == len(report.subgroups)
+
+
+def test_replicates_give_thresholds_bonferronis_intervals() -> None:
+    source = pf.IPW(EACH.unfair("R -> Y"), propensity="saturated")
+    given: dict[str, Any] = {"n_boot": 400, "thresholds": [0.5], "progress": False, "random_state": 0}
+    report = pf.audit({"model": Model()}, source, sampled(300), **given)
+    at, main = report.thresholds, report.table[report.table["decisions"] == "threshold"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(at[["estimate", "lower", "upper"]], main[["estimate", "lower", "upper"]])
+
+
+def test_a_picture_holds_the_contrasts_of_all_models() -> None:
+    models = {"one": Model(), "two": Model()}
+    report = pf.audit(models, pf.OneStep(EACH.unfair("R -> Y"), **SETTINGS), exact_table(), random_state=0)
+
+    def labels(figure: Any) -> list[str]:
+        return [each.get_text() for each in figure.axes[0].get_yticklabels()]
+
+    assert labels(report.plot("two")) == ["'asian'", "'black'"]
+    assert labels(report.plot()) == [f"{model}, {level}" for model in models for level in ("'asian'", "'black'")]
+
+
+def test_what_needs_one_contrast_asks_for_it() -> None:
+    table, unfair = exact_table(), EACH.unfair("R -> Y")
+    X, y = table[["R", "Q", "M"]], table["Y"]
+    needs = [
+        lambda: pf.IPW(unfair).fit(table),
+        lambda: pf.PenalizedClassifier("logistic", source=pf.IPW(unfair)).fit(X, y),
+        lambda: pf.penalty_path(pf.PenalizedClassifier("logistic", source=pf.IPW(unfair)), X, y),
+        lambda: pf.audit_graphs({"m": Model()}, {"one": unfair}, table),
+        lambda: pf.edge_costs({"m": Model()}, unfair, table),
+        lambda: pf.sharp_bounds(unfair, table),
+        lambda: pf.audits.AuditScorer(pf.OneStep(unfair), at_most=0.1)(Model(), X, y),
+        lambda: pf.PSCF(unfair).fit(X, y),
+    ]
+    for call in needs:
+        with pytest.raises(pf.DataError, match=r"baseline 'white' of 'R' and no contrast.*with_contrast.*Contrasts"):
+            call()
+    assert list(pf.Contrasts(pf.IPW(unfair)).fit(table).sources_) == ["asian", "black"]
+    with pytest.raises(pf.DataError, match="audit_contrasts needs a table in memory"):
+        pf.audit({"m": Model()}, unfair, [table, table])

@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
 from pyrofair.commands.gate import judge
@@ -404,7 +405,7 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "w"), r"the scores 'w' hold \d+ value\(s\) outside \[0, 1\], such as 2"),
         (("--score", "p", "--positive", "Yes"), r"--positive 'Yes' is no value of the column 'hired'.*mean 'yes'"),
         (("--score", "p", "--contrast", "Female"), "--contrast 'Female' is no value.*Did you mean 'female'"),
-        (("--score", "p", "--contrast", "male"), "--baseline and --contrast are both 'male'; name two values of 'sex'"),
+        (("--score", "p", "--contrast", "male"), "'male', which is the baseline"),
         (("--score", "p", "--train", "court.csv"), "--train fits the source on other rows.*--score p, .*--model FILE"),
         (("--score", "p", "--columns", "sex=se'x"), "--columns 'sex=sex'; one never"),
         (("--score", "p", "--weight", "ww"), r"no column 'ww' \(--weight\)"),
@@ -592,3 +593,99 @@ def test_scores_in_single_precision_are_cut_as_those_in_double(call: Call) -> No
         assert call("audit", "court.parquet", *how)[0] == 0
         found.append(estimate(dtype.__name__, "p"))
     assert found[0] == found[1] != 0.0
+
+
+def races(n: int = 900) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    race = rng.choice(["White", "Black", "Asian", "Other"], n, p=[0.4, 0.3, 0.27, 0.03])
+    job = (rng.random(n) < 0.3 + 0.3 * (race == "Black")).astype(int)
+    p = (0.2 + 0.3 * job + 0.25 * (race == "Asian")).round(2)
+    return pd.DataFrame({"race": race, "job": job, "hired": (rng.random(n) < p).astype(int), "p": p, "q": p})
+
+
+RACES = ("--graph", "race -> job; {race job} -> hired", "--sensitive", "race", "--outcome", "hired", "--direct")
+
+
+def test_several_values_are_compared_with_the_baseline(call: Call) -> None:
+    df = races()
+    df.to_csv("races.csv", index=False)
+    asked = ("audit", "races.csv", *RACES, *FAST, "--score", "p")
+    white = f"'White' ({(df['race'] == 'White').sum()} rows)"
+    for more, part in (((), "--baseline White --contrast all"), (("--contrast", "all"), "needs --baseline")):
+        code, _, err = call(*asked, *more)
+        assert (code, part in err, white in err) == (2, True, True)
+    asked = (*asked, "--baseline", "White", "--threshold", "0.4")
+    code, out, _ = call(*asked, "--contrast", "all", "--fail-above", "0.1", "--subgroups", "job", "--overwrite")
+    assert code == 2  # race causes job
+    code, out, _ = call(*asked, "--contrast", "all", "--fail-above", "0.1", "--thresholds", "0.3")
+    folder = Path("audit-races")
+    unfair = pf.CausalGraph(RACES[1], sensitive="race", outcome="hired", baseline="White").unfair(direct=True)
+    source = pf.OneStep(unfair, propensity="saturated", regression="saturated", random_state=0)
+    rows = df.drop(columns=["p", "q"])
+    report = pf.audit({"p": df["p"]}, source, rows, scores="outcome", threshold=0.4, thresholds=[0.3], random_state=0)
+    for name, table in (("audit", report.table), ("thresholds", report.thresholds), ("worst", report.worst)):
+        written = pd.read_csv(folder / f"{name}.csv").fillna({"note": ""})
+        pd.testing.assert_frame_equal(written, table.reset_index(drop=True), check_dtype=False, rtol=1e-9)
+    upper = report.table.query("quantity == 'piu_upper' and decisions == 'threshold'").set_index("contrast")["upper"]
+    assert code == (3 if upper.max() > 0.1 else 0) == 3
+    for name, most in upper.items():
+        assert f"  p, {name!r} {'exceeds the limit' if most > 0.1 else 'passes'}: piu_upper" in out
+    assert 'contrast = ["all"]' in (folder / "settings.toml").read_text()
+    assert call("audit", "--config", str(folder / "settings.toml"))[0] == code
+    worst = float(upper.max())
+    assert call(*asked, "--contrast", "all", "--overwrite", "--fail-above", f"{worst + 0.001:.6f}")[0] == 0
+    assert call(*asked, "--contrast", "all", "--overwrite", "--fail-above", f"{worst - 0.001:.6f}")[0] == 3
+    code, out, _ = call(*asked, "--contrast", "Black", "Asian", "--overwrite")
+    assert (code, "2 contrast(s)" in out, "'Other'" in out) == (0, True, False)
+    df.assign(race=df["race"].where(df.index > 3, "Rare")).to_csv("races.csv", index=False)
+    code, out, _ = call(*asked, "--contrast", "all", "--overwrite", "--fail-above", "0.999")
+    assert (code, "p, 'Rare' cannot be judged" in out) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("audit", "--contrast", "Blakc", "Asian", "--score", "p"), "Did you mean 'Black'"),
+        (("audit", "--contrast", "Black", "White", "--score", "p"), "'White', which is the baseline"),
+        (("audit", "--contrast", "all", "--score", "p", "--drop-other-groups"), "--drop-other-groups"),
+        (("audit", "--contrast", "all", "--model", "races.csv", "--train", "races.csv"), "--train"),
+        (("path", "--contrast", "all"), "pyrofair path compares two values"),
+        (("audit", "--contrast", "all", "--score", "p", "--one-hot", "job=p,q"), "'job'"),
+    ],
+)
+def test_contrasts_that_do_not_fit_are_refused(call: Call, arguments: tuple[str, ...], part: str) -> None:
+    races().to_csv("races.csv", index=False)
+    code, _, err = call(arguments[0], "races.csv", *RACES, "--baseline", "White", *arguments[1:])
+    assert (code, part in err) == (2, True), err
+
+
+def test_one_hot_columns_are_one_attribute(call: Call) -> None:
+    df = races()
+    hot = pd.get_dummies(df["race"], dtype=int)
+    table = pd.concat([hot, df.drop(columns="race")], axis=1)
+    table.to_csv("hot.csv", index=False)
+    joblib.dump(LogisticRegression().fit(table[[*hot, "job"]], table["hired"]), "m.joblib")
+    model = ("--model", "m.joblib", "--trust-pickle", "--baseline", "White", "--contrast", "all", *FAST)
+    code, _, _ = call("audit", "hot.csv", *RACES, *model, "--one-hot", "race=Asian,Black,Other,White")
+    found = pd.read_csv("audit-hot/audit.csv")
+    crossed = pf.from_one_hot(table, pf.CausalGraph(RACES[1], sensitive="race", outcome="hired", baseline="White"),
+                              ["Asian", "Black", "Other", "White"])  # fmt: skip
+    source = pf.OneStep(crossed.graph.unfair(direct=True), propensity="saturated", regression="saturated",
+                        random_state=0)  # fmt: skip
+    rows = crossed.frame.drop(columns=["p", "q"])
+    same = pf.audit({"m": crossed.model(joblib.load("m.joblib"))}, source, rows, random_state=0)
+    assert code == 0
+    np.testing.assert_allclose(found["estimate"], same.table["estimate"], rtol=1e-9)
+    question = ("audit", "hot.csv", *RACES, "--score", "p", *model[3:], "--overwrite")
+    white = f"{hot['White'].sum()} of 900 rows"
+    code, _, err = call(*question, "--one-hot", "race=Asian,Black,Other")
+    assert (code, white in err, "other=" in err) == (2, True, True)
+    code, out, _ = call(*question, "--one-hot", "race=Asian,Black,Other,other=White")
+    assert (code, f"baseline 'White' ({hot['White'].sum()} rows)" in out) == (0, True)
+    train = ("--epochs", "2", "--starts", "1", "--penalty", "effect_gap", "--baseline", "White", "--contrast", "all")
+    one_hot = ("--one-hot", "race=Asian,Black,Other,White")
+    assert call("train", "hot.csv", *RACES, *train, "--model", "logistic", *one_hot)[0] == 0
+    classifier = pf.load("train-hot/model.pyrofair")
+    assert list(classifier.feature_names_in_) == ["race", "job"]
+    saved = ("--model", "train-hot/model.pyrofair", *one_hot, "--output", "trained")
+    assert call("audit", "hot.csv", *RACES, *model[3:], *saved)[0] == 0

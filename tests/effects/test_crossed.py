@@ -205,3 +205,59 @@ def test_numbers_many_levels_and_equal_labels_are_refused() -> None:
     chain = pf.CausalGraph("sex -> M -> race; {sex M race} -> Y", sensitive="sex", outcome="Y")
     with pytest.raises(pf.GraphError, match=r"'M' is an effect of one .* a cycle. Leave one .* or name 'M' too"):
         pf.cross(df, chain, ["sex", "race"], baseline=("m", "w"))
+
+
+HOT = ("race_a", "race_b", "race_w")
+OF_RACE = pf.CausalGraph("C -> race; {C race} -> M; {race C M} -> Y", sensitive="race", outcome="Y", baseline="race_w")
+
+
+def one_hot(columns: tuple[str, ...] = HOT, n: int = 600) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    C, race = rng.integers(2, size=n), rng.choice(HOT, n)
+    M = (rng.random(n) < 0.3 + 0.3 * (race == "race_b")).astype(int)
+    y = (rng.random(n) < 0.3 + 0.2 * M + 0.2 * (race == "race_a")).astype(int)
+    hot = pd.get_dummies(race, dtype=int)[list(columns)]
+    return pd.concat([hot, pd.DataFrame({"C": C, "M": M, "Y": y})], axis=1)
+
+
+@pytest.mark.parametrize("other", [None, "race_w"])
+def test_a_model_of_one_hot_columns_has_the_numbers_of_one_of_labels(other: str | None) -> None:
+    """A model that reads the columns, all set together in each world, is one of the labels that they stand for."""
+    columns = HOT if other is None else HOT[:2]
+    df = one_hot(columns)
+    model = LogisticRegression().fit(df[[*columns, "C", "M"]], df["Y"])
+    found = pf.from_one_hot(df, OF_RACE, columns, other=other)
+    pd.testing.assert_frame_equal(found.restore(found.frame), df, check_column_type=False)
+
+    class OfLabels:
+        def predict_proba(self, X: pd.DataFrame) -> Any:
+            hot = pd.DataFrame({name: (X["race"] == name).astype(int) for name in columns})
+            return model.predict_proba(pd.concat([hot, X[["C", "M"]]], axis=1))
+
+    unfair = OF_RACE.unfair(direct=True)
+    source = pf.OneStep(unfair, **SATURATED)
+    report = pf.audit({"m": found.model(model)}, source, found.frame, random_state=0)
+    labels = pf.audit({"m": OfLabels()}, source, found.frame, random_state=0)
+    pd.testing.assert_frame_equal(report.table, labels.table, check_exact=True)
+    rows = report.table.query("decisions == 'score' and quantity == 'mean_unfair_effect'").set_index("contrast")
+    for level in HOT[:2]:  # by hand, on the rows of two levels
+        own = found.frame[found.frame["race"].isin([level, "race_w"])]
+        p = [OfLabels().predict_proba(own.assign(race=each))[:, 1] for each in ("race_w", level)]
+        assert np.sign(rows.loc[level, "estimate"]) == np.sign(np.mean(p[1] - p[0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "given", "parts"),
+    [
+        ({"race_b": 1}, {}, ["of 600 rows", "the row", "0, 1, 1"]),
+        ({"race_w": 0}, {}, ["have no 1", "other="]),
+        ({"race_w": 2}, {}, ["'race_w' holds 2 (600 rows)"]),
+        ({"race": "b"}, {}, ["'race' is a column already"]),
+        ({}, {"columns": ["race_a", "M"]}, ["'M' is a column already"]),
+        ({}, {"columns": ["race_a", "race_x"]}, ["'race_x'"]),
+    ],
+)
+def test_columns_that_are_not_one_hot_are_refused(change: dict[str, Any], given: Any, parts: list[str]) -> None:
+    with pytest.raises(pf.DataError) as caught:
+        pf.from_one_hot(one_hot().assign(**change), OF_RACE, **({"columns": HOT} | given))
+    assert all(part in str(caught.value) for part in parts), caught.value

@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from pyrofair.exceptions import GraphError
+from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.parse import EdgeList
 
@@ -247,9 +247,9 @@ def test_copies_are_equal_before_and_after_use(copied: Any) -> None:
         ("A -> Y", {"outcome": "A"}, "'A' is named as sensitive attribute and as outcome; name two nodes"),
         ("A -> M -> Y", {"latent": ["A"]}, "sensitive attribute 'A' is declared latent; it must be a column"),
         ("A -> M -> Y", {"latent": ["Y"]}, "outcome 'Y' is declared latent"),
-        ("A -> Y", {"columns": {"A": ["a", "b"]}}, r"sensitive attribute 'A' must stand for one column, not for \['a'"),
+        ("A -> Y", {"columns": {"A": ["a", "b"]}}, r"attribute 'A' must stand for one column, .*\['a'.*from_one_hot"),
         ("A -> Y", {"columns": {"Y": ["a", "b"]}}, "outcome 'Y' must stand for one column"),
-        ("A -> Y", {"baseline": 1}, "baseline and contrast are both 1; they are the two values of 'A'"),
+        ("A -> Y", {"baseline": 1, "contrast": 1}, "baseline and contrast are both 1; they are the two values of 'A'"),
         ("A -> M; Z -> Y", {}, "There is no directed path from 'A' to 'Y', so the sensitive attribute has no effect"),
         ("Y -> A", {}, "There is no directed path from 'A' to 'Y'"),
         ("A -> Y -> {Z V}; A -> V", {}, r"The outcome 'Y' has observed children: Z, V\. A prediction is made before"),
@@ -340,3 +340,18 @@ def test_undirected_edges_are_expanded_to_all_graphs() -> None:
 def test_undirected_edges_that_are_refused(edges: Any, settings: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         expanded(edges, **settings)
+
+
+def test_beside_a_named_baseline_each_other_level_is_the_contrast() -> None:
+    def made(**given: Any) -> CausalGraph:
+        return CausalGraph("A -> Y", sensitive="A", outcome="Y", **given)
+
+    assert [made().contrast, made(baseline=False).contrast, made(baseline="w", contrast="b").contrast] == [1, 1, "b"]
+    each = made(baseline="w")
+    assert each.contrast is None
+    assert each == made(baseline="w", contrast="b").with_contrast(None)
+    assert made(baseline=0, contrast=None).contrast is None
+    assert "0 is 'w', 1 is each other level" in str(each)
+    assert each.label(0) == "w"
+    with pytest.raises(DataError, match="baseline 'w' of 'A' and no contrast"):
+        each.label(1)

@@ -74,10 +74,9 @@ def make_problem(n: int = 200, *, guide: Any = None, weight: Tensor | None = Non
     rows = make_rows(n)
     types = dict.fromkeys([*rows, "H"], torch.float32)
     shapes: Any = dict.fromkeys(types, (n,))
-    likelihood = Likelihood(Linear(), n, rows, {}, {}, (), (), ("H",), (), types, shapes, {})
-    axes = dict.fromkeys(types, 0)
+    likelihood = Likelihood(Linear(), n, rows, {}, {}, (), (), ("H",), (), types, shapes, dict.fromkeys(types, 0))
     weight = torch.ones(n) if weight is None else weight
-    return Problem(likelihood, guide or Guide(), axes, weight, rows["A"].long(), elbo=elbo_of(analytic=analytic))
+    return Problem(likelihood, guide or Guide(), weight, rows["A"].long(), elbo=elbo_of(analytic=analytic))
 
 
 def log_marginal(rows: dict[str, Tensor]) -> Tensor:

@@ -11,11 +11,14 @@ import pandas as pd
 import pyro.distributions as dist
 import pytest
 import torch
+from pyro import poutine
 from scipy import stats
 from torch.nn import functional
 
 from pyrofair.exceptions import DataError
-from tests.programs.models import coin, normal, sem, units
+from pyrofair.inference.abduction import abduct
+from pyrofair.sources.sem import SEM
+from tests.programs.models import coin, graph, normal, sem, units
 
 INF = math.inf
 NORMAL = stats.norm()
@@ -331,3 +334,99 @@ def test_a_vector_of_noise_is_solved_only_where_nodes_are_affine_beside_the_row(
     np.testing.assert_allclose(source.counterfactual(rows, random_state=0).switched["D"], [7.0])
     with pytest.raises(DataError, match=r"'M' is continuous|'D' is continuous"):
         source.counterfactual(rows.assign(D=[-2.0]), random_state=0)
+
+
+# -- several equations, and noise whose law reads a node ---------------------------------------------------------------
+
+ROW = {"A": 0.0, "M": 3.0, "D": 1.0, "R": 4.0}
+SYSTEMS: dict[str, tuple[dict[str, Callable[[Any], Any]], dict[str, float]]] = {
+    "two": ({"M": lambda v: v.A + v.U + v.V, "D": lambda v: 0.5 * v.M + v.U - v.V}, {"U": 1.25, "V": 1.75}),
+    "two, and a third": (
+        {"M": lambda v: v.A + v.U + v.V, "D": lambda v: v.U - v.V, "R": lambda v: v.A + 2.0 * v.U},
+        {"U": 2.0, "V": 1.0},
+    ),
+    "in a circle": (
+        {"M": lambda v: v.A + v.U + v.V, "D": lambda v: v.V + v.W, "R": lambda v: v.W + v.U},
+        {"U": 3.0, "V": 0.0, "W": 1.0},
+    ),
+    "of a group": (
+        {"M": lambda v: v.A + v.U + (2.0 - v.A) * v.V, "D": lambda v: (1.0 + v.A) * v.U - v.V},
+        {"U": 5.0 / 3.0, "V": 2.0 / 3.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_affine_equations_are_solved_together(name: str) -> None:
+    equations, right = SYSTEMS[name]
+    program = units(**{key: normal() for key in ("U", "V", "W")}, **equations)
+    rows = pd.DataFrame({key: [ROW[key]] for key in ("A", *equations)})
+    found = abduct(program, rows)
+    assert {key: found.noise[key, "mean"].item() for key in right} == pytest.approx(right)
+    world = found.do({"A": 1.0})
+    assert world.exact
+    given: Any = {key: torch.tensor(value) for key, value in {"W": 0.0, **right, "A": 1.0}.items()}
+    trace = poutine.trace(poutine.do(program, data=given)).get_trace(1)
+    for key in equations:
+        assert world.rows[key].item() == pytest.approx(trace.nodes[key]["value"].item(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("noise", "of_m", "match"),
+    [
+        (lambda _: dist.Exponential(1.0), lambda v: v.U + v.V, "noise V would be -1, outside its support"),
+        (normal(), lambda v: v.U.clamp(max=1.5) + v.V, "is continuous"),
+        (normal(), lambda v: (v.U + v.V).exp(), "is continuous"),
+        (normal(), lambda v: 2.0 * (v.U - v.V), "is continuous"),
+    ],
+)
+def test_a_system_that_noise_cannot_solve_is_refused(noise: Any, of_m: Any, match: str) -> None:
+    program = units(U=noise, V=noise, M=of_m, D=lambda v: v.U - v.V)
+    with pytest.raises(DataError, match=match):
+        abduct(program, pd.DataFrame({"A": [0.0], "M": [1.0], "D": [3.0]}))
+
+
+@pytest.mark.parametrize(
+    ("paths", "monotone", "antithetic"),
+    [
+        (None, [3.0, 1.0], [1.0, 1.0]),
+        (("A -> M -> Y",), [2.5, 1.5], [2.5, 2.5]),
+        (("A -> U -> M -> Y",), [1.0, -1.0], [-1.0, -1.0]),
+        (("A -> M -> Y", "A -> U -> M -> Y"), [3.0, 1.0], [1.0, 1.0]),
+    ],
+)
+def test_noise_whose_law_reads_the_attribute_is_a_mediator_if_the_graph_says_so(
+    paths: Any, monotone: list[float], antithetic: list[float]
+) -> None:
+    """M = 2 A + U with U ~ Normal(0, 1 + A): rows (0, 0.5) and (1, 1), whose U is half a standard deviation off."""
+    program = units(U=lambda v: dist.Normal(0.0, 1.0 + v.A), M=lambda v: 2.0 * v.A + v.U)
+    rows = pd.DataFrame({"A": [0, 1], "M": [0.5, 1.0]})
+    for coupling, baseline, right in (("monotone", -0.5, monotone), ("antithetic", 0.5, antithetic)):
+        settings: Any = {"coupling": coupling}
+        if paths is None:
+            source = sem(program, "A -> M -> Y", **settings)
+        else:
+            source = SEM(program, graph("A -> {U M}; U -> M -> Y", latent=["U"]).unfair(*paths), **settings)
+        found = source.counterfactual(rows, random_state=0)
+        assert found.exact
+        assert found.coupled == ("U",)
+        assert found.noise["u(U)", "mean"].tolist() == pytest.approx([NORMAL.cdf(0.5), NORMAL.cdf(-0.5)])
+        np.testing.assert_allclose(found.baseline["M"], [0.5, baseline], atol=1e-6)
+        np.testing.assert_allclose(found.switched["M"], right, atol=1e-6)
+
+
+def test_independent_noise_whose_law_reads_the_attribute_is_drawn_where_it_changes() -> None:
+    program = units(U=lambda v: dist.Normal(0.0, 1.0 + v.A), M=lambda v: 2.0 * v.A + v.U)
+    rows = pd.DataFrame({"A": [0, 1], "M": [0.5, 1.0]})
+    found = sem(program, "A -> M -> Y", coupling="independent").counterfactual(rows, random_state=0, draws=4000)
+    assert not found.exact
+    np.testing.assert_allclose(found.switched["M"], [2.0, 1.0], atol=0.15)
+    np.testing.assert_allclose(found.worlds[1].sd["M"], [2.0, 0.0], atol=0.1)
+
+
+def test_a_count_whose_law_reads_the_attribute_is_known_up_to_an_interval() -> None:
+    program = units(U=lambda v: dist.Poisson(1.0 + v.A), M=lambda v: 2.0 * v.A + v.U)
+    found = sem(program, "A -> M -> Y").counterfactual(pd.DataFrame({"A": [0], "M": [1]}), random_state=0, draws=4000)
+    low, high = stats.poisson.cdf([0, 1], 1.0)
+    u = np.linspace(low, high, 100_001)
+    assert found.switched["M"].item() == pytest.approx(2.0 + stats.poisson.ppf(u, 2.0).mean(), abs=0.03)

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from pyro import poutine
 from pyro.infer import NUTS, Predictive
 from scipy.special import expit, logsumexp
-from scipy.stats import binom, laplace, norm
+from scipy.stats import binom, gamma, laplace, norm
 
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
@@ -157,6 +157,20 @@ CLASSES: dict[str, tuple[Callable[[int], None], Callable[[Any, Any], Any]]] = {
         ),
         lambda A, M: np.log(sum(p * norm.pdf(M, 0.7 * A + 2 * k, 2 * (1 + k)) for k, p in enumerate((0.5, 0.2, 0.3)))),
     ),
+    "one-hot, beside noise": (
+        units(
+            {"b": normal()},
+            K=lambda v: dist.OneHotCategorical(torch.stack([0.5 + 0 * v.A, 0.2 + 0.2 * v.A, 0.3 - 0.2 * v.A], -1)),
+            U=normal(),
+            M=lambda v: v.b * v.A + v.K @ torch.tensor([0.0, 2.0, 4.0]) + v.U,
+        ),
+        lambda A, M: np.log(
+            sum(
+                (p + d * A) * norm.pdf(M, 0.7 * A + 2 * k)
+                for k, (p, d) in enumerate(((0.5, 0), (0.2, 0.2), (0.3, -0.2)))
+            )
+        ),
+    ),
     "two that depend on each other": (
         units(
             {"b": normal()},
@@ -208,15 +222,94 @@ def test_a_censored_node_has_a_probability_at_its_cap(name: str, b: float) -> No
     assert log_density(program, df, through("M").graph, b=b) == pytest.approx(right, abs=1e-3)
 
 
-def test_gradients_of_a_censored_likelihood_are_those_of_its_closed_form() -> None:
-    df = pd.DataFrame({"A": [0, 1, 0, 1], "M": [1.0, 1.0, 0.5, 0.8]})
-    program = units({"b": normal()}, U=normal(), M=CENSORED["cap"][0])
-    likelihood = read_likelihood(program, df, through("M").graph)
-    b = torch.tensor(0.4, requires_grad=True)
-    trace = poutine.trace(poutine.condition(likelihood, data={"b": b})).get_trace()
-    slope = torch.autograd.grad(trace.log_prob_sum(), b)[0].item()
-    u, v = (1.0 - 0.4) / 0.7, (0.8 - 0.4) / 0.7
-    assert slope == pytest.approx(norm.pdf(u) / norm.sf(u) / 0.7 + v / 0.7 - 0.4, rel=1e-4)
+CURVED: dict[str, tuple[Any, Any, Any, list[float]]] = {
+    "exponential": (
+        lambda v: (v.b * v.A + v.U).exp(),
+        normal(),
+        lambda m, x: norm.logpdf(np.log(m) - x) - np.log(m),
+        [0.5, 1.0, 1.5, 30.0],
+    ),
+    "falling, steeper in a group": (
+        lambda v: -((v.b + (1.0 + v.A) * v.U).sinh()),
+        normal(),
+        lambda m, x: norm.logpdf((np.arcsinh(-m) - x) / A_STEEP) - np.log(A_STEEP) - 0.5 * np.log1p(m**2),
+        [0.5, -1.0, 1.5, -3.0],
+    ),
+    "rising in one group": (
+        lambda v: (v.b + (1.0 - 2.0 * v.A) * v.U).exp(),
+        normal(),
+        lambda m, x: norm.logpdf(np.log(m) - x) - np.log(m),
+        [0.5, 1.0, 1.5, 3.0],
+    ),
+    "no value at noise 0": (
+        lambda v: v.b * v.A + v.U.log(),
+        lambda _: dist.Gamma(2.0, 1.0),
+        lambda m, x: gamma.logpdf(np.exp(m - x), 2.0) + m - x,
+        [0.5, -1.0, 1.5, -3.0],
+    ),
+    "a kink": (
+        lambda v: torch.where(v.U > 0.0, 2.0 * v.U, v.U) + v.b * v.A,
+        normal(),
+        lambda m, x: norm.logpdf(np.where(m > x, (m - x) / 2.0, m - x)) - np.log(np.where(m > x, 2.0, 1.0)),
+        [0.5, -1.0, 1.5, -3.0],
+    ),
+    "two caps": (
+        lambda v: (v.b * v.A + 0.7 * v.U).clamp(-0.5, 1.0),
+        normal(),
+        lambda m, x: _between(m, (m - x) / 0.7, -0.5, 1.0, norm.logpdf((m - x) / 0.7) - np.log(0.7)),
+        [-0.5, 0.2, 1.0, 1.0],
+    ),
+    "two caps of a curve": (
+        lambda v: (v.b * v.A + v.U).sinh().clamp(-0.5, 1.0),
+        normal(),
+        lambda m, x: _between(m, np.arcsinh(m) - x, -0.5, 1.0, norm.logpdf(np.arcsinh(m) - x) - 0.5 * np.log1p(m**2)),
+        [-0.5, 0.2, 1.0, 1.0],
+    ),
+    "a level between": (
+        lambda v: torch.nn.functional.softshrink(v.b * v.A + v.U, 0.5),
+        normal(),
+        lambda m, x: np.where(
+            m == 0.0, np.log(norm.cdf(0.5 - x) - norm.cdf(-0.5 - x)), norm.logpdf(m + 0.5 * np.sign(m) - x)
+        ),
+        [0.0, 0.0, 1.0, -1.0],
+    ),
+}
+"""M, the distribution of U, the log-density of M given b A (or b), and rows of A = 0, 1, 0, 1."""
+A_STEEP = np.array([1.0, 2.0, 1.0, 2.0])
+
+
+def _between(m: Any, noise: Any, low: float, high: float, inside: Any) -> Any:
+    return np.where(m <= low, norm.logcdf(noise), np.where(m >= high, norm.logsf(noise), inside))
+
+
+@pytest.mark.parametrize("name", CURVED)
+@pytest.mark.parametrize("b", [0.4, -1.7])
+def test_the_density_of_a_monotone_node_and_its_gradient(name: str, b: float) -> None:
+    node, noise, log_pdf, m = CURVED[name]
+    df = pd.DataFrame({"A": [0, 1, 0, 1], "M": m})
+    of_b = np.ones(4) if name in ("falling, steeper in a group", "rising in one group") else df["A"].to_numpy()
+
+    def right(b: float) -> float:
+        return float(log_pdf(df["M"].to_numpy(), b * of_b).sum() + norm.logpdf(b) + 4 * math.log(0.5))
+
+    likelihood = read_likelihood(units({"b": normal()}, U=noise, M=node), df, through("M").graph)
+    given = torch.tensor(b, requires_grad=True)
+    found = poutine.trace(poutine.condition(likelihood, data={"b": given})).get_trace().log_prob_sum()
+    assert found.item() == pytest.approx(right(b), abs=1e-3)
+    slope = (right(b + 1e-5) - right(b - 1e-5)) / 2e-5
+    assert torch.autograd.grad(found, given)[0].item() == pytest.approx(slope, rel=2e-3, abs=2e-3)
+
+
+def test_a_monotone_node_of_given_scale_is_fitted() -> None:
+    rng = np.random.default_rng(0)
+    A = np.arange(60) % 2
+    df = pd.DataFrame({"A": A, "M": np.exp(0.7 * A + rng.normal(size=60))})
+    program = units({"b": normal(0.0, 2.0)}, U=normal(), M=lambda v: (v.b * v.A + v.U).exp())
+    settings: dict[str, Any] = {"method": "svi", "steps": 500, "progress": False, "random_state": 0}
+    found = fit_posterior(program, df, through("M").graph, **settings).flat["b"]
+    variance = 1.0 / (A.sum() + 0.25)
+    assert found.mean() == pytest.approx(variance * np.log(df["M"])[A == 1].sum(), abs=0.1 * math.sqrt(variance))
+    assert found.std() == pytest.approx(math.sqrt(variance), rel=0.15)
 
 
 def test_evidence_and_scales_count_within_the_sum() -> None:
@@ -485,9 +578,14 @@ M_ROWS = pd.DataFrame({"A": [0, 1] * 10, "M": [0.0, 1.0] * 10})
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        (with_m(lambda v: v.b * v.A + v.U**3), r"'M' is neither affine nor cut off.*pyro.sample\('M', distribution\)"),
-        (with_m(lambda v: (v.b * v.A + v.U > 0).float()), "'M' (is neither affine|does not read).* its noise 'U'"),
-        (with_m(lambda v: (v.b * v.A + v.U).clamp(-1.0, 1.0)), "'M' is neither affine nor cut off at one end"),
+        (with_m(lambda v: v.b * v.A + v.U**2), r"'M' is neither affine nor monotone.*pyro.sample\('M', distribution\)"),
+        (with_m(lambda v: v.U + 3 * v.U.sin() + v.b), "'M' is neither affine nor monotone"),
+        (with_m(lambda v: (v.b * v.A + v.U > 0).float()), "'M' does not read its noise 'U' by operations of torch"),
+        (with_m(lambda v: (v.b * v.A + v.U).round()), "'M' goes by steps"),
+        (
+            with_m(lambda v: 2.0 + (v.b * v.A + v.U).exp()),
+            r"20 value\(s\) of the node 'M', such as 0, are given by no noise",
+        ),
         (with_m(lambda v: v.b * v.A + v.U + v.V), "computed from parameters and the private noise 'U', 'V'"),
         (with_m(lambda v: v.b * v.A), "computed from parameters and no noise of its own"),
         (with_m(lambda v: v.b * v.A + v.U * v.A), r"'M' does not read its noise in 10 row\(s\)"),

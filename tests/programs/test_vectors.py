@@ -597,7 +597,7 @@ def test_a_vector_counts_as_its_scalars_do():
 
 def test_vectors_whose_density_cannot_be_told_are_refused():
     rows, _ = rows_of(event(of_normals), n=10)
-    with pytest.raises(PosteriorError, match=r"node 'M' is neither affine nor cut off .* its noise 'U'"):
+    with pytest.raises(PosteriorError, match=r"node 'M' is not affine as a function of its noise 'U'"):
         log_density("mixed", rows)
     with pytest.raises(DataError, match=r"node 'M', such as \[.*\], cannot be drawn.*OneHot"):
         log_density("one hot", rows)

@@ -63,7 +63,7 @@ BAD_TABLES: dict[str, tuple[Any, str]] = {
     "lists": (with_column("M", [[1]] * 100), "'M' .* holds lists or other containers.*Spread them"),
     "third value": (
         units().assign(A=[2, *units()["A"][1:]]),
-        r"'A' holds 2 besides baseline=0 and contrast=1\. It must be binary",
+        r"'A' holds 2 besides baseline=0 and contrast=1\. .*1 \(60 rows\), 0 \(39 rows\), 2 \(1 rows\).*contrast=None",
     ),
     "text": (changed("A", 7, "1"), "'A' holds '1' besides baseline=0 and contrast=1"),
     "only 1": (units()[40:], "'A' never takes the value 0 in these 60 rows; both groups are needed"),

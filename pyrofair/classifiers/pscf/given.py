@@ -232,12 +232,11 @@ def fit_program(
     """
     graph, info = equations.unfair.graph, equations.info
     outcome = {site for site, node in equations.node_of.items() if node == graph.outcome} & likelihood.rows.keys()
-    axes = info.axes
     few = torch.arange(min(len(weight), FEW))
 
     def problem(latents: Likelihood, guide: AmortisedGuide, of_parameters: Any, **more: Any) -> Problem:
         elbo = elbo_of(analytic=model.analytic)
-        return Problem(latents, guide, axes, weight, group, of_parameters, elbo=elbo, discrepancy=discrepancy, **more)
+        return Problem(latents, guide, weight, group, of_parameters, elbo=elbo, discrepancy=discrepancy, **more)
 
     with fitting(stored=True):
         unknown = likelihood.latent
@@ -254,13 +253,13 @@ def fit_program(
         else:
             first = guide if guide is not None else _draws_nothing
         if guide is not None and unknown:
-            given = _sites_of(guide, likelihood, axes, few, outcome)
+            given = _sites_of(guide, likelihood, few, outcome)
             if sighted and (of := [name for name in likelihood.parameters if name in given]):
                 raise DataError(
                     f"The guide draws the parameter {', '.join(map(repr, of))}, but the outcome reads unknown noise: "
                     "parameters are fitted first then, with a guide that sees the outcome. Let it draw the noise alone."
                 )
-        drawn = _sites_of(first, likelihood, axes, few, outcome if not sighted else ())
+        drawn = _sites_of(first, likelihood, few, outcome if not sighted else ())
         of_parameters = _guide_of_parameters(likelihood, [name for name in likelihood.parameters if name not in drawn])
         unseen = frozenset[str]() if sighted else frozenset(outcome)
         one = problem(likelihood, first, of_parameters, hidden=unseen, ignored=ignored)
@@ -335,7 +334,7 @@ def _encoders(likelihood: Likelihood, info: ProgramSites, seen: Sequence[str]) -
             numbers = values.double()
             families[site] = Continuous(float(numbers.mean()), float(numbers.std(correction=0)) or 1.0)
     with poutine.trace() as tracer:
-        likelihood.at(torch.arange(min(likelihood.n, 8)), info.axes)()
+        likelihood.at(torch.arange(min(likelihood.n, 8)))()
     supports = {}
     for site in likelihood.latent:
         fn: Any = tracer.trace.nodes[site]["fn"]
@@ -351,11 +350,9 @@ def _encoders(likelihood: Likelihood, info: ProgramSites, seen: Sequence[str]) -
     return Encoders(families, dict.fromkeys(likelihood.latent, tuple(seen)), supports, plate="units__rows")
 
 
-def _sites_of(
-    guide: AmortisedGuide, likelihood: Likelihood, axes: Mapping[str, int], few: Tensor, hidden: Any
-) -> frozenset[str]:
+def _sites_of(guide: AmortisedGuide, likelihood: Likelihood, few: Tensor, hidden: Any) -> frozenset[str]:
     """Return the sites that a guide draws; refuse one that does not draw the units' noise, or cannot be replayed."""
-    some = likelihood.at(few, axes)
+    some = likelihood.at(few)
     rows = {site: values for site, values in some.rows.items() if site not in hidden}
     with poutine.trace() as tracer:
         try:

@@ -247,7 +247,7 @@ def likelihood_of(sem: LatentSEM, equations: Equations, rows: dict[str, Tensor])
     """Return the networks with their columns set to rows, (n,) each, and the latent variables unknown."""
     info, n = equations.info, len(rows[sem.order[0]])
     shapes = {site: info.shape(site, n) for site in info.sites}
-    return Likelihood(sem, n, rows, {}, {}, (), (), tuple(sem.latents), (), info.dtypes, shapes, {})
+    return Likelihood(sem, n, rows, {}, {}, (), (), tuple(sem.latents), (), info.dtypes, shapes, info.axes)
 
 
 def read_networks(sem: LatentSEM, guide: Encoders, unfair: UnfairPaths, *, wide: bool = True) -> FittedProgram:

@@ -350,9 +350,8 @@ class _Rows:
             return {}
         evidence = self._evidence
         found = solve(evidence, {}, lines=True)
-        known = {
-            site: repeat_each(each, draws) for site, each in found.noise.items() if bool(found.is_known(site).all())
-        }
+        explicit = found.noise.keys() - evidence.implicit
+        known = {site: repeat_each(found.noise[site], draws) for site in explicit if bool(found.is_known(site).all())}
         for site in redrawn:
             known |= self._steps(site, known, latent, draws)
             if missing := [key for key in evidence.keys[site] if key not in known and key not in latent]:
@@ -377,6 +376,8 @@ class _Rows:
         others = {name: evidence.by_rows(name, each) for name, each in latent.items()} | {**known}
         missing = [key for key in evidence.keys[site] if key not in others]
         if len(missing) != 1 or site in evidence.info.random or evidence.readers[missing[0]] != (site,):
+            return {}
+        if missing[0] in evidence.implicit:
             return {}
         given = evidence.given(repeat=draws)
         held = {key: others[key] for key in evidence.keys[site] if key in others}

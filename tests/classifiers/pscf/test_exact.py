@@ -260,11 +260,9 @@ def test_the_evidence_of_the_linear_model_is_its_marginal_likelihood() -> None:
     sites = [*values, "H_D"]
     types = dict.fromkeys(sites, torch.float32)
     shapes: Any = {site: (300, 1) if site == "H_D" else (300,) for site in sites}
-    likelihood = Likelihood(sem, 300, values, {}, {}, (), (), ("H_D",), (), types, shapes, {})
+    likelihood = Likelihood(sem, 300, values, {}, {}, (), (), ("H_D",), (), types, shapes, dict.fromkeys(sites, 0))
     group = torch.tensor(X["A"].to_numpy())
-    problem = Problem(
-        likelihood, model.guide_, dict.fromkeys(sites, 0), torch.ones(300), group, elbo=elbo_of(analytic=False)
-    )
+    problem = Problem(likelihood, model.guide_, torch.ones(300), group, elbo=elbo_of(analytic=False))
     with torch.no_grad():
         log_p = torch.distributions.Normal(EFFECT * values["A"] + SLOPE * values["Q"], math.hypot(c, s)).log_prob(
             values["D"]

@@ -124,7 +124,8 @@ def test_what_the_program_reads_is_what_running_it_shows() -> None:
     )
     assert made.latent == read.latent
     assert made.rows.keys() == read.rows.keys()
-    for name in ("inverted", "idle", "parameters", "derived", "evidence", "vectors"):
+    assert made.axes == read.axes
+    for name in ("inverted", "idle", "parameters", "derived", "evidence", "curved"):
         assert not getattr(made, name)
         assert not getattr(read, name)
 
