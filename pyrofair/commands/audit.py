@@ -38,7 +38,8 @@ __all__ = ["COMMAND"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
-    "subgroups.csv", "worst.csv", "disclosure.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
+    "subgroups.csv", "worst.csv", "disclosure.csv", "audit.png", "stages.png", "graph.png",
+    "check.csv", "sensitivity.csv",
 )  # fmt: skip
 OPTIONS = (
     DATA,
