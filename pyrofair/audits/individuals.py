@@ -53,8 +53,8 @@ def known_flips(
     if touched := [node for node in graph.nodes if node in reads and node not in paths.shared]:
         return (
             f"{model.name!r} reads {', '.join(map(repr, touched))}, which unfair paths change, and no row shows both "
-            "values. pf.audits.flips(models, sem, rows) estimates the probability of a flip by pf.SEM(program, paths) "
-            "or pf.SEM.from_mechanisms(pf.learn_mechanisms(graph, df), paths)."
+            "values. pf.audits.flips(models, sem, rows) estimates the probability of a flip by an SEM, your own or one of "
+            "mechanisms learned from the table, pf.learn_mechanisms(graph, df)."
         )
     columns = ["row", name, "features", "model", "baseline", "switched", "baseline_decision", "switched_decision"]
     if (graph.sensitive, graph.outcome) not in paths.paths or name not in (model.reads or ()):
