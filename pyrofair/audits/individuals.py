@@ -53,7 +53,7 @@ def known_flips(
     if touched := [node for node in graph.nodes if node in reads and node not in paths.shared]:
         return (
             f"{model.name!r} reads {', '.join(map(repr, touched))}, which unfair paths change, and no row shows both "
-            "values. pf.audits.flips(models, sem, rows) estimates the probability of a flip by an SEM, your own or one of "
+            "values. pf.audits.flips(models, sem, rows) estimates the probability of a flip by an SEM, your own or of "
             "mechanisms learned from the table, pf.learn_mechanisms(graph, df)."
         )
     columns = ["row", name, "features", "model", "baseline", "switched", "baseline_decision", "switched_decision"]
