@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
@@ -26,6 +26,7 @@ from pyrofair._validation import (
     require_choice,
     require_flag,
     require_integer,
+    require_names,
     require_real,
     require_seed,
     shown,
@@ -36,6 +37,7 @@ from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates,
 from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.context import Context, collected, texts_of
 from pyrofair.audits.display.export import known_versions
+from pyrofair.audits.individuals import known_flips, likely_flips
 from pyrofair.audits.models import (
     AuditedModel,
     ScoresAre,
@@ -91,9 +93,10 @@ from pyrofair.effects.potential_outcomes import (
     Stratified,
     Views,
 )
-from pyrofair.effects.scoring import DECISIONS, Decisions
+from pyrofair.effects.scoring import DECISIONS, Decisions, as_adapter, is_model
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
+from pyrofair.nuisances.learners import require_learner
 from pyrofair.nuisances.rows import Nuisances
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
@@ -180,6 +183,31 @@ class Audit:
     thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)
     subgroups: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SUBGROUP_COLUMNS)))
     rates: pd.DataFrame = field(default_factory=pd.DataFrame)
+    answers: Mapping[str, pd.DataFrame | str | Callable[[], pd.DataFrame]] = field(default_factory=dict)
+
+    @property
+    def flips(self) -> pd.DataFrame:
+        """The rows whose decision flips when the unfair paths are switched, where both answers of a row are known.
+
+        They are for models whose features no unfair path touches, as with the direct path alone: row (its label in the
+        index of ``df``), the value of the sensitive attribute, features, model, the scores in the baseline world and
+        with the unfair paths switched, and both decisions, 0 or 1. ``features`` is "of both worlds" if the row is in
+        the audit's two worlds with these features, and "as observed" if fair paths would change them in the baseline
+        world: the answers are then those with the features of the row as they are.
+
+        Of a source that is an SEM there are, for other models, the rows that may flip, with the probability ``flips``,
+        the largest first, as :func:`pyrofair.audits.flips` has it for all unfair paths. With any other source there is
+        a DataError (a warning, if another model has rows), with the source that estimates them.
+        """
+        made = (each() if callable(each) else each for each in self.answers.values())
+        known = [each for each in made if isinstance(each, pd.DataFrame)]
+        unknown = [each for each in self.answers.values() if isinstance(each, str)]
+        if not known:
+            parts = "The answers of single rows are not kept of a table in partitions: audit a part of it."
+            raise DataError(next(iter(unknown), parts))
+        for text in unknown:
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        return pd.DataFrame(pd.concat(known, ignore_index=True))
 
     @property
     def readings(self) -> pd.DataFrame:
@@ -320,6 +348,8 @@ def audit(
     groups: npt.ArrayLike | str | None = None,
     sample: int | None = None,
     missing: Missing = "refuse",
+    proxies: str | Sequence[str] | None = None,
+    disclosure: Any = "logistic",
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
@@ -388,6 +418,12 @@ def audit(
         ``"refuse"``, or ``"recorded"``: features may lack values, models read the rows as they are, and "not recorded"
         counts as a value; the report shows what that assumes. A row without an outcome is left out of accuracy. It is
         that of an unfitted source, if it has this setting; not for partitions.
+    proxies, disclosure
+        Columns outside the graph, such as a probability by name and address: the sensitive attribute may then be
+        missing in some rows, at random given features and proxies, and the numbers are of all rows (Robins, Rotnitzky
+        and Zhao, 1994). ``disclosure`` is the model of whether it is known, and of the attribute itself, given these:
+        a learner of :class:`OneStep`, which the source must be, or a scikit-learn classifier. Scores that are an
+        outcome count among the proxies. There are no rates by group then.
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown. Partitions use neither.
     random_state
@@ -438,6 +474,7 @@ def audit(
     if require_integer("n_jobs", n_jobs, least=-MOST_JOBS, most=MOST_JOBS) == 0:
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
+    require_learner("disclosure", disclosure, "propensity")
     at = read_thresholds(thresholds)
     chosen = with_missing(chosen, missing)
     if is_partitions(df):
@@ -447,6 +484,8 @@ def audit(
             )
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
         own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "groups": groups, "sample": sample}
+        if proxies is not None:
+            raise DataError("proxies= is for one table, and df is in partitions: pass rows of it, pf.sample_rows(...).")
         alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
         pilot = partial(audit, models, random_state=random_state, **alone, **given)
         return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
@@ -455,16 +494,24 @@ def audit(
     graph = chosen.unfair.graph
     df = as_pandas(df)
     taken = getattr(chosen, "missing", None)
+    beside = () if proxies is None else require_names("proxies", proxies, one=True)
+    if proxies is None:
+        _refuse_gaps(df, graph)
+    else:
+        _refuse_readers(models, beside)
+        chosen = default_of("source with proxies")(chosen, df, beside, disclosure)
+        df = chosen.filled
     table = read_table(df, feature_columns(graph), what="df", missing=taken)
-    a = read_sensitive(table, graph, both=False)
+    known = np.ones(len(table), bool) if proxies is None else chosen.known
+    a = np.where(known, read_sensitive(table, graph, both=False), -1).astype(np.int8)
     levels = read_subgroups(subgroups, chosen, table)
     weight = read_weight(sample_weight, table)
     outcome, constant = _read_outcome(df, graph, weight, taken)
-    read = [*table.columns, *([] if outcome is None else [graph.outcome_column])]
+    read = [*table.columns, *([] if outcome is None else [graph.outcome_column]), *beside]
     clusters = Clusters.read(groups, df, graph, a, weight)
     code, few = (None, []) if clusters is None else (clusters.code, clusters.warnings)
     copies = describe_copies(df, read, sample_weight, code)
-    warned = _warn([*constant, *copies, *describe_reading(df, graph, groups=groups), *few])
+    warned = _warn([*constant, *copies, *describe_reading(df, graph, beside, groups=groups), *few])
     order = tuple(column for column in df.columns if column in graph.input_columns)
     classes = () if outcome is None else tuple(df[graph.outcome_column].dropna().unique())
     held = classes if len(classes) > 1 else None
@@ -475,7 +522,7 @@ def audit(
             "predict_proba: give the scores themselves, models={'name': scores of the rows of df}, or leave scores out."
         )
     observed = {model.name: model.observed(table) for model in audited}
-    types = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
+    types = {model.name: judge_scores(model, table[known], observed[model.name][known], scores) for model in audited}
     warned += _warn(filter(None, (each.warning for each in types.values())))
     warned += _warn(
         filter(None, (disagreement_with_predict(model, table, observed[model.name], threshold) for model in audited))
@@ -483,6 +530,8 @@ def audit(
     warned += _warn(filter(None, (describe_reversal(model, observed[model.name], outcome) for model in audited)))
     outcomes = [name for name, each in types.items() if each.is_outcome]
     _check_outcomes(chosen, {name: types[name].why for name in outcomes})
+    if beside and outcomes:
+        chosen.proxies = chosen.proxies.assign(**{f"the scores {name!r}": observed[name] for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.
     audited = tuple(
         replace(each, model=observed[each.name], decided=len(each.decisions) == 1) if each.name in outcomes else each
@@ -500,6 +549,8 @@ def audit(
         "subgroups": ({each.name: each.columns for each in levels}, levels),
         "groups": (groups if isinstance(groups, str) else getattr(groups, "name", None) or "given labels", clusters),
         "missing": (taken, taken == "recorded"),
+        "proxies": (", ".join(beside), beside),
+        "disclosure": (disclosure, beside),
     }
     context = Context(
         paths=chosen.unfair,
@@ -523,11 +574,22 @@ def audit(
         missing=missing_shares(df, read, graph, weight),
         warnings=warned,
     )
-    rates = estimate_rates(observed, threshold, a, outcome, weight, graph, level, clusters)
+    answers: dict[str, Any] = {
+        each.name: known_flips(each, table, a, observed[each.name], chosen.unfair, threshold) for each in audited
+    }
+    if hasattr(chosen, "counterfactual"):
+        for each in audited:
+            if isinstance(answers[each.name], str) and not each.is_scores:
+                answers[each.name] = partial(
+                    likely_flips, each.name, each.model, chosen, table, threshold, seed_from(random_state)
+                )
+    rates = pd.DataFrame()
+    if not beside:  # the group of some rows is not known
+        rates = estimate_rates(observed, threshold, a, outcome, weight, graph, level, clusters)
     if by_influence:
         asked = Scores(audited, observed, threshold)
-        found = _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
-        return replace(found, rates=rates)
+        report = _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
+        return replace(report, rates=rates, answers=answers)
     used: Any = None
     with collected() as caught:
         fitted, index = fit_source(chosen, table, weight, clusters)
@@ -610,6 +672,7 @@ def audit(
         ),
         thresholds=measured.thresholds(at, more),
         rates=rates,
+        answers=answers,
     )
 
 
@@ -674,7 +737,11 @@ def _audit_by_influence(
             cut=cut.normal if at else None,
             within=within,
             resampling=found.describe_models(),
-            stage_lines=stage_lines(found.weights, found.stages, context.graph),
+            stage_lines=[
+                *(fitted.describe() if hasattr(fitted, "describe") else ()),
+                *stage_lines(found.weights, found.stages, context.graph),
+            ],
+            disclosure=getattr(fitted, "shares", pd.DataFrame()),
             form=getattr(fitted, "form_", ""),
             doubts=doubts,
             threshold_doubts=more,
@@ -690,6 +757,30 @@ def _audit_by_influence(
         cut.measured(scores.models, level).thresholds(at, more),
         tell_subgroups(estimate_levels(within), level),
     )
+
+
+def _refuse_gaps(df: Any, graph: CausalGraph) -> None:
+    """Refuse a sensitive attribute with gaps, and name the way to audit all rows."""
+    name = graph.sensitive_column
+    gaps = df[name].isna() if isinstance(df, pd.DataFrame) and list(df.columns).count(name) == 1 else np.zeros(0)
+    if gaps.any():
+        raise DataError(
+            f"The sensitive attribute {name!r} of df is missing in {int(gaps.sum()):,} of {len(df):,} rows. If columns "
+            "outside the graph hint at it, such as a probability by name and address, name them: "
+            "audit(..., proxies=['name_score']). Rows where it is known, alone, stand for all rows only if it is "
+            "missing for no reason; nothing is dropped for you."
+        )
+
+
+def _refuse_readers(models: Mapping[str, Any], proxies: Sequence[str]) -> None:
+    """Refuse models that read a proxy."""
+    for name, model in models.items():
+        reads = as_adapter(model).reads(()) if is_model(model) else ()
+        if read := [each for each in proxies if each in reads]:
+            raise DataError(
+                f"{name!r} reads {read[0]!r}, so that it is a feature and no proxy: add it to the graph, with its "
+                "arrows, and leave it out of proxies=."
+            )
 
 
 def _of_rule(stages: pd.DataFrame, rule: Any) -> pd.DataFrame:

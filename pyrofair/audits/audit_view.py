@@ -320,6 +320,9 @@ def _support_tables(audit: Audit, basis: Mapping[str, Decisions]) -> list[Table]
     """Return the tables of overlap, of the comparison of groups (for the decisions of each model), and of stages."""
     found = []
     overlap = audit.context.overlap
+    if len(audit.context.disclosure):
+        title = f"How often {audit.context.graph.sensitive_column} is known, by level or quarter of each proxy"
+        found.append(make_table("disclosure", title, audit.context.disclosure))
     if len(overlap):
         found.append(make_table("overlap", "Overlap of the observed groups, by world", overlap))
     if len(audit.groups):

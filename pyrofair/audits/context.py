@@ -55,6 +55,8 @@ class Context:
         Of influence values: the estimates that they make, those at further thresholds, those in the levels of subgroups
         (each a ``Level``, its estimates and models), a line for each stage, the form of the estimates, and the limit of
         the diagnostics of stages.
+    disclosure
+        Where the sensitive attribute is known in some rows only: how often, by level of each proxy.
     """
 
     paths: UnfairPaths
@@ -92,6 +94,7 @@ class Context:
     stage_lines: list[str] = field(default_factory=list)
     form: str = ""
     largest_z: float = np.nan
+    disclosure: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def graph(self) -> CausalGraph:

@@ -95,12 +95,12 @@ class AuditedModel:
         """Return the probability of the positive outcome for the n observed rows, shape (n,)."""
         if self.is_scores:
             return read_given(self.name, self.model, table, self.graph.positive, self.labels)
-        return self._predict(table)
+        return self.predict(table)
 
     def difference(self, table: pd.DataFrame, observed: Scores) -> Difference | None:
         """Return the evidence that it is not a function of one row, given its scores of the n observed rows (n,)."""
         ties = as_adapter(self.model).ties(self.name, self.graph, self.order)
-        return find_difference(self._predict, table, observed, self.graph, ties)
+        return find_difference(self.predict, table, observed, self.graph, ties)
 
     def world(self, sample: CounterfactualSample, observed: Scores) -> Scores:
         """Return the scores of a world's m rows, shape (m,), reusing those of unchanged rows."""
@@ -115,10 +115,11 @@ class AuditedModel:
                     "or use IPW(..., arm='paper'), which weights unchanged rows only; or, if they are decisions of "
                     "humans or of a model of other inputs, pass scores='outcome'."
                 )
-            scores[changed] = self._predict(sample.rows[changed])
+            scores[changed] = self.predict(sample.rows[changed])
         return scores
 
-    def _predict(self, rows: pd.DataFrame) -> Scores:
+    def predict(self, rows: pd.DataFrame) -> Scores:
+        """Return the scores of m rows, shape (m,), by the model that it is."""
         try:
             return positive_scores(self.name, self.model, rows, self.graph, self.order, self.labels)
         except Exception as error:  # whatever a model raises, its name is what an audit of several lacks

@@ -398,6 +398,7 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
         table=measured.table(context.doubts),
         draws=drawn.loc[:, drawn.columns.get_level_values("decisions").isin(DECISIONS)],
         influence=pilot.influence.iloc[:0],
+        answers={},
         thresholds=measured.thresholds(at, context.threshold_doubts),
         subgroups=_subgroups(pilot, sums, work, parts, larger),
         rates=_rates(sums, work, context),

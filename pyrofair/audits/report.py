@@ -406,7 +406,11 @@ def world_lines(context: Context) -> list[str]:
             )
     if context.form:
         lines.append(f"Estimates in the {context.form} form, by the stages of each world (assumptions below):")
-    return [*lines, *context.stage_lines]
+    shares = [
+        f"  {row['proxy']} {row['level']}: known in {row['known']:.0%} of {row['rows']:,} rows"
+        for row in context.disclosure.to_dict("records")
+    ]
+    return [*lines, *context.stage_lines, *shares]
 
 
 def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph) -> list[str]:

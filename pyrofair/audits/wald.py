@@ -172,9 +172,10 @@ def stack_values(
         decided = decide(scores.observed[name], decisions, scores.threshold)
         if values is not None:
             columns |= {(name, decisions, each): getattr(values, each)[:, at] for each in CAUSAL}
+            decided = decided if values.decided is None else values.decided[:, at]
         columns[name, decisions, "positive"] = decided
         if outcome is not None and decisions != "score":
-            columns[name, decisions, "correct"] = among_known((decided == outcome).astype(np.float64))
+            columns[name, decisions, "correct"] = among_known(np.where(outcome == 1, decided, 1.0 - decided))
             columns[name, decisions, "outcome"] = among_known(outcome.astype(np.float64))
     labels = pd.MultiIndex.from_tuples(columns, names=["model", "decisions", "functional"])
     return pd.DataFrame(np.column_stack(list(columns.values())), index=index, columns=labels)
@@ -302,7 +303,8 @@ def estimate_by_influence(
     normal = Estimates(influence, weight, bool(unfair.shared), groups=code, arm=arm, sizes=sizes, apart=apart)
     splits = max((each.splits for each in found), default=1)
     few = "" if clusters is None else clusters.fewer()
-    alike = rows_alike(known) if clusters is None else 0
+    estimated = any(each.decided is not None for each in found)  # then what is right is no count of rows
+    alike = rows_alike(known) if clusters is None and not estimated else 0
     return WaldEstimates(normal, stages, weights, failure, names, alike, splits, few)
 
 

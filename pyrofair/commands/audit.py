@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyrofair._files import csv_text
 from pyrofair.commands.check import check_table
 from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
 from pyrofair.commands.decisions import (
@@ -36,7 +38,8 @@ __all__ = ["COMMAND"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
-    "subgroups.csv", "rates.csv", "worst.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
+    "subgroups.csv", "rates.csv", "worst.csv", "disclosure.csv", "audit.png", "stages.png", "graph.png",
+    "check.csv", "sensitivity.csv",
 )  # fmt: skip
 OPTIONS = (
     DATA,
@@ -48,6 +51,8 @@ OPTIONS = (
     *source_options(AUDIT_SOURCES, "onestep"),
     *grouped(
         "the source of both worlds",
+        Option("proxy", "columns outside the graph that hint at the sensitive attribute, which may then be missing in "
+               "some rows, at random given the features and these columns", many=True, metavar="COLUMN"),
         Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged "
                "by models that did not see it)", metavar="FILE"),
     ),
@@ -69,6 +74,12 @@ OPTIONS = (
         Option("sensitivity", "how strong a hidden common cause would have to be, as pyrofair sensitivity shows", bool),
     ),
     *RESULT_OPTIONS,
+    *grouped(
+        "the results",
+        Option("flips", "a further file of the results, such as flips.csv: the rows whose decision flips along the "
+               "unfair paths, with both scores; of models that read nothing that these paths change but the sensitive "
+               "attribute", metavar="NAME"),
+    ),
 )  # fmt: skip
 ESTIMATED = (
     "  a column of scores, known for the rows as they are: what it would be in another world is estimated, as that of "
@@ -98,14 +109,22 @@ def run(settings: Settings, lines: Any) -> int:
     read = [*files_read(settings, "train"), *files.values()]
     with computing(settings) as warned:
         problem = read_problem(
-            settings, extra=dict.fromkeys(settings["score"], "--score"), others=["train"], outcome_required=False,
+            settings,
+            extra=dict.fromkeys(settings["score"], "--score") | dict.fromkeys(settings["proxy"], "--proxy"),
+            others=["train"],
+            outcome_required=False,
             several=True,
-        )  # fmt: skip
+            gaps=bool(settings["proxy"]),
+        )
+        if problem.contrasts and (settings["proxy"] or settings["flips"]):
+            raise UsageError("--proxy and --flips are for two groups, and --contrast names several: name one.")
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source = make_source(settings, problem.unfair)
-        with ResultsFolder.claimed(settings, read, FILES) as folder:
+        with ResultsFolder.claimed(settings, read, (*FILES, *filter(None, [settings["flips"]]))) as folder:
             models = read_models(settings, problem)
             report: Any = _audit(settings, problem, models, source, subgroups)
+            if settings["flips"]:
+                folder.add_text(settings["flips"], csv_text(report.flips))
             sections = _sections(settings, problem, models, folder)
             texts = list(dict.fromkeys([*warned(), *map(as_options, report.context["warnings"])]))
             context = report.context | {"warnings": texts, "sections": sections}
@@ -156,6 +175,20 @@ def _check(settings: Settings) -> None:
         raise UsageError("--fail-quantity needs a limit, --fail-above.")
     if settings["fail-above"] is not None and settings["source"] != "onestep" and settings["replicates"] < 2:
         raise UsageError(f"--fail-above needs intervals, and --replicates {settings['replicates']} makes none.")
+    other = [each for each in ("train", "drop-other-groups", "check", "sensitivity") if settings[each]]
+    if settings["proxy"] and (other or settings["source"] != "onestep"):
+        raise UsageError(
+            "--proxy is for --source onestep, and for all rows of DATA, whose group is not known in some: leave out "
+            f"{' and '.join(f'--{each}' for each in other) or '--source'}."
+        )
+    name = settings["flips"]
+    if name and (name in FILES or Path(name).name != name or not name.endswith(".csv")):
+        raise UsageError(f"--flips {name!r} must be the name of a further CSV file of the results, such as flips.csv.")
+    if name and settings["score"]:
+        raise UsageError(
+            f"--flips asks for the scores of rows with another value of the sensitive attribute, and a column, --score "
+            f"{shlex.quote(settings['score'][0])}, has none: pass the model itself, --model FILE."
+        )
 
 
 def _subgroup(text: str, problem: Problem) -> Any:
@@ -213,7 +246,8 @@ def _audit(
     report = made(
         models,
         source,
-        problem.frame,
+        problem.frame.assign(**{name: problem.extra[name] for name in settings["proxy"]}),
+        **({"proxies": settings["proxy"]} if settings["proxy"] else {}),
         n_boot=settings["replicates"],
         level=settings["level"],
         threshold=threshold_of(settings),
@@ -274,6 +308,8 @@ def _add_files(folder: ResultsFolder, report: Any, problem: Problem) -> None:
     folder.add_table("thresholds.csv", report.thresholds)
     folder.add_table("subgroups.csv", report.subgroups)
     folder.add_table("rates.csv", report.rates)
+    if one:
+        folder.add_table("disclosure.csv", report.context.disclosure)
     folder.add_figure("audit.png", report.plot())
     if not one:
         folder.add_table("worst.csv", report.worst)

@@ -80,11 +80,16 @@ GROUPED = {
 """Numbers with separated thousands and a decimal mark, by this mark."""
 PERCENTAGE = re.compile(r"[+-]?\d+(?:[.,]\d*)?\s*%")
 SENTINEL = re.compile(r"-9|-?99+")
+OWN = ("features", "sensitive", "gaps")
+"""What a command knows of its tables beyond the options that say how they are read."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How tables are read; one for all tables of a command. Missing values of ``features`` count as values."""
+    """How tables are read; one for all tables of a command.
+
+    Missing values of ``features`` count as values; with ``gaps`` the ``sensitive`` column may have some.
+    """
 
     separator: str | None = None
     decimal: str = "."
@@ -96,13 +101,15 @@ class Reading:
     missing_as_value: bool = False
     strip: bool = False
     features: tuple[str, ...] = ()
+    sensitive: str = ""
+    gaps: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> Reading:
         """Return the reading that the options of a command describe."""
         if both := sorted({*settings["text"]} & {*settings["number"]}):
             raise UsageError(f"the column {both[0]!r} is named by --text and by --number; choose one.")
-        given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls) if each.name != "features"}
+        given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls) if each.name not in OWN}
         separator = {"tab": "\t", r"\t": "\t"}.get(given["separator"], given["separator"])
         lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         return cls(**{**given, **lists, "separator": separator})
@@ -508,6 +515,7 @@ def _without_missing(
     """Return which rows have no missing value, and in words how many have; these are refused unless to be dropped."""
     import numpy as np
 
+    missing = {name: each & ((name != how.sensitive) | (not how.gaps)) for name, each in missing.items()}
     rows = len(next(iter(missing.values())))
     missing = {name: each for name, each in missing.items() if each.any() and (each.all() or name not in how.features)}
     counts = {name: int(each.sum()) for name, each in missing.items()}
@@ -523,6 +531,8 @@ def _without_missing(
             f"first is row {first + 1:,} after the header. Nothing is dropped unasked: impute them before, or "
             "leave these rows out with --drop-missing, which makes the results those of the other rows"
             f"{counted}."
+            + f" An audit may lack {how.sensitive!r}, with columns that hint at it: --proxy COLUMN."
+            * (how.sensitive in counts)
         )
     if lost.all():
         raise UsageError(f"every row of {path} has a missing value, in the columns {by_column}.")

@@ -172,13 +172,14 @@ def read_problem(
     outcome_required: bool = True,
     about_paths: bool = True,
     several: bool = False,
+    gaps: bool = False,
 ) -> Problem:
     """Read the tables of a command and make its graph, with values in the types of the columns.
 
     ``extra`` are columns besides the graph's, each with the option that asks for it; ``others`` options that name
     further tables, where given. The table may lack the outcome if that is not required. A question that is not about
     paths needs no unfair ones, nor two groups. ``several`` is whether the command compares several values with the
-    baseline.
+    baseline. With ``gaps`` the sensitive attribute may be missing in some rows.
     """
     if names_several(settings) and not several:
         raise UsageError(
@@ -189,6 +190,7 @@ def read_problem(
 
     how = Reading.of(settings)
     plain = make_graph(settings, {})
+    how = replace(how, sensitive=plain.sensitive_column, gaps=gaps)
     make_unfair(plain, settings, required=about_paths)  # a wrong path is refused before the table is read
     outcome = plain.outcome_column
     origin = f"--tiers {settings['tiers']}" if "tiers" in settings.given else "--graph"

@@ -55,6 +55,9 @@ class InfluenceValues:
         which are of second order in theory and do not vanish in samples.
     splits
         The number of splits into folds of which the values are the mean.
+    decided
+        Values (n, Q) whose mean is that of the scores, where these depend on a sensitive attribute that is not known in
+        all rows; None: the scores of the observed rows are such values.
     """
 
     y0: NDArray[np.float64]
@@ -66,6 +69,7 @@ class InfluenceValues:
     stages: pd.DataFrame
     apart: Mapping[str, NDArray[np.float64]] | None = None
     splits: int = 1
+    decided: NDArray[np.float64] | None = None
 
 
 @runtime_checkable

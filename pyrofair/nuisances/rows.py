@@ -136,6 +136,7 @@ class Nuisances:
     """The propensities P(A = 1 | prefix), fitted on the kept rows; weights are made of those in [clip, 1 - clip].
 
     Nodes of its ``graph`` have the flags of missing values among their columns.
+    If the group of some units is not known, they are fitted on ``law``: ``rows``, and each such unit once a group.
     """
 
     graph: CausalGraph
@@ -147,6 +148,7 @@ class Nuisances:
     missing: Missing = "refuse"
     models: dict[Prefix, CrossFit] = field(default_factory=dict)
     matches: list[tuple[weakref.ref[pd.DataFrame], Rows]] = field(default_factory=list)
+    law: Rows | None = None
 
     def __post_init__(self) -> None:
         self.graph = with_flags(self.graph, self.rows.table)
@@ -162,10 +164,11 @@ class Nuisances:
     def model(self, prefix: Prefix) -> CrossFit:
         """Return the propensity of a prefix, fitting it at the first call."""
         if prefix not in self.models:
-            table, a, weight, groups = self._data(self.rows, prefix)
+            table, a, weight, groups = self._data(self.law or self.rows, prefix)
             model = CrossFit(self.propensity, self.seed, self.folds).fit(table, a, weight, groups)
             if not isinstance(self.propensity, str):
                 self._require_calibrated(model.fitted, a, weight)
+            model.fitted = model.fitted[: int(self.rows.kept.sum())]
             self.models[prefix] = model
         return self.models[prefix]
 

@@ -177,14 +177,19 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If ``form="auto"`` finds no form whose weights are usable.
         """
         check_settings(self, CONSTRAINTS)
-        estimand = identify(self.unfair)
+        identify(self.unfair)
         rows = Rows.read(df, sample_weight, self.unfair.graph, groups, self.missing)
         warn_unused(df, self.unfair.graph, groups=groups)
+        return self.fit_rows(rows)
+
+    def fit_rows(self, rows: Rows, law: Rows | None = None) -> Self:
+        """Fit on rows that were read; the propensities on ``law``, if given, among which these rows come first."""
+        check_settings(self, CONSTRAINTS)
         fitted = copy.copy(self)  # an error below leaves self as it was
-        fitted.estimand_ = estimand
+        fitted.estimand_ = identify(self.unfair)
         seed = seed_from(self.random_state)
         settings = self.clip, self.folds, self.missing
-        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, *settings)
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, *settings, law=law)
         fitted._choose_form()
         warn_of_truths(self.unfair, rows.given, fitted._needs)
         self.__dict__ = fitted.__dict__
@@ -459,6 +464,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimand_")
         form: Any = self._form
         return partial(form.influence, learned=form.learn(score))
+
+    def judge(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
+        """Return what judges any rows by the first split alone, the fitted ones by models that did not see them.
+
+        ``score`` returns the scores of the fitted rows.
+        """
+        form: Any = self._form
+        return self.learn(score) if isinstance(form, PrefixForm) else form.influence
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None

@@ -51,6 +51,7 @@ TINY: dict[str, list[str]] = {
     ],
     "penalised_epoch": ["--repetitions 1 --epochs 1 --data hiring"],
     "penalty_paths": ["--seeds 2 --compared 1 --n_jobs 1"],
+    "proxies": ["--samples 1 --n 800"],
     "pscf": ["--seeds 1 --units 200 --scenario hiring --epochs 2"],
     "pscf_adult": ["bars speed --seeds 1 --repetitions 1 --epochs 1 --batch-size 100"],
     "real_data": ["german --seeds 1 --replicates 2 --strengths 0 1"],

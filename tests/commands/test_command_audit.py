@@ -462,6 +462,12 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "p", "--separator", '"'), "--separator '\"' must be one character of ASCII"),
         (("--score", "p", "--baseline", "9" * 5000), "--baseline '9+.* is no value of the column 'sex'"),
         (("--score", "p", "--seed", "9" * 5000), "--seed"),
+        (("--score", "p", "--proxy", "ww"), r"no column 'ww' \(--proxy\)"),
+        (("--score", "p", "--proxy", "w", "--source", "ipw"), "--proxy is for --source onestep"),
+        (("--score", "p", "--proxy", "w", "--drop-other-groups"), "--proxy.*--drop-other-groups"),
+        (("--score", "p", "--flips", "flips.csv"), "--flips.*--score p.*--model FILE"),
+        (("--model", "court.csv", "--flips", "audit.csv"), "--flips 'audit.csv' must be the name of a further CSV"),
+        (("--model", "court.csv", "--flips", "a/flips.csv"), "--flips 'a/flips.csv' must be"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_before_any_work(call: Call, arguments: tuple[str, ...], message: str) -> None:
@@ -561,6 +567,45 @@ def test_no_table_of_a_folder_holds_a_formula(call: Call) -> None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in Path("audit-court").glob("*.csv")}
     assert {"audit.csv", "subgroups.csv"} <= {name for name, text in texts.items() if f"'{FORMULA}" in text}
     assert [name for name, text in texts.items() if re.search(f'(^|,|")({re.escape(FORMULA)})', text, re.M)] == []
+
+
+def test_flips_are_written_without_formulas(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pf, "load", lambda file: Rule())
+    Path("a.pyrofair").write_bytes(b"")
+    df = table().replace({"sex": {"female": "=1+1"}})
+    df.to_csv("court.csv", index=False)
+    arguments = [{"female": "=1+1"}.get(each, each) for each in (*AUDIT, "--model", "a.pyrofair")]
+    code, out, err = call(*arguments, "--flips", "flips.csv")
+    assert (code, err) == (0, "")
+    assert "flips.csv" in out
+    found = pd.read_csv("audit-court/flips.csv")
+    jobs = df["job"].map({"none of these": 0, "clerk": 1, "manager": 2}) * 0.2
+    flip = (0.2 + jobs > 0.5) != (0.45 + jobs > 0.5)
+    assert found["row"].tolist() == (df.index[flip] + 1).tolist()  # as a file counts them
+    assert found["sex"].tolist() == df.loc[flip, "sex"].replace("=1+1", "'=1+1").tolist()
+    through = [{"sex -> hired": "sex -> job -> hired"}.get(each, each) for each in arguments]
+    code, _, err = call(*through, "--flips", "flips.csv", "--output", "other")
+    assert code == 2
+    assert "'a' reads 'job'" in err
+    assert not Path("other").exists()
+
+
+@pytest.mark.parametrize("name", ["court.csv", "court.parquet"])
+def test_the_sensitive_attribute_may_be_missing_beside_proxies(call: Call, name: str) -> None:
+    rng, df = np.random.default_rng(1), table()
+    df["name score"] = (0.3 * (df["sex"] == "male") + 0.7 * rng.random(600)).round(3)
+    df["sex"] = df["sex"].where(rng.random(600) < 0.6)
+    getattr(df, "to_csv" if name.endswith("csv") else "to_parquet")(name, index=False)
+    arguments = [name if each == "court.csv" else each for each in AUDIT]
+    code, _, err = call(*arguments, "--score", "p")
+    assert code == 2
+    assert "'sex'" in err
+    assert "--proxy COLUMN" in err
+    code, out, err = call(*arguments, "--score", "p", "--proxy", "name score")
+    assert (code, err) == (0, "")
+    assert f"'sex' is known in {df['sex'].notna().sum()} of 600 rows" in out
+    assert "through the features and name score" in out
+    assert pd.read_csv("audit-court/disclosure.csv")["rows"].sum() in (600, 1200)
 
 
 def test_scores_in_single_precision_are_cut_as_those_in_double(call: Call) -> None:

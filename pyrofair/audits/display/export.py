@@ -91,6 +91,7 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
             "overlap": _records(context.overlap),
             "rates": _records(audit.rates),
             "missing": _records(context.missing),
+            "disclosure": _records(context.disclosure),
         },
         "sections": {
             each.name: {
