@@ -110,7 +110,9 @@ _FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names
 
 set_default("source of audits", "pyrofair.sources.onestep:OneStep")
 set_default("audit of each contrast", "pyrofair.audits.contrasts:audit_contrasts")
+set_default("means in many worlds", "pyrofair.sources.walks:ManyWorlds")
 set_default("check of a graph", "pyrofair.robustness.independences:check_graph")
+set_default("source with proxies", "pyrofair.sources.disclosure:Disclosed")
 
 __all__ = [
     "IPW",

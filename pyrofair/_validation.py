@@ -19,6 +19,7 @@ __all__ = [
     "Constraint",
     "check_settings",
     "did_you_mean",
+    "in_order",
     "listed",
     "look",
     "optional",
@@ -289,6 +290,14 @@ def look(text: str) -> str:
     if not text.isascii():
         text = "".join(each for each in unicodedata.normalize("NFC", text) if unicodedata.category(each) != "Cf")
     return " ".join(text.split())
+
+
+TURNS = {code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+
+def in_order(text: Any) -> Any:
+    """Return a text for a page with escapes for marks that turn the order of what follows; or what else is given."""
+    return text.translate(TURNS) if isinstance(text, str) else text
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:

@@ -317,8 +317,9 @@ def test_either_half_has_rows_of_both_groups(seed: int) -> None:
 
 
 def test_messages_show_the_value() -> None:
-    with pytest.raises(DataError, match=r"models has the name None, which is no string; name each model"):
-        pf.audit({None: np.zeros(N)}, pf.IPW(UNFAIR), units())  # type: ignore[dict-item]
+    for name in (None, "", " "):
+        with pytest.raises(DataError, match=f"models has the name {name!r}"):
+            pf.audit({name: np.zeros(N)}, pf.IPW(UNFAIR), units())  # type: ignore[dict-item]
     for names, fault in ((["a\ud800"], "half of a pair of characters"), (["a", "a "], "look alike")):
         with pytest.raises(DataError, match=f"Models cannot be told apart by their names.* {fault}"):
             pf.audit(dict.fromkeys(names, np.zeros(N)), pf.IPW(UNFAIR), units())

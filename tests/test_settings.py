@@ -114,8 +114,9 @@ CALLS: dict[str, tuple[Call, dict[str, str]]] = {}
 NAMED = {
     "below half or none": "clip trim",
     "callable": "model predicate program sem_or_program",
-    "choice": "arm bootstrap coupling decisions form graph_or_unfair guide method name over parameters propensity"
-    " regression score_noise scores shared target unit value variant",
+    "choice": "arm bootstrap coupling decisions disclosure form graph_or_unfair guide method missing name over "
+    "parameters"
+    " propensity regression score_noise scores shared target unit value variant",
     "choice or none": "joint returns",
     "count": "batch_size chains components draws folds max_types most_levels most_units patience posterior_draws splits"
     " steps warmup",
@@ -134,7 +135,7 @@ NAMED = {
     "mapping or none": "passes",
     "names": "nodes predict tiers",
     "names or none": "columns",
-    "names or one": "latent test through",
+    "names or one": "latent proxies test through",
     "node": "node outcome sensitive",
     "pair or none": "labels",
     "path": "path",

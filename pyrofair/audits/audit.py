@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import Parameter, signature
@@ -26,15 +26,18 @@ from pyrofair._validation import (
     require_choice,
     require_flag,
     require_integer,
+    require_names,
     require_real,
     require_seed,
     shown,
     text_fault,
 )
 from pyrofair.audits.audit_view import view_of
-from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, make_views, replicate
+from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates, Units, make_views, replicate
+from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.context import Context, collected, texts_of
 from pyrofair.audits.display.export import known_versions
+from pyrofair.audits.individuals import known_flips, likely_flips
 from pyrofair.audits.models import (
     AuditedModel,
     ScoresAre,
@@ -44,11 +47,13 @@ from pyrofair.audits.models import (
 )
 from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_stages
+from pyrofair.audits.rates import estimate_rates
 from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import (
     Measured,
     effective_sizes,
     group_table,
+    judged,
     percentile_numbers,
     rows_alike,
     stage_lines,
@@ -88,18 +93,29 @@ from pyrofair.effects.potential_outcomes import (
     Stratified,
     Views,
 )
-from pyrofair.effects.scoring import DECISIONS, Decisions
+from pyrofair.effects.scoring import DECISIONS, Decisions, as_adapter, is_model
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
+from pyrofair.nuisances.learners import require_learner
+from pyrofair.nuisances.rows import Nuisances
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_again, read_table, read_weight
+from pyrofair.tables.recorded import Missing, missing_shares, require_missing
 from pyrofair.tables.row_identity import describe_copies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "audit", "default_source", "fit_source", "require_audit_settings", "require_models"]
+__all__ = [
+    "Audit",
+    "audit",
+    "default_source",
+    "fit_source",
+    "require_audit_settings",
+    "require_models",
+    "with_missing",
+]
 
 
 MOST_JOBS = 10_000
@@ -138,6 +154,10 @@ class Audit:
         With ``subgroups``: for each subgroup, level, model and quantity of thresholded decisions (``decisions`` is
         "threshold") the estimate, lower and upper, rows (of the level), ess and note. All intervals hold together with
         the level of the audit, asymptotically.
+    rates : DataFrame
+        For each model and group (level of the sensitive attribute, and ``difference``: contrast less baseline) the
+        selection rate and, with outcomes, the true and the false positive rate of decisions: estimate, lower and upper,
+        rows (of which it is a share), note. These compare groups as they are; no graph enters them.
 
     Examples
     --------
@@ -170,6 +190,32 @@ class Audit:
     stages: pd.DataFrame = field(default_factory=pd.DataFrame)
     thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)
     subgroups: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SUBGROUP_COLUMNS)))
+    rates: pd.DataFrame = field(default_factory=pd.DataFrame)
+    answers: Mapping[str, pd.DataFrame | str | Callable[[], pd.DataFrame]] = field(default_factory=dict)
+
+    @property
+    def flips(self) -> pd.DataFrame:
+        """The rows whose decision flips when the unfair paths are switched, where both answers of a row are known.
+
+        They are for models whose features no unfair path touches, as with the direct path alone: row (its label in the
+        index of ``df``), the value of the sensitive attribute, features, model, the scores in the baseline world and
+        with the unfair paths switched, and both decisions, 0 or 1. ``features`` is "of both worlds" if the row is in
+        the audit's two worlds with these features, and "as observed" if fair paths would change them in the baseline
+        world: the answers are then those with the features of the row as they are.
+
+        Of a source that is an SEM there are, for other models, the rows that may flip, with the probability ``flips``,
+        the largest first, as :func:`pyrofair.audits.flips` has it for all unfair paths. With any other source there is
+        a DataError (a warning, if another model has rows), with the source that estimates them.
+        """
+        made = (each() if callable(each) else each for each in self.answers.values())
+        known = [each for each in made if isinstance(each, pd.DataFrame)]
+        unknown = [each for each in self.answers.values() if isinstance(each, str)]
+        if not known:
+            parts = "The answers of single rows are not kept of a table in partitions: audit a part of it."
+            raise DataError(next(iter(unknown), parts))
+        for text in unknown:
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
+        return pd.DataFrame(pd.concat(known, ignore_index=True))
 
     @property
     def readings(self) -> pd.DataFrame:
@@ -307,8 +353,11 @@ def audit(
     scores: ScoresAre = "auto",
     thresholds: npt.ArrayLike | None = None,
     subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
-    groups: str | None = None,
+    groups: npt.ArrayLike | str | None = None,
     sample: int | None = None,
+    missing: Missing = "refuse",
+    proxies: str | Sequence[str] | None = None,
+    disclosure: Any = "logistic",
     n_jobs: int = -1,
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
@@ -366,9 +415,23 @@ def audit(
         columns that the sensitive attribute does not cause and on which every stage conditions. A function is called
         twice, the second time on the rows in another order with another index, and must label each row alike, and
         equal rows alike. The source must have influence values. In partitions, names of columns.
-    groups, sample
-        Of a table in partitions: the column of clusters, such as households, whose rows are not independent; and the
-        rows that sources are fitted on, by default 200,000, a fifth of them each.
+    groups
+        The column of ``df``, outside the graph, of groups of rows such as households, sites or persons; or labels (n,).
+        Rows of a group may depend on each other, and groups are taken as independent: errors are summed by group, folds
+        and replicates hold whole groups, intervals are of Student's t, and effective sizes count groups. With fewer
+        than 10 in an arm there is no interval. A fitted source must have been fitted with groups.
+    sample
+        Of a table in partitions: the rows that sources are fitted on, by default 200,000, a fifth of them each.
+    missing
+        ``"refuse"``, or ``"recorded"``: features may lack values, models read the rows as they are, and "not recorded"
+        counts as a value; the report shows what that assumes. A row without an outcome is left out of accuracy. It is
+        that of an unfitted source, if it has this setting; not for partitions.
+    proxies, disclosure
+        Columns outside the graph, such as a probability by name and address: the sensitive attribute may then be
+        missing in some rows, at random given features and proxies, and the numbers are of all rows (Robins, Rotnitzky
+        and Zhao, 1994). ``disclosure`` is the model of whether it is known, and of the attribute itself, given these:
+        a learner of :class:`OneStep`, which the source must be, or a scikit-learn classifier. Scores that are an
+        outcome count among the proxies. There are no rates by group then.
     n_jobs, progress
         Threads, as joblib counts them; whether a bar is shown. Partitions use neither.
     random_state
@@ -420,28 +483,47 @@ def audit(
     if require_integer("n_jobs", n_jobs, least=-MOST_JOBS, most=MOST_JOBS) == 0:
         raise DataError("n_jobs=0 leaves no thread to work in; -1 takes one for each processor.")
     require_flag("progress", progress)
+    require_learner("disclosure", disclosure, "propensity")
     at = read_thresholds(thresholds)
+    chosen = with_missing(chosen, missing)
     if is_partitions(df):
+        if missing == "recorded":
+            raise DataError(
+                'missing="recorded" is for one table, and df is one in partitions. Impute its values before.'
+            )
         given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
         own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "groups": groups, "sample": sample}
+        if proxies is not None:
+            raise DataError("proxies= is for one table, and df is in partitions: pass rows of it, pf.sample_rows(...).")
         alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
         pilot = partial(audit, models, random_state=random_state, **alone, **given)
         return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
-    if named := next((name for name, value in (("groups", groups), ("sample", sample)) if value is not None), None):
-        raise DataError(
-            f"{named}= is for tables in partitions, and df is one table. To audit it by samples, pass [df]."
-        )
+    if sample is not None:
+        raise DataError("sample= is for tables in partitions, and df is one table. To audit it by samples, pass [df].")
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
-    a = read_sensitive(table, graph, both=False)
+    taken = getattr(chosen, "missing", None)
+    beside = () if proxies is None else require_names("proxies", proxies, one=True)
+    if proxies is None:
+        _refuse_gaps(df, graph)
+    else:
+        _refuse_readers(models, beside)
+        chosen = default_of("source with proxies")(chosen, df, beside, disclosure)
+        df = chosen.filled
+    table = read_table(df, feature_columns(graph), what="df", missing=taken)
+    known = np.ones(len(table), bool) if proxies is None else chosen.known
+    a = np.where(known, read_sensitive(table, graph, both=False), -1).astype(np.int8)
     levels = read_subgroups(subgroups, chosen, table)
-    outcome, constant = _read_outcome(df, graph)
     weight = read_weight(sample_weight, table)
-    read = [*table.columns, *([] if outcome is None else [graph.outcome_column])]
-    warned = _warn([*constant, *describe_copies(df, read, sample_weight), *describe_reading(df, graph)])
+    outcome, constant = _read_outcome(df, graph, weight, taken)
+    read = [*table.columns, *([] if outcome is None else [graph.outcome_column]), *beside]
+    clusters = Clusters.read(groups, df, graph, a, weight)
+    code, few = (None, []) if clusters is None else (clusters.code, clusters.warnings)
+    copies = describe_copies(df, read, sample_weight, code)
+    warned = _warn([*constant, *copies, *describe_reading(df, graph, beside, groups=groups), *few])
     order = tuple(column for column in df.columns if column in graph.input_columns)
-    held = None if outcome is None or constant else tuple(pd.unique(df[graph.outcome_column]))
+    classes = () if outcome is None else tuple(df[graph.outcome_column].dropna().unique())
+    held = classes if len(classes) > 1 else None
     audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
     if scores == "outcome" and not any(model.is_scores for model in audited):
         raise DataError(
@@ -449,7 +531,7 @@ def audit(
             "predict_proba: give the scores themselves, models={'name': scores of the rows of df}, or leave scores out."
         )
     observed = {model.name: model.observed(table) for model in audited}
-    types = {model.name: judge_scores(model, table, observed[model.name], scores) for model in audited}
+    types = {model.name: judge_scores(model, table[known], observed[model.name][known], scores) for model in audited}
     warned += _warn(filter(None, (each.warning for each in types.values())))
     warned += _warn(
         filter(None, (disagreement_with_predict(model, table, observed[model.name], threshold) for model in audited))
@@ -457,6 +539,8 @@ def audit(
     warned += _warn(filter(None, (describe_reversal(model, observed[model.name], outcome) for model in audited)))
     outcomes = [name for name, each in types.items() if each.is_outcome]
     _check_outcomes(chosen, {name: types[name].why for name in outcomes})
+    if beside and outcomes:
+        chosen.proxies = chosen.proxies.assign(**{f"the scores {name!r}": observed[name] for name in outcomes})
     # What is no function of the features has scores of observed rows only, a model's too.
     audited = tuple(
         replace(each, model=observed[each.name], decided=len(each.decisions) == 1) if each.name in outcomes else each
@@ -472,6 +556,10 @@ def audit(
         "thresholds": (at, at),
         "random_state": (random_state, True),
         "subgroups": ({each.name: each.columns for each in levels}, levels),
+        "groups": (groups if isinstance(groups, str) else getattr(groups, "name", None) or "given labels", clusters),
+        "missing": (taken, taken == "recorded"),
+        "proxies": (", ".join(beside), beside),
+        "disclosure": (disclosure, beside),
     }
     context = Context(
         paths=chosen.unfair,
@@ -479,6 +567,8 @@ def audit(
         level=level,
         threshold=threshold,
         settings={name: value for name, (value, used) in settings.items() if used},
+        clusters=clusters,
+        units=describe_units(code, weight),
         source=" ".join(str(chosen).split()),
         versions=known_versions(),
         order=order,
@@ -490,14 +580,28 @@ def audit(
             if each.why
         },
         outcomes=outcomes,
+        missing=missing_shares(df, read, graph, weight),
         warnings=warned,
     )
+    answers: dict[str, Any] = {
+        each.name: known_flips(each, table, a, observed[each.name], chosen.unfair, threshold) for each in audited
+    }
+    if hasattr(chosen, "counterfactual"):
+        for each in audited:
+            if isinstance(answers[each.name], str) and not each.is_scores:
+                answers[each.name] = partial(
+                    likely_flips, each.name, each.model, chosen, table, threshold, seed_from(random_state)
+                )
+    rates = pd.DataFrame()
+    if not beside:  # the group of some rows is not known
+        rates = estimate_rates(observed, threshold, a, outcome, weight, graph, level, clusters)
     if by_influence:
         asked = Scores(audited, observed, threshold)
-        return _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
+        report = _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
+        return replace(report, rates=rates, answers=answers)
     used: Any = None
     with collected() as caught:
-        fitted, index = fit_source(chosen, table, weight)
+        fitted, index = fit_source(chosen, table, weight, clusters)
         predicted = fitted
         if outcomes:
             used = fitted.for_outcome()
@@ -505,6 +609,11 @@ def audit(
         sources, worlds, failure = _worlds(predicted, table, a, weight, bool((index >= 0).all()), random_state)
         if outcomes and used is not predicted and not failure:
             sources[OUTCOME], worlds[OUTCOME] = used, make_views(used, table, weight, random_state)
+    known = (index, fitted.n_fitted_) if worlds and isinstance(fitted, Refittable) else (np.full(len(table), -1), 0)
+    units = Units.of_rows(*known)
+    if clusters is not None:
+        key = clusters.key if fitted is not chosen or not known[1] else fitted.nuisances_.rows.groups
+        units = Units.of_groups(clusters.key, key[: known[1]])
     estimator = Estimator(
         models=audited,
         observed=observed,
@@ -514,7 +623,7 @@ def audit(
         threshold=threshold,
         sources=sources,
         worlds=worlds,
-        index=index,
+        units=units,
         outcomes=outcomes if OUTCOME in worlds else (),
         thresholds=at,
     )
@@ -530,13 +639,16 @@ def audit(
     draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
     compared = group_table(point, draws, level, worlds)
     labels = {model.name: estimator.label_of(model.name) for model in audited}
+    fewer = "" if clusters is None else clusters.fewer()
     small = {
-        name: _find_small_groups(sources.get(label), table, weight, worlds.get(label)) for name, label in labels.items()
+        name: (fewer, fewer) if fewer else _find_small_groups(sources.get(label), table, weight, worlds.get(label))
+        for name, label in labels.items()
     }
     numbers, told = percentile_numbers(point, draws, level, estimator)
     measured = Measured(
         models=audited,
-        alike=rows_alike(weight),
+        alike=rows_alike(judged(weight, outcome)) if clusters is None else 0,
+        few=fewer,
         level=level,
         numbers=numbers,
         notes=told | notes,
@@ -563,11 +675,13 @@ def audit(
             assumptions=predicted.assumptions if isinstance(predicted, Diagnosed) else (),
             outcome_assumptions=used.assumptions if OUTCOME in worlds else (),
             small=small,
-            resampling=_resampling(fitted, index, fresh=fresh),
+            resampling=_resampling(fitted, index, fresh=fresh, grouped=clusters is not None),
             warnings=warned,
             failure=failure,
         ),
         thresholds=measured.thresholds(at, more),
+        rates=rates,
+        answers=answers,
     )
 
 
@@ -584,7 +698,8 @@ def _audit_by_influence(
 ) -> Audit:
     """Return the audit of a source with influence values, of which everything is made without replicates."""
     with collected() as caught:
-        fitted, _ = fit_source(source, table, weight)
+        clusters = context.clusters
+        fitted, _ = fit_source(source, table, weight, clusters)
         fresh, level, outcomes = fitted is not source, context.level, context.outcomes
         # Scores that are an outcome have a formula of their own.
         parts: list[tuple[Any, list[AuditedModel]]] = [
@@ -595,16 +710,18 @@ def _audit_by_influence(
         absent = _absent_group(context.graph, a, weight)
         if not fresh:
             _warn_few_fitted(fitted, table)
-        found = estimate_by_influence(asked, table, outcome, weight, fresh=fresh, failure=absent)
+        estimate = partial(estimate_by_influence, table=table, outcome=outcome, weight=weight, clusters=clusters)
+        found = estimate(asked, fresh=fresh, failure=absent)
         at = context.settings.get("thresholds", ())
         beyond = [(each, replace(own, rules=at)) for each, own in asked] if at else asked
-        cut = estimate_by_influence(beyond, table, outcome, weight, fresh=fresh, failure=found.failure) if at else found
+        cut = estimate(beyond, fresh=fresh, failure=found.failure) if at else found
         groups = pd.DataFrame()
         within: Within = ()
         if not found.failure:
-            groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, level=level, random_state=random_state)
+            how: dict[str, Any] = {"level": level, "random_state": random_state, "clusters": clusters}
+            groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, **how)
         if levels and not found.failure:
-            within = estimate_subgroups(levels, asked, found.normal, table, a)
+            within = estimate_subgroups(levels, asked, found.normal, table, a, clusters)
     warned = [*context.warnings, *dict.fromkeys(texts_of(caught))]
     assumptions = asked[0][0].assumptions
     of_outcomes = asked[-1][0].assumptions if outcomes else ()
@@ -629,7 +746,11 @@ def _audit_by_influence(
             cut=cut.normal if at else None,
             within=within,
             resampling=found.describe_models(),
-            stage_lines=stage_lines(found.weights, found.stages, context.graph),
+            stage_lines=[
+                *(fitted.describe() if hasattr(fitted, "describe") else ()),
+                *stage_lines(found.weights, found.stages, context.graph),
+            ],
+            disclosure=getattr(fitted, "shares", pd.DataFrame()),
             form=getattr(fitted, "form_", ""),
             doubts=doubts,
             threshold_doubts=more,
@@ -645,6 +766,30 @@ def _audit_by_influence(
         cut.measured(scores.models, level).thresholds(at, more),
         tell_subgroups(estimate_levels(within), level),
     )
+
+
+def _refuse_gaps(df: Any, graph: CausalGraph) -> None:
+    """Refuse a sensitive attribute with gaps, and name the way to audit all rows."""
+    name = graph.sensitive_column
+    gaps = df[name].isna() if isinstance(df, pd.DataFrame) and list(df.columns).count(name) == 1 else np.zeros(0)
+    if gaps.any():
+        raise DataError(
+            f"The sensitive attribute {name!r} of df is missing in {int(gaps.sum()):,} of {len(df):,} rows. If columns "
+            "outside the graph hint at it, such as a probability by name and address, name them: "
+            "audit(..., proxies=['name_score']). Rows where it is known, alone, stand for all rows only if it is "
+            "missing for no reason; nothing is dropped for you."
+        )
+
+
+def _refuse_readers(models: Mapping[str, Any], proxies: Sequence[str]) -> None:
+    """Refuse models that read a proxy."""
+    for name, model in models.items():
+        reads = as_adapter(model).reads(()) if is_model(model) else ()
+        if read := [each for each in proxies if each in reads]:
+            raise DataError(
+                f"{name!r} reads {read[0]!r}, so that it is a feature and no proxy: add it to the graph, with its "
+                "arrows, and leave it out of proxies=."
+            )
 
 
 def _of_rule(stages: pd.DataFrame, rule: Any) -> pd.DataFrame:
@@ -680,14 +825,31 @@ def default_source(unfair: UnfairPaths, random_state: int | None) -> Any:
     return default_of("source of audits")(unfair, random_state=random_state)
 
 
+def with_missing(source: Any, missing: Missing) -> Any:
+    """Return a source that takes missing values as asked; one without this setting cannot take them as recorded."""
+    require_missing(missing)
+    if missing == "refuse" or getattr(source, "missing", "") == "recorded":
+        return source
+    if not hasattr(source, "missing"):
+        raise DataError(
+            f'missing="recorded" is for sources that can count "not recorded" as a value, such as OneStep and IPW, and '
+            f"{type(source).__name__} reads numbers and categories alone. Pass the unfair paths, or impute before."
+        )
+    try:
+        check_is_fitted(source)
+    except NotFittedError:
+        return clone(source).set_params(missing=missing)
+    raise DataError(
+        f'The source was fitted with missing="refuse". Fit {type(source).__name__}(..., missing="recorded").'
+    )
+
+
 def require_models(models: object) -> None:
     """Refuse what are no models by name."""
     if not isinstance(models, Mapping) or not models:
         raise DataError(f"models={shown(models)} must give models by name: audit({{'plain': model}}, source, df).")
-    if unnamed := [shown(name) for name in models if not isinstance(name, str)]:
-        raise DataError(
-            f"models has the name {unnamed[0]}, which is no string; name each model: audit({{'plain': model}}, ...)."
-        )
+    if unnamed := [shown(name) for name in models if not isinstance(name, str) or not name.strip()]:
+        raise DataError(f"models has the name {unnamed[0]}; name each model by a text: audit({{'plain': model}}, ...).")
     if fault := text_fault(models):
         raise DataError(f"Models cannot be told apart by their names, or these not be written: {fault}. Rename one.")
 
@@ -727,43 +889,90 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
             )
 
 
-def _read_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.int8] | None, list[str]]:
-    """Return the outcomes (n,) in 0 and 1, and a warning if there is but one class, which accuracy can do with."""
+def _read_outcome(
+    df: pd.DataFrame, graph: CausalGraph, weight: NDArray[np.float64], missing: Missing | None
+) -> tuple[NDArray[np.int8] | None, list[str]]:
+    """Return the outcomes (n,) in 0 and 1, -1 where one is missing, and what is to be warned of.
+
+    That is one class alone, which accuracy can do with, and rows that accuracy leaves out.
+    """
     name = graph.outcome_column
     if name not in df.columns:
         return None, []
-    column = read_table(df, [name], what="df")[name]
+    column = read_table(df, [name], what="df", missing=missing)[name]
+    known, found, texts = column.notna().to_numpy(), np.full(len(df), -1, dtype=np.int8), []
+    if not weight[known].any():
+        raise DataError(f"No row with a weight has an outcome {name!r}. Leave this column out, or weight other rows.")
+    if lost := int((~known).sum()):
+        texts = [f"The outcome {name!r} is missing in {lost:,} of {len(df):,} rows, which accuracy leaves out."]
+    column = column[known]
     if len(column.unique()) > 1:
-        return read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0], []
-    positive = (column == graph.positive).to_numpy()
+        found[known] = read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0]
+        return found, texts
+    found[known] = positive = (column == graph.positive).to_numpy()
     text = (
         f"The outcome {name!r} of df is always {column.iloc[0]}, read as {'yes' if positive.all() else 'no'} (yes is "
         f"{graph.positive!r}): accuracy is that of one class. Audit rows with both outcomes, or read the effect alone."
     )
-    return positive.astype(np.int8), [text]
+    return found, [*texts, text]
 
 
-def fit_source(source: Any, table: pd.DataFrame, weight: NDArray[np.float64]) -> tuple[Any, NDArray[np.int64]]:
+def fit_source(
+    source: Any, table: pd.DataFrame, weight: NDArray[np.float64], clusters: Clusters | None = None
+) -> tuple[Any, NDArray[np.int64]]:
     """Return a fitted source, and the position of each audited row (n,) among the fitted ones, -1 for others.
 
-    Of the table, which has been read, nothing is warned of again.
+    Of the table, which has been read, nothing is warned of again. One that knows other units than ``clusters``, or
+    none, is refused.
     """
+    how: dict[str, Any] = {} if clusters is None else {"groups": clusters.labels}
+    if how and hasattr(source, "fit") and "groups" not in signature(source.fit).parameters:
+        raise DataError(
+            f"{type(source).__name__}.fit takes no groups: OneStep, IPW and GComputation do, so that folds and "
+            "replicates hold whole groups."
+        )
     if isinstance(source, BaseEstimator):  # others cannot be cloned, and are used as they are
         try:
             check_is_fitted(source)
         except NotFittedError:
             with read_again(table, source.unfair.graph):
-                return clone(source).fit(table, sample_weight=weight), np.arange(len(table))
-    if isinstance(source, Refittable):
-        return source, source.fitted_rows(table)
-    return source, np.full(len(table), -1)
+                return clone(source).fit(table, sample_weight=weight, **how), np.arange(len(table))
+    index = source.fitted_rows(table) if hasattr(source, "fitted_rows") else np.full(len(table), -1)
+    _require_known(clusters, source, index)
+    return source, index
 
 
-def _resampling(fitted: Any, index: NDArray[np.int64], *, fresh: bool) -> str:
+def _require_known(clusters: Clusters | None, fitted: Any, position: NDArray[np.int64]) -> None:
+    """Refuse a fitted source that takes rows for units where groups are, or knows other groups of the same rows.
+
+    ``position`` (n,) is that of each row among the fitted ones, -1 for others: none of these may be of a fitted group,
+    which the models that judge it have seen.
+    """
+    nuisances = getattr(fitted, "nuisances_", None)
+    own = nuisances.rows.groups if isinstance(nuisances, Nuisances) else None
+    rows_are_units = own is None and (isinstance(fitted, Refittable) or is_influence_based(fitted))
+    if (clusters is None and own is not None) or (clusters is not None and rows_are_units):
+        how = "without groups, so that its folds divide them" if own is None else "with groups, its units"
+        raise DataError(f"The source was fitted {how}. Give the same groups= to it and here, or leave it unfitted.")
+    if clusters is None or own is None:
+        return
+    known = position >= 0
+    if (own[position[known]] != clusters.key[known]).any():
+        raise DataError("Rows of df have other groups than those that the source was fitted with. Give the same.")
+    if seen := int(np.isin(clusters.key[~known], own).sum()):
+        raise DataError(
+            f"{seen:,} new rows are of groups that the source was fitted on, which the models that judge them have "
+            "seen. Leave the source unfitted, or divide the table by whole groups."
+        )
+
+
+def _resampling(fitted: Any, index: NDArray[np.int64], *, fresh: bool, grouped: bool) -> str:
     """Return which audited rows the source was fitted on, and hence what a replicate resamples."""
     if not isinstance(fitted, Refittable):
         return ""
     n, known = fitted.n_fitted_, int((index >= 0).sum())
+    if grouped:
+        return "A replicate resamples whole groups, each once for the fit and the audit."
     if fresh or known == len(index) == n:
         order = "" if fresh or (index == np.arange(len(index))).all() else ", in another order"
         return f"The source was fitted on these rows{order}: a replicate resamples them once, for both."

@@ -13,8 +13,9 @@ from markupsafe import Markup
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.context import Context
 from pyrofair.audits.display.export import audit_data
-from pyrofair.audits.display.page import Table, cell, make_table, spans_table
+from pyrofair.audits.display.page import Table, cell, make_table, missing_tables, spans_table
 from pyrofair.audits.display.words import answer, changes, describe_question, percent, shorten, span
+from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.readings import (
     Reading,
     accuracy_remark,
@@ -46,6 +47,7 @@ __all__ = [
     "RIGHT_GRAPH",
     "basis_of",
     "graph_block",
+    "missing_blocks",
     "settings_of",
     "subgroup_tables",
     "threshold_tables",
@@ -71,6 +73,10 @@ WORLDS = (
 CUT_ELSEWHERE = (
     "An effect may be small where few scores lie and large elsewhere: the same scores, cut at other thresholds."
 )
+GROUP_RATES = (
+    "Rates of yes by group, with intervals; of rows whose outcome was yes (true positive) or no (false positive). They "
+    "compare groups as they are, whatever the paths."
+)
 WITHIN = (
     "Within subgroups that the sensitive attribute does not cause. The effect in all is an average over them and may "
     "hide opposite ones."
@@ -91,7 +97,8 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
     more = _at_thresholds(audit, {name: each for name, each in chosen.items() if basis[name] == "threshold"})
     failed = [f"No unfair effect could be estimated: {context.failure.rstrip('.')}."] if context.failure else []
     rates = [_facts(of, name, basis[name], context.threshold) for name in models]
-    assumptions = [("These numbers rest on:", context.assumptions)]
+    stated = context.assumptions or ("(the source states none)",)
+    assumptions: list[tuple[str, Sequence[str]]] = [("These numbers rest on:", [context.units, *stated])]
     if context.outcome_assumptions:
         of_outcomes = f"Those of {', '.join(context.outcomes)}, an outcome, rest on:"
         assumptions.append((of_outcomes, context.outcome_assumptions))
@@ -131,6 +138,7 @@ def _blocks(
             model_lines(audit.table, readings, context),
             pictures=[_models(audit.table, readings, each) for each in both if any(key[1] == each for key in of)],
         ),
+        *([_rates(audit.rates, context)] if len(audit.rates) else []),
         Block(
             "intervals",
             "Intervals",
@@ -154,10 +162,15 @@ def _blocks(
         found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables))
     if individuals is not None:
         found.append(Block("individuals", "Individuals", pictures=[individuals]))
-    found += context.sections
+    found += [*missing_blocks(context.missing), *context.sections]
     lines = group_lines(audit.groups, context)
     found.append(Block("support", "Overlap and diagnostics", lines, pictures=_support_tables(audit, basis)))
     return found
+
+
+def missing_blocks(shares: pd.DataFrame) -> list[Block]:
+    """Return the block of the shares of missing values, by column and group; none if nothing is missing."""
+    return [Block("missing", "Missing values", tables=[table]) for table in missing_tables(shares)]
 
 
 def graph_block(paths: UnfairPaths) -> Block:
@@ -245,6 +258,21 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
     )
 
 
+def _rates(rates: pd.DataFrame, context: Context) -> Block:
+    """Return the rates of each group, a line and a row for each of a model."""
+    lines, rows = [GROUP_RATES], []
+    keys: Any = rates.groupby(["model", "group"], sort=False)
+    for (model, group), own in keys:
+        name = group if group == DIFFERENCE else f"{context.graph.sensitive_column}={group}"
+        shown = {str(row.quantity).replace("_", " "): span(row) for row in own.itertuples()}
+        notes = "; ".join(dict.fromkeys(filter(None, own["note"])))
+        count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
+        lines.append(f"  {model}, {name}, {count} rows: {told}{notes and f' ({notes})'}")
+        rows.append({"model": model, "group": name, "rows": count} | shown | ({"note": notes} if notes else {}))
+    table = make_table("rates", "Decisions that are yes", pd.DataFrame(rows).fillna(""), rates, note=GROUP_RATES)
+    return Block("rates", "Rates by group", lines, pictures=[table])
+
+
 def threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading]) -> list[Table]:
     """Return the tables of thresholds, one for each model."""
     return [
@@ -292,6 +320,9 @@ def _support_tables(audit: Audit, basis: Mapping[str, Decisions]) -> list[Table]
     """Return the tables of overlap, of the comparison of groups (for the decisions of each model), and of stages."""
     found = []
     overlap = audit.context.overlap
+    if len(audit.context.disclosure):
+        title = f"How often {audit.context.graph.sensitive_column} is known, by level or quarter of each proxy"
+        found.append(make_table("disclosure", title, audit.context.disclosure))
     if len(overlap):
         found.append(make_table("overlap", "Overlap of the observed groups, by world", overlap))
     if len(audit.groups):

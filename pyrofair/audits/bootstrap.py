@@ -39,6 +39,7 @@ __all__ = [
     "Draw",
     "Estimator",
     "Replicates",
+    "Units",
     "WorldScores",
     "make_views",
     "measure",
@@ -122,11 +123,11 @@ GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 class Estimator:
     """Estimates of every quantity of every model, on the n audited rows or on resampled ones.
 
-    All arrays have shape (n,): scores by model, outcomes in 0 and 1, weights. The views of the worlds of sources go by
-    label; there are none if no world can be made. ``outcomes`` names the models whose worlds have the label
-    ``OUTCOME``. ``thresholds`` are those of further decisions, which are estimated from the audited source alone.
-    Replicates refit the ``sources``, by label too, and resample by ``index``, the position of each audited row among
-    the rows that the source was fitted on, -1 for others: a row that is both has one weight in a replicate.
+    All arrays have shape (n,): scores by model, outcomes in 0 and 1 (-1: missing), weights. The views of the worlds of
+    sources go by label; there are none if no world can be made. ``outcomes`` names the models whose worlds have the
+    label ``OUTCOME``. ``thresholds`` are those of further decisions, which are estimated from the audited source alone.
+    Replicates refit the ``sources``, by label too, and resample ``units``, of which audited and fitted rows are: a row
+    that is both has one weight in a replicate.
     """
 
     models: tuple[AuditedModel, ...]
@@ -139,7 +140,7 @@ class Estimator:
     outcomes: Collection[str] = ()
     thresholds: tuple[float, ...] = ()
     sources: Mapping[str, Any] = field(default_factory=dict)
-    index: NDArray[np.int64] | None = None
+    units: Units | None = None
 
     @cached_property
     def scored(self) -> dict[tuple[str, str], tuple[tuple[Scores, Scores], ...]]:
@@ -193,10 +194,7 @@ class Estimator:
 
     def _counts(self, draw: Draw, bootstrap: Bootstrap) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return how often each audited row and each fitted row counts in a replicate."""
-        base: Any = self.sources.get(AUDITED)
-        index = np.full(len(self.table), -1) if base is None or self.index is None else self.index
-        n_fitted = base.n_fitted_ if isinstance(base, Refittable) else 0
-        return draw.both(index, n_fitted, bootstrap)
+        return draw.both(self.units or Units.of_rows(np.full(len(self.table), -1), 0), bootstrap)
 
     def resampled(self, draw: Draw, bootstrap: Bootstrap, refitted: Any = None) -> dict[Key, float] | str:
         """Return the estimates on resampled rows, or why they cannot be made; of a source fitted to them, if given."""
@@ -238,9 +236,11 @@ class Estimator:
             for rule in model.rules_of((*DECISIONS, *self.thresholds)):
                 decided = decide(scores, rule, self.threshold)
                 values[Key(AUDITED, name, rule, "positive_rate")] = _mean(decided, weight)
-                if self.outcome is not None and rule != "score":
-                    base_rate = _mean(self.outcome, weight)
-                    values[Key(AUDITED, name, rule, "accuracy")] = _mean(decided == self.outcome, weight)
+                known = np.zeros(0, bool) if self.outcome is None else self.outcome >= 0
+                if self.outcome is not None and rule != "score" and weight[known].any():
+                    base_rate = _mean(self.outcome[known], weight[known])
+                    right = _mean((decided == self.outcome)[known], weight[known])
+                    values[Key(AUDITED, name, rule, "accuracy")] = right
                     values[Key(AUDITED, name, rule, "majority_rate")] = max(base_rate, 1.0 - base_rate)
         return values
 
@@ -304,6 +304,32 @@ def _mean(values: NDArray[Any], weight: NDArray[np.float64]) -> float:
 
 
 @dataclass(frozen=True)
+class Units:
+    """What a replicate resamples: the unit of each audited row (n,) and of each fitted row, among ``count``.
+
+    They are ``grouped``, or rows, of which one that is both audited and fitted is one unit.
+    """
+
+    audited: NDArray[np.int64]
+    fitted: NDArray[np.int64]
+    count: int
+    grouped: bool = False
+
+    @classmethod
+    def of_rows(cls, index: NDArray[np.int64], n_fitted: int) -> Units:
+        """Return rows as units; ``index`` (n,) is the position of each among the fitted ones, -1 for others."""
+        where, new = index.copy(), index < 0
+        where[new] = n_fitted + np.arange(int(new.sum()))  # numbered after those
+        return cls(where, np.arange(n_fitted), n_fitted + int(new.sum()))
+
+    @classmethod
+    def of_groups(cls, audited: NDArray[np.int64], fitted: NDArray[np.int64]) -> Units:
+        """Return groups as units, by numbers of their labels."""
+        _, code = np.unique(np.concatenate([audited, fitted]), return_inverse=True)
+        return cls(code[: len(audited)], code[len(audited) :], int(code.max()) + 1, grouped=True)
+
+
+@dataclass(frozen=True)
 class Draw:
     """The weights of one replicate, and a generator for all else that it draws.
 
@@ -326,22 +352,15 @@ class Draw:
         drawn = keyed_exponentials(self.seed, self.replicate, first, first + n)
         return np.asarray(drawn * (n / drawn.sum()))
 
-    def both(
-        self, index: NDArray[np.int64], n_fitted: int, bootstrap: Bootstrap
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return how often each audited row (n,) and each fitted row (n_fitted,) counts; one that is both counts alike.
-
-        ``index`` (n,) has the position of each audited row among the fitted ones, -1 for others, which are numbered
-        after these.
-        """
-        where, new = index.copy(), index < 0
-        where[new] = n_fitted + np.arange(int(new.sum()))
-        if bootstrap == "multinomial" and new.all():
-            return self.counts(len(index), bootstrap), self.counts(n_fitted, bootstrap) if n_fitted else np.empty(0)
-        union = self.counts(n_fitted + int(new.sum()), bootstrap)
-        counts, fitted = union[where], union[:n_fitted]
+    def both(self, units: Units, bootstrap: Bootstrap) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return how often each audited row (n,) and each fitted row counts: as often as its unit."""
+        n, n_fitted = len(units.audited), len(units.fitted)
+        if bootstrap == "multinomial" and units.count == n + n_fitted:  # none is both
+            return self.counts(n, bootstrap), self.counts(n_fitted, bootstrap) if n_fitted else np.empty(0)
+        union = self.counts(units.count, bootstrap)
+        counts, fitted = union[units.audited], union[units.fitted]
         if bootstrap == "bayesian":
-            counts, fitted = counts * (len(counts) / counts.sum()), fitted * (n_fitted / (fitted.sum() or 1.0))
+            counts, fitted = counts * (n / counts.sum()), fitted * (n_fitted / (fitted.sum() or 1.0))
         return counts, fitted
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pyrofair.audits.clusters import Clusters
 from pyrofair.effects.estimates import Estimates
 from pyrofair.exceptions import PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
@@ -30,9 +31,9 @@ class Context:
 
     Parameters
     ----------
-    paths, rows, level, threshold, settings, source, versions
-        What was asked: the unfair paths, the number of audited rows, the level of intervals, the threshold of
-        decisions, the keywords of the call, the source as text, the versions of packages.
+    paths, rows, units, level, threshold, settings, source, versions
+        What was asked: the unfair paths, the number of audited rows, what is taken as independent, the level of
+        intervals, the threshold of decisions, the keywords of the call, the source as text, the versions of packages.
     order, unnamed, untouched, score_types, outcomes
         Of the models: the order of columns of those fitted without names, and which these are; the columns that one
         reads if no unfair path touches them; what given scores were taken for; which are an outcome.
@@ -40,17 +41,22 @@ class Context:
         The replicates that were tried and failed, and which rows they resample.
     paired
         Whether each row of one world is a unit of the other.
-    overlap, small, doubts, threshold_doubts
-        The table of the groups weighted; for each world of a model why it has too few rows for intervals, or an empty
-        text; why the numbers of a model are in doubt, and those of a model at a threshold.
+    missing, overlap, small, doubts, threshold_doubts
+        The shares of missing values by column and group; the table of the groups weighted; for each world of a model
+        why it has too few rows for intervals, or an empty text; why the numbers of a model are in doubt, and those of
+        a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
         What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
     sections
         Further parts of the report, such as ``graph.check(df).block()``.
+    clusters
+        The groups of the rows, if these are units.
     estimates, cut, within, stage_lines, form, largest_z
         Of influence values: the estimates that they make, those at further thresholds, those in the levels of subgroups
         (each a ``Level``, its estimates and models), a line for each stage, the form of the estimates, and the limit of
         the diagnostics of stages.
+    disclosure
+        Where the sensitive attribute is known in some rows only: how often, by level of each proxy.
     """
 
     paths: UnfairPaths
@@ -58,6 +64,7 @@ class Context:
     level: float
     threshold: float
     settings: Mapping[str, Any] = field(default_factory=dict)
+    units: str = ""
     source: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     order: tuple[str, ...] = ()
@@ -69,6 +76,7 @@ class Context:
     failed: int = 0
     resampling: str = ""
     paired: bool = False
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame)
     overlap: pd.DataFrame = field(default_factory=pd.DataFrame)
     small: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     doubts: Mapping[Any, str] = field(default_factory=dict)
@@ -79,12 +87,14 @@ class Context:
     failure: str = ""
     sections: tuple[Block, ...] = ()
     wald: bool = False
+    clusters: Clusters | None = field(default=None, repr=False)
     estimates: Estimates | None = field(default=None, repr=False)
     cut: Estimates | None = field(default=None, repr=False)
     within: Sequence[tuple[Any, Estimates, Sequence[str]]] = field(default=(), repr=False)
     stage_lines: list[str] = field(default_factory=list)
     form: str = ""
     largest_z: float = np.nan
+    disclosure: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def graph(self) -> CausalGraph:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
-from pyrofair.audits.audit import audit, require_audit_settings
+from pyrofair.audits.audit import audit, default_source, require_audit_settings, with_missing
 from pyrofair.audits.audit_view import graph_block, subgroup_tables, threshold_tables, tracks_of
 from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.words import percent
@@ -45,7 +45,9 @@ from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.partitions import require_table
-from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table, read_weight
+from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_groups, read_table, read_weight
+from pyrofair.tables.recorded import Missing
+from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["ContrastAudit", "audit_contrasts"]
 
@@ -188,6 +190,8 @@ def audit_contrasts(
     n_boot: int = 200,
     level: float = 0.95,
     sample_weight: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | str | None = None,
+    missing: Missing = "refuse",
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
     **settings: Any,
@@ -218,7 +222,7 @@ def audit_contrasts(
         As for :func:`pyrofair.audit`. Of a source without influence values and k > 1 contrasts, (1 - level) / (2 k) of
         the replicates lie beyond each end: at 95 % and k = 4, 800 are needed for 5. Fewer are warned of, and refused
         below 1.
-    sample_weight, progress, random_state, **settings
+    sample_weight, groups, missing, progress, random_state, **settings
         As for :func:`pyrofair.audit`: ``threshold``, ``scores``, ``thresholds``, ``subgroups``, ... Intervals at each
         threshold hold at once for all contrasts, and those of subgroups for all contrasts and subgroups.
 
@@ -270,7 +274,8 @@ def audit_contrasts(
     unfair: UnfairPaths = (source if isinstance(source, UnfairPaths) else source.unfair).with_contrast(None)
     graph = unfair.graph
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
+    chosen = with_missing(default_source(source, seed) if isinstance(source, UnfairPaths) else source, missing)
+    table = read_table(df, feature_columns(graph), what="df", missing=getattr(chosen, "missing", None))
     values = table[graph.sensitive_column]
     levels = read_contrasts(values, graph, contrasts)
     weight = read_weight(sample_weight, table)
@@ -278,7 +283,8 @@ def audit_contrasts(
     require_integer("n_boot", n_boot, least=0)
     few_replicates = "" if joint else _few_replicates(n_boot, level, len(levels))
     each_level = level if joint else 1.0 - (1.0 - level) / len(levels)
-    settings |= {"n_boot": n_boot, "level": each_level, "progress": progress, "random_state": seed}
+    settings |= {"n_boot": n_boot, "level": each_level, "progress": progress, "random_state": seed, "missing": missing}
+    labels = read_groups(groups, df, graph)
     known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
     if few_replicates:
         warnings.warn(few_replicates, PyrofairWarning, stacklevel=2)
@@ -286,13 +292,17 @@ def audit_contrasts(
     paths = {each: unfair.with_contrast(each) for each in levels}
     few = {each: text for each in levels if (text := few_rows(weight, values, each, graph.baseline))}
     members = Members("contrast", _named)
-    members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph)}
+    members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph, groups=groups)}
     for each, at in progress_bar("contrasts", rows.items(), shown=progress):
         if each in few:
             members.failures[each] = DataError(few[each])
             continue
         own, one = _on_rows(models, at, len(table)), with_paths(source, paths[each])
-        within = {"sample_weight": weight[at], "subgroups": _labels_of(settings.get("subgroups"), at, len(table))}
+        within = {
+            "sample_weight": weight[at],
+            "groups": None if labels is None else labels[at],
+            "subgroups": _labels_of(settings.get("subgroups"), at, len(table)),
+        }
         members.run(each, partial(audit, own, one, df[known].iloc[at], **settings | within), REFUSALS)
     if not members.audits:
         first = next((error for each, error in members.failures.items() if each not in few), None)
@@ -306,7 +316,9 @@ def audit_contrasts(
         "sizes": {each: int(np.asarray(values == each).sum()) for each in (graph.baseline, *levels)},
         "warnings": [*filter(None, [few_replicates]), *members.rewarn()],
     }
-    found = _simultaneous(members, rows, level, joint=joint)
+    hashed = hash_groups(labels)
+    units = None if hashed is None else np.unique(hashed, return_inverse=True)[1]
+    found = _simultaneous(members, rows, level, units, joint=joint)
     cut = any(len(each.thresholds) for each in members.audits.values())
     return ContrastAudit(
         found,
@@ -316,8 +328,8 @@ def audit_contrasts(
         context,
         paths,
         MAX_T if joint else BONFERRONI,
-        _simultaneous(members, rows, level, joint=joint, cut=True) if cut else pd.DataFrame(),
-        _in_subgroups(members, rows, level),
+        _simultaneous(members, rows, level, units, joint=joint, cut=True) if cut else pd.DataFrame(),
+        _in_subgroups(members, rows, level, units),
     )
 
 
@@ -367,11 +379,17 @@ def _scores_of(name: str, model: Any, at: NDArray[np.int64], n: int) -> Any:
 
 
 def _simultaneous(
-    members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float, *, joint: bool, cut: bool = False
+    members: Members,
+    rows: Mapping[Any, NDArray[np.int64]],
+    level: float,
+    units: NDArray[np.int64] | None,
+    *,
+    joint: bool,
+    cut: bool = False,
 ) -> pd.DataFrame:
     """Return the quantities of all contrasts, with intervals that hold at once for each model and quantity.
 
-    With ``cut`` they are those at further thresholds, each by itself.
+    With ``cut`` they are those at further thresholds, each by itself. ``units`` are codes of clusters (n,).
     """
     names, k = {"threshold": "decisions"}, len(rows)
     parts = {name: each.thresholds.rename(columns=names) for name, each in members.audits.items()} if cut else None
@@ -379,7 +397,7 @@ def _simultaneous(
     sizes = table["contrast"].map({each: len(at) for each, at in rows.items()})
     table.insert([*table].index("ess"), "n", sizes)
     made = {name: each.context["cut" if cut else "estimates"] for name, each in members.audits.items()}
-    estimates = {name: each.placed(rows[name]) for name, each in made.items() if each is not None}
+    estimates = {name: each.placed(rows[name], units) for name, each in made.items() if each is not None}
     keys: Any = table.groupby(KEY, sort=False)
     for of, own in keys:
         key = Key(AUDITED, *of)
@@ -395,13 +413,14 @@ def _simultaneous(
     return table.rename(columns={"decisions": "threshold"}) if cut else table
 
 
-def _in_subgroups(members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float) -> pd.DataFrame:
+def _in_subgroups(
+    members: Members, rows: Mapping[Any, NDArray[np.int64]], level: float, units: NDArray[np.int64] | None
+) -> pd.DataFrame:
     """Return the quantities in all levels of subgroups of all contrasts, whose intervals hold together."""
-    told = [
-        (name, each)
-        for name, one in members.audits.items()
-        for each in estimate_levels([(of, own.placed(rows[name][own.at]), m) for of, own, m in one.context.within])
-    ]
+    told = []
+    for name, one in members.audits.items():
+        within = [(of, own.placed(rows[name][own.at], units), models) for of, own, models in one.context.within]
+        told += [(name, each) for each in estimate_levels(within)]
     table = tell_subgroups([each for _, each in told], level)
     table.insert(0, "contrast", [name for name, _ in told])
     return table

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from pyrofair._defaults import default_of
 from pyrofair._random import seed_from
 from pyrofair._validation import (
     did_you_mean,
@@ -26,28 +27,27 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair.audits.audit import default_source, require_models
+from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, Decomposition
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.parts import NONE, TABLE_COLUMNS, Means, Plan
 from pyrofair.audits.subgroups import Subgroup, read_subgroups
 from pyrofair.audits.thresholds import read_thresholds
 from pyrofair.audits.wald import Scores, describe_doubts, label_stages
-from pyrofair.effects.estimates import Estimates, reach_of_all
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.estimates import Estimates, kish_size, reach_of_all
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import DECISIONS, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.graph.first_edges import Block, Switched, beginning_with, heads_of, world_of
-from pyrofair.graph.identification import RegimeEstimand, Target
+from pyrofair.graph.identification import Estimand, RegimeEstimand, Target
 from pyrofair.graph.paths import require_unfair
-from pyrofair.nuisances.diagnostics import describe_unsupported
 from pyrofair.nuisances.folds import FOLDS
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
-from pyrofair.sources.prefix_form import PrefixForm, as_world, orders_of
-from pyrofair.sources.walks import walk_worlds
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table
+from pyrofair.tables.recorded import Missing, assumed_of_records
 from pyrofair.tables.row_identity import describe_copies
 
 __all__ = ["Decomposition", "decompose"]
@@ -55,7 +55,6 @@ __all__ = ["Decomposition", "decompose"]
 SPLITS = 3
 MOST_HEADS = 6
 """Of more first edges there are too many orders to average over."""
-NOT_CROSSED = {"logistic", "saturated"}
 NOT_FOR_OUTCOME = "the data do not identify the total effect on it"
 FEWER_PARTS = "some parts cannot be told apart for it; outcome=True merges these for the models too"
 
@@ -141,56 +140,22 @@ class Asked:
         singles = Plan(tuple(tuple((head,) for head in group) for group in of), stated=order is not None)
         return cls(target, scores, {each: world_of(pieces.paths(each), target) for each in singles.worlds})
 
+    def choose_order(self, learners: Any, pieces: Pieces) -> None:
+        """Put the features in an order in which the fewest worlds lack overlap, and note which of them do."""
+        named = {pieces.named_world(each): each for each, part in self.worlds.items() if part is not None}
+        known = {name: self.worlds[each] for name, each in named.items()}
+        if known:
+            found, problems = learners.choose_order(self.estimand(pieces), known)
+            self.worlds |= {named[name]: part for name, part in found.items()}
+            self.problems = {named[name]: text for name, text in problems.items()}
+
+    def estimand(self, pieces: Pieces) -> Estimand:
+        """Return the estimand of the total effect."""
+        return identify(pieces.paths(Switched(pieces.heads)), self.target)
+
     def good(self, switched: Switched) -> bool:
         """Return whether a world is identified, and its groups overlap."""
         return self.worlds[switched] is not None and not self.problems.get(switched)
-
-
-@dataclass(frozen=True, eq=False)
-class Learners:
-    """The models of propensities and of scores, and the rows that they are fitted on."""
-
-    nuisances: Nuisances
-    regression: LearnerName | RegressorMixin
-    splits: int
-
-    @property
-    def saturated(self) -> bool:
-        """Whether one of them has a parameter for each cell."""
-        return "saturated" in [each for each in (self.nuisances.propensity, self.regression) if isinstance(each, str)]
-
-    @property
-    def crossed(self) -> bool:
-        """Whether rows are judged by models that did not see them."""
-        both = (self.nuisances.propensity, self.regression)
-        return not {each if isinstance(each, str) else "" for each in both} <= NOT_CROSSED
-
-    def form(self, asked: Asked, pieces: Pieces, worlds: Sequence[Switched], split: int = 0) -> PrefixForm:
-        """Return the form of some worlds, by another split into folds."""
-        own = self.nuisances
-        if split:
-            seed = int(np.random.default_rng([own.seed, split]).integers(2**31))
-            own = replace(own, rows=replace(own.rows, probability={}), seed=seed, models={}, matches=[])
-        estimand = identify(pieces.paths(Switched(pieces.heads)), asked.target)
-        made = []
-        for switched in worlds:
-            part = asked.worlds[switched]
-            assert part is not None, "only worlds that are identified have a form"
-            made.append(as_world(part, asked.target, part.roots, pieces.named_world(switched)))
-        return PrefixForm(estimand, own, self.regression, own.seed, made)
-
-    def find_problems(self, asked: Asked, pieces: Pieces) -> dict[Switched, str]:
-        """Return what is wrong with the overlap of each world, in the present order of the features."""
-        known = [each for each, part in asked.worlds.items() if part is not None]
-        form = self.form(asked, pieces, known)
-        bad = form.stages(self.nuisances.rows).query("problem != ''")
-        found = {}
-        for switched, world in zip(known, form.worlds, strict=True):
-            name = pieces.named_world(switched)
-            texts = [f"{each.nodes}: {each.problem}" for each in bad[bad["regime"] == name].itertuples()]
-            more, _ = describe_unsupported(world.part, name, self.nuisances, saturated=self.saturated)
-            found[switched] = "; ".join(filter(None, [*texts, more]))
-        return found
 
 
 def decompose(
@@ -212,6 +177,7 @@ def decompose(
     scores: ScoresAre = "auto",
     subgroups: str | Sequence[str] | Mapping[str, Any] | None = None,
     groups: npt.ArrayLike | str | None = None,
+    missing: Missing = "refuse",
     sample_weight: npt.ArrayLike | None = None,
     level: float = 0.95,
     random_state: int | np.random.Generator | None = None,
@@ -250,8 +216,8 @@ def decompose(
         As in :class:`pyrofair.OneStep`, whose prefix form estimates every mean.
     threshold, thresholds, scores, subgroups, sample_weight, level
         As in :func:`pyrofair.audit`.
-    groups
-        Clusters of rows, such as households, that may depend on each other: a column of ``df``, or values (n,).
+    groups, missing
+        As in :func:`pyrofair.audit`: clusters of rows, such as households, and what becomes of missing values.
     random_state
         Seeds folds and models.
 
@@ -320,68 +286,62 @@ def decompose(
         if paths is not None:
             identify(paths)
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
-    clusters = read_table(df, [groups], what="df")[groups].to_numpy() if isinstance(groups, str) else groups
-    rows = Rows.read(df, sample_weight, graph, clusters)
+    table = read_table(df, feature_columns(graph), what="df", missing=missing)
+    rows = Rows.read(df, sample_weight, graph, groups, missing)
+    clusters = Clusters.read(groups, df, graph, rows.a, rows.weight)
+    if clusters is not None and (few := clusters.fewer()):
+        raise DataError(f"Parts need intervals, and {few}. Leave out groups= to have them of rows, or add groups.")
     within = read_subgroups(subgroups, default_source(whole, seed), table)
-    warned = [*describe_copies(df, table.columns, sample_weight), *describe_reading(_without(df, groups), graph)]
-    columns = tuple(name for name in df.columns if name in graph.input_columns)
-    known = [AuditedModel(name, model, graph, columns) for name, model in models.items()]
-    observed = {each.name: each.observed(table) for each in known}
-    types = {each.name: judge_scores(each, table, observed[each.name], scores) for each in known}
-    warned += filter(None, (each.warning for each in types.values()))
-    for text in warned:
-        warnings.warn(text, PyrofairWarning, stacklevel=2)
-    given = [
-        replace(each, model=observed[each.name], decided=len(each.decisions) == 1)
-        for each in known
-        if types[each.name].is_outcome
+    warned = [
+        *describe_copies(df, table.columns, sample_weight, None if clusters is None else clusters.code),
+        *describe_reading(df, graph, groups=groups),
+        *(() if clusters is None else clusters.warnings),
     ]
-    predicted = [each for each in known if not types[each.name].is_outcome]
-    learners = Learners(Nuisances(graph, propensity, rows, seed, None, folds), regression, splits)
-    ask = partial(Asked.of, observed=observed, threshold=threshold, pieces=pieces, order=wanted)
-    targets: list[tuple[Target, list[AuditedModel]]] = [("prediction", predicted), ("outcome", given)]
-    asked = [ask(target, own, rules=rules) for target, own in targets if own]
+    columns = tuple(name for name in df.columns if name in graph.input_columns)
+    judged = _judge_models([AuditedModel(*each, graph, columns) for each in models.items()], table, scores)
+    for text in (warned := [*warned, *judged.warned]):
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
+    made = Nuisances(graph, propensity, rows, seed, None, folds, missing)
+    learners = default_of("means in many worlds")(made, regression, splits)
+    ask = partial(Asked.of, observed=judged.observed, threshold=threshold, pieces=pieces, order=wanted)
+    asked = [ask(target, own, rules=rules) for target, own in judged.by_target.items() if own]
     for each in asked:
-        _choose_order(each, pieces, learners)
+        each.choose_order(learners, pieces)
     plan, notes = _plan(asked, pieces, wanted)
-    beside: str | None = None
-    if outcome is not False and (y := _observed_outcome(df, graph)) is not None:
-        beside = f"{graph.outcome_column}, observed"
-        observed[beside] = y
+    beside = f"{graph.outcome_column}, observed"
+    y, reason = (None, "") if outcome is False else _observed_outcome(df, graph)
+    if y is not None:
+        judged.observed[beside] = y
         own = ask("outcome", [AuditedModel(beside, y, graph, columns, None, True)], rules=DECISIONS[:1])
-        joint, more = None, [f"The observed outcome is left out: {NOT_FOR_OUTCOME}."]
-        if own.worlds[NONE] is not None and own.worlds[Switched(pieces.heads)] is not None:
-            _choose_order(own, pieces, learners)
-            joint, more = _plan_or_none([*asked, own], pieces, wanted)
-            if joint is None:
-                more = ["The observed outcome is left out: the groups do not overlap enough for it."]
-            elif len(joint.blocks) < len(plan.blocks) and not outcome:
-                joint, more = None, [f"The observed outcome is left out: {FEWER_PARTS}."]
-        if joint is None:
-            beside, notes = None, [*notes, *more]
-        else:
-            plan, notes = joint, more
+        joint, more = _plan_beside(own, asked, learners, pieces, wanted)
+        reason = more if joint is None else FEWER_PARTS if len(joint.blocks) < len(plan.blocks) and not outcome else ""
+        if joint is not None and not reason:
+            plan, notes = _plan([*asked, own], pieces, wanted)
             asked.append(own)
-    elif outcome:
-        raise DataError(f"outcome=True splits the observed outcome, and df has no column {graph.outcome_column!r}.")
-    values, stages = _walk(asked, pieces, learners, plan.worlds, observed)
+    if reason and outcome:
+        raise DataError(f"outcome=True splits the observed outcome, which cannot be: {reason}.")
+    notes += [f"The observed outcome is left out: {reason}."] if reason and y is not None else []
+    compared = y is not None and not reason
+    values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
     means = values.within(np.arange(len(table)), plan, pieces.named)
     grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
-    compared = [pair for pair in values.pairs if pair[0] != beside]
-    told = [text for each in asked for text in _assumptions(each, pieces, plan)]
+    pairs = [pair for pair in values.pairs if pair[0] != beside]
+    told = [describe_units(rows.groups, rows.weight)]
+    told += [text for each in asked for text in _assumptions(each, pieces, plan)]
+    for switched in plan.worlds:
+        told += assumed_of_records(pieces.paths(switched), table)
     return Decomposition(
         table=means.table(values.pairs, level, grouped),
         contrasts=means.contrasts(values.pairs, level, grouped),
         means=means.worlds(values.pairs, level, pieces.named_world),
-        differences=means.differences(compared, (beside, "threshold"), level) if beside else pd.DataFrame(),
+        differences=means.differences(pairs, (beside, "threshold"), level) if compared else pd.DataFrame(),
         subgroups=_by_subgroup(values, plan, pieces.named, within, level),
         stages=stages,
         graph=graph,
         plan=plan,
         unfair=tuple(pieces.named(block) for block in plan.blocks if {*block} <= heads),
-        outcome=beside,
+        outcome=beside if compared else None,
         roots=_roots(asked[0], graph),
         rows=len(table),
         level=level,
@@ -402,11 +362,6 @@ def decompose(
         warnings=tuple(warned),
         swapped=pieces.swapped,
     )
-
-
-def _without(df: pd.DataFrame, groups: object) -> pd.DataFrame:
-    """Return a table without its column of groups, which is read."""
-    return df.drop(columns=groups) if isinstance(groups, str) else df
 
 
 def _roots(asked: Asked, graph: CausalGraph) -> tuple[str, ...]:
@@ -443,34 +398,51 @@ def _read_names(names: object, graph: CausalGraph) -> dict[str, str]:
     return dict(names)
 
 
-def _observed_outcome(df: pd.DataFrame, graph: CausalGraph) -> NDArray[np.float64] | None:
-    """Return the outcomes (n,) in 0 and 1; None if the table does not hold any."""
+@dataclass(frozen=True)
+class Judged:
+    """Models by what their scores are, with those of the n rows by model, and what is to be warned of."""
+
+    by_target: Mapping[Target, list[AuditedModel]]
+    observed: dict[str, NDArray[Any]]
+    warned: Sequence[str]
+
+
+def _judge_models(models: Sequence[AuditedModel], table: pd.DataFrame, scores: ScoresAre) -> Judged:
+    """Return models whose scores are a function of the features, and those whose scores are an outcome."""
+    observed: dict[str, NDArray[Any]] = {each.name: each.observed(table) for each in models}
+    types = {each.name: judge_scores(each, table, observed[each.name], scores) for each in models}
+    given = [
+        replace(each, model=observed[each.name], decided=len(each.decisions) == 1)
+        for each in models
+        if types[each.name].is_outcome
+    ]
+    predicted = [each for each in models if not types[each.name].is_outcome]
+    warned = [each.warning for each in types.values() if each.warning]
+    return Judged({"prediction": predicted, "outcome": given}, observed, warned)
+
+
+def _observed_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.float64] | None, str]:
+    """Return the outcomes (n,) in 0 and 1, or why there are none to be split."""
     name = graph.outcome_column
     if name not in df.columns:
-        return None
+        return None, f"df has no column {name!r}"
+    if missing := int(df[name].isna().sum()):
+        return None, f"{name!r} is missing in {missing:,} rows"
     column = read_table(df, [name], what="df")[name]
-    return read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0].astype(np.float64)
+    if column.nunique() < 2:
+        return None, f"{name!r} has one value in all rows"
+    return read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0].astype(np.float64), ""
 
 
-def _choose_order(asked: Asked, pieces: Pieces, learners: Learners) -> None:
-    """Put the features in the order in which the fewest worlds lack overlap, the declared one if it is as good."""
-    known = {each: part for each, part in asked.worlds.items() if part is not None}
-    if not known:
-        return
-    best: tuple[int, dict[Switched, RegimeEstimand | None], dict[Switched, str]] | None = None
-    for tried in orders_of([*known.values()]):
-        moved: dict[Switched, RegimeEstimand | None] = {
-            each: part.ordered((*part.order[: part.roots], *tried)) for each, part in known.items()
-        }
-        asked.worlds = asked.worlds | moved
-        problems = learners.find_problems(asked, pieces)
-        poor = sum(map(bool, problems.values()))
-        if best is None or poor < best[0]:
-            best = poor, asked.worlds, problems
-        if not poor:
-            break
-    assert best is not None
-    _, asked.worlds, asked.problems = best
+def _plan_beside(
+    own: Asked, asked: Sequence[Asked], learners: Any, pieces: Pieces, order: Block | None
+) -> tuple[Plan | None, str]:
+    """Return the finest plan for models and the observed outcome, or why there is none."""
+    if own.worlds[NONE] is None or own.worlds[Switched(pieces.heads)] is None:
+        return None, NOT_FOR_OUTCOME
+    own.choose_order(learners, pieces)
+    plan, _ = _plan_or_none([*asked, own], pieces, order)
+    return plan, "" if plan else "the groups do not overlap enough for it"
 
 
 def _plan_or_none(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[Plan | None, list[str]]:
@@ -510,13 +482,13 @@ def _plan(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[
 class Values:
     """Influence values of every world and group mean (n, F), by how much splits move them, and what they are of."""
 
-    asked: Sequence[Asked]
     labels: list[Any]
     values: NDArray[np.float64]
     moves: NDArray[np.float64] | None
     observed: Mapping[tuple[str, Any], NDArray[Any]]
     sizes: Mapping[Switched, float]
     rows: Rows
+    clusters: Clusters | None
 
     @property
     def pairs(self) -> list[tuple[str, Any]]:
@@ -542,40 +514,40 @@ class Values:
         moves = None if self.moves is None else np.pad(self.moves[:, at], ((0, 0), (0, 0), (0, more)))
         index = pd.MultiIndex.from_tuples(labels, names=["model", "decisions", "functional"])
         frame = pd.DataFrame(np.column_stack(columns), columns=index)
-        groups = None if self.rows.groups is None else self.rows.groups[at]
-        return Means(Estimates(frame, weight, at=at, groups=groups, apart=moves), sizes, plan, named)
+        code = None if self.clusters is None else self.clusters.code[at]
+        arm = None if self.clusters is None else a
+        return Means(Estimates(frame, weight, at=at, groups=code, arm=arm, apart=moves), sizes, plan, named)
 
 
 def _walk(
     asked: Sequence[Asked],
     pieces: Pieces,
-    learners: Learners,
+    learners: Any,
     worlds: Sequence[Switched],
     observed: Mapping[str, NDArray[Any]],
+    clusters: Clusters | None,
 ) -> tuple[Values, pd.DataFrame]:
     """Return the influence values of all worlds for all models, and the diagnostics of their stages."""
-    rows = learners.nuisances.rows
-    splits = learners.splits if learners.crossed and learners.nuisances.folds > 1 else 1
+    rows, names = learners.nuisances.rows, [pieces.named_world(each) for each in worlds]
     labels: list[Any] = []
     means, moves, tables = [], [], []
     decided: dict[tuple[str, Any], NDArray[Any]] = {}
     sizes = {each: kish_size(rows.weight) for each in worlds}
     for one in asked:
-        found = []
-        for split in range(splits):
-            values, stages = walk_worlds(learners.form(one, pieces, worlds, split), one.scores)
-            found.append(np.stack(values, axis=-1).reshape(len(rows.a), -1))  # a column of scores after the other
-            if not split and len(stages):
-                tables.append(label_stages(stages, one.scores, rows.weight))
-                smallest = stages.groupby("regime")["ess"].min()
-                sizes |= {each: min(sizes[each], smallest.get(pieces.named_world(each), np.inf)) for each in worlds}
-        mean = np.mean(found, axis=0)
+        parts = dict(zip(names, (one.worlds[each] for each in worlds), strict=True))
+        found, stages = learners.walk(one.estimand(pieces), parts, one.scores)
+        if len(stages):
+            tables.append(label_stages(stages, one.scores, rows.weight))
+            smallest = stages.groupby("regime")["ess"].min()
+            both = zip(worlds, names, strict=True)
+            sizes |= {each: min(sizes[each], smallest.get(name, np.inf)) for each, name in both}
+        mean = found.mean(axis=0)
         means.append(mean)
-        moves.append((np.stack(found) - mean) / np.sqrt(splits))
+        moves.append((found - mean) / np.sqrt(len(found)))
         labels += [(*pair, switched) for pair in one.scores.columns for switched in worlds]
         decided |= {pair: decide(observed[pair[0]], pair[1], one.scores.threshold) for pair in one.scores.columns}
-    apart = np.concatenate(moves, axis=2) if splits > 1 else None
-    held = Values(asked, labels, np.hstack(means), apart, decided, sizes, rows)
+    apart = np.concatenate(moves, axis=2) if len(moves[0]) > 1 else None
+    held = Values(labels, np.hstack(means), apart, decided, sizes, rows, clusters)
     return held, pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 

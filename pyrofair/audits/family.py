@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
-from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, settings_of
+from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
@@ -177,13 +177,13 @@ class FamilyAudit(ABC):
             for name, each in contexts.items()
             for model, text in each.doubts.items()
         ]
-        assumptions = [("These numbers rest on:", self._each("assumptions"))]
+        assumptions = [("These numbers rest on:", self._rest_on())]
         if outcomes := self._each("outcome_assumptions"):
             assumptions.append(("Those of an outcome rest on:", outcomes))
         first = next(iter(contexts.values()), None)
         return replace(
             made,
-            blocks=[*self._blocks(readings), *made.blocks],
+            blocks=[*self._blocks(readings), *made.blocks, *missing_blocks(self._missing())],
             answers=answers,
             basis=[RIGHT_GRAPH] if first is None else basis_of([], replace(first, level=level)),
             changes=changes([*chosen.values()], len(warned))[:4],
@@ -198,6 +198,18 @@ class FamilyAudit(ABC):
     @abstractmethod
     def _told(self) -> View:
         """Return what this kind of family says beside its quantities."""
+
+    def _rest_on(self) -> list[str]:
+        """Return what is taken as independent in each audit, and what these rest on besides, each once."""
+        units = dict.fromkeys(each.context.units for each in self.audits.values())
+        return [*units, *self._each("assumptions")]
+
+    def _missing(self) -> pd.DataFrame:
+        """Return the shares of missing values by column and group, of all audits together."""
+        found = pd.concat([pd.DataFrame(), *(each.context.missing for each in self.audits.values())]).drop_duplicates()
+        if len(found) and not found["column"].is_unique:  # of contrasts, whose rows differ
+            found = found.drop(columns="all rows").groupby("column", sort=False).first().reset_index()
+        return found
 
     def _each(self, name: str) -> list[str]:
         """Return the texts that the contexts of all audits have under a name, each once."""
@@ -246,7 +258,8 @@ class FamilyAudit(ABC):
             "readings": self.readings,
             "unfair": {name: None if each is None else str(each) for name, each in self.unfair.items()},
             "failures": {name: str(getattr(each, "cause", each)) for name, each in self.failures.items()},
-            "assumptions": self._each("assumptions"),
+            "missing": self._missing(),
+            "assumptions": self._rest_on(),
             "warnings": self.context.get("warnings", ()),
         }
         if rows:

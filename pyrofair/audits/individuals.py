@@ -1,4 +1,4 @@
-"""Which decisions on given units flip, and along which unfair paths, by a source with counterfactuals."""
+"""Which decisions on given units flip: where both answers are known, or by a source with counterfactuals."""
 
 from __future__ import annotations
 
@@ -7,21 +7,75 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from pyrofair._random import seed_from
 from pyrofair._validation import require_instance, require_real, require_seed, shown
+from pyrofair.effects.scoring import decide
 from pyrofair.exceptions import DataError
 from pyrofair.graph.paths import require_unfair, show_path
+from pyrofair.tables.labels import repeat_label
 
 if TYPE_CHECKING:
+    from pyrofair.audits.models import AuditedModel
+    from pyrofair.effects.row_functions import Scores
+    from pyrofair.graph import UnfairPaths
     from pyrofair.sources import SEM
 
-__all__ = ["flips"]
+__all__ = ["flips", "known_flips", "likely_flips"]
 
 MOST_PATHS = 20
 ALL = "all unfair paths"
 COLUMNS = ["row", "model", "path", "baseline", "switched", "effect", "effect_sd", "flips"]
+BOTH, OBSERVED = "of both worlds", "as observed"
+"""What the features of a row are: those of the baseline world as well, or those that its own group has."""
+
+
+def known_flips(
+    model: AuditedModel, table: pd.DataFrame, a: NDArray[np.int8], scores: Scores, paths: UnfairPaths, threshold: float
+) -> pd.DataFrame | str:
+    """Return the rows whose decision flips when the unfair paths are switched, or why both answers are not known.
+
+    They are known of a model whose features no unfair path touches, so that only the sensitive attribute changes.
+
+    Parameters
+    ----------
+    table, a, scores
+        The n rows with a sensitive attribute in each, its codes (n,), -1 where it is not known, and the model's scores.
+    """
+    graph, name = paths.graph, paths.graph.sensitive_column
+    if model.is_scores:
+        return (
+            f"The scores of {model.name!r} are known for rows as they are alone: pass a model, a function of features."
+        )
+    reads = {graph.node_of[each] for each in model.reads or ()} - {graph.sensitive}
+    if touched := [node for node in graph.nodes if node in reads and node not in paths.shared]:
+        return (
+            f"{model.name!r} reads {', '.join(map(repr, touched))}, which unfair paths change, and no row shows both "
+            "values. pf.audits.flips(models, sem, rows) estimates the probability of a flip by an SEM, your own or of "
+            "mechanisms learned from the table, pf.learn_mechanisms(graph, df)."
+        )
+    columns = ["row", name, "features", "model", "baseline", "switched", "baseline_decision", "switched_decision"]
+    if (graph.sensitive, graph.outcome) not in paths.paths or name not in (model.reads or ()):
+        return pd.DataFrame(columns=columns)
+    labels = [graph.label(value) for value in (0, 1)]
+    if absent := [label for label in labels if not (table[name] == label).any()]:
+        return f"No row has {name}={absent[0]!r}, which a model is to read in the other world."
+    zero, one = (repeat_label(table[name], label, table.index) for label in labels)
+    is_zero = (table[name] == labels[0]).to_numpy(bool)
+    try:
+        other = model.predict(table.assign(**{name: one.where(is_zero, zero)}))
+    except DataError as error:
+        return str(error)
+    first = ~is_zero if paths.swapped else is_zero
+    baseline, switched = np.where(first, scores, other), np.where(first, other, scores)
+    before, after = (decide(each, "threshold", threshold) for each in (baseline, switched))
+    at = np.flatnonzero(before != after)
+    same = (a == int(paths.swapped)) | reads.isdisjoint(graph.descendants(graph.sensitive))
+    groups, features = np.array([None, *labels], dtype=object)[a[at] + 1], np.where(same, BOTH, OBSERVED)[at]
+    numbers = (baseline[at], switched[at], before[at].astype(int), after[at].astype(int))
+    return pd.DataFrame(dict(zip(columns, (table.index[at], groups, features, model.name, *numbers), strict=True)))
 
 
 def flips(
@@ -107,8 +161,26 @@ def flips(
             f"There are {paths.size:,} unfair paths, more than {MOST_PATHS} to switch one by one. Name fewer: "
             "SEM(program, graph.unfair('A -> M -> Y'))."
         )
-    seed = seed_from(random_state)
     sets = {ALL: sem.unfair} | {show_path(path): _alone(sem, path) for path in (paths if paths.size > 1 else ())}
+    return _flips_of(sets, models, sem, rows, threshold, seed_from(random_state), **abduction)
+
+
+def likely_flips(name: str, model: Any, sem: SEM, rows: pd.DataFrame, threshold: float, seed: int) -> pd.DataFrame:
+    """Return the rows whose decision may flip when all unfair paths are switched, the most probable first."""
+    found = _flips_of({ALL: sem.unfair}, {name: model}, sem, rows, threshold, seed)
+    return found[found["flips"] > 0.0].sort_values("flips", ascending=False, kind="stable", ignore_index=True)
+
+
+def _flips_of(
+    sets: Mapping[str, UnfairPaths],
+    models: Mapping[str, Any],
+    sem: SEM,
+    rows: pd.DataFrame,
+    threshold: float,
+    seed: int,
+    **abduction: Any,
+) -> pd.DataFrame:
+    """Return a line for each unit, model and set of paths, by model."""
     parts = []
     for name, unfair in sets.items():
         found = clone(sem).set_params(unfair=unfair).counterfactual(rows, random_state=seed, **abduction)

@@ -95,12 +95,12 @@ class AuditedModel:
         """Return the probability of the positive outcome for the n observed rows, shape (n,)."""
         if self.is_scores:
             return read_given(self.name, self.model, table, self.graph.positive, self.labels)
-        return self._predict(table)
+        return self.predict(table)
 
     def difference(self, table: pd.DataFrame, observed: Scores) -> Difference | None:
         """Return the evidence that it is not a function of one row, given its scores of the n observed rows (n,)."""
         ties = as_adapter(self.model).ties(self.name, self.graph, self.order)
-        return find_difference(self._predict, table, observed, self.graph, ties)
+        return find_difference(self.predict, table, observed, self.graph, ties)
 
     def world(self, sample: CounterfactualSample, observed: Scores) -> Scores:
         """Return the scores of a world's m rows, shape (m,), reusing those of unchanged rows."""
@@ -115,19 +115,23 @@ class AuditedModel:
                     "or use IPW(..., arm='paper'), which weights unchanged rows only; or, if they are decisions of "
                     "humans or of a model of other inputs, pass scores='outcome'."
                 )
-            scores[changed] = self._predict(sample.rows[changed])
+            scores[changed] = self.predict(sample.rows[changed])
         return scores
 
-    def _predict(self, rows: pd.DataFrame) -> Scores:
+    def predict(self, rows: pd.DataFrame) -> Scores:
+        """Return the scores of m rows, shape (m,), by the model that it is."""
         try:
             return positive_scores(self.name, self.model, rows, self.graph, self.order, self.labels)
         except Exception as error:  # whatever a model raises, its name is what an audit of several lacks
             if isinstance(error, DataError) and str(error).startswith(repr(self.name)):
                 raise
             asked = "the adapted model" if isinstance(self.model, Adapter) else "predict_proba"
+            gaps = rows.columns[rows.isna().any()].tolist() if isinstance(rows, pd.DataFrame) else []
+            imputed = "; if it reads no missing values, which are in {}, put an imputer before it in a pipeline"
             raise DataError(
                 f"{self.name!r} could not score {len(rows):,} rows: {asked} raised {type(error).__name__}: "
-                f"{error} Pass a fitted model that takes {', '.join(self.reads or self.order)}."
+                f"{error} Pass a fitted model that takes {', '.join(self.reads or self.order)}"
+                f"{imputed.format(', '.join(gaps)) if gaps else ''}."
             ) from error
 
     def own_decisions(self, rows: pd.DataFrame) -> Scores | None:
@@ -235,6 +239,8 @@ def describe_reversal(model: AuditedModel, scores: Scores, outcome: NDArray[np.i
 
     Such scores may be probabilities of the other label, and effects on them have the other sign.
     """
+    if outcome is not None:
+        scores, outcome = scores[outcome >= 0], outcome[outcome >= 0]
     if outcome is None or not 0 < (yes := int(outcome.sum())) < (n := len(outcome)):
         return ""
     share = float(roc_auc_score(outcome, scores))

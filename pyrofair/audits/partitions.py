@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,14 +23,16 @@ from sklearn.base import clone
 
 from pyrofair._random import seed_from, stream_of
 from pyrofair._validation import require_integer, shown
-from pyrofair.audits.context import texts_of
+from pyrofair.audits.clusters import GROUPS, ROWS
+from pyrofair.audits.context import Context, texts_of
 from pyrofair.audits.models import AuditedModel
+from pyrofair.audits.rates import RATES, sizes_of_rate, tell_rates
 from pyrofair.audits.report import Measured
 from pyrofair.audits.subgroups import QUANTITIES, Level, estimate_level, tell_subgroups
 from pyrofair.audits.wald import Scores, stack_values
-from pyrofair.effects.estimates import AUDITED, CAUSAL, Estimates, Key, Samples
+from pyrofair.effects.estimates import AUDITED, CAUSAL, Estimates, Key, Samples, kish_size
 from pyrofair.effects.influence import InfluenceValues
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.nuisances.rows import Rows
@@ -54,6 +56,8 @@ FEWEST_OF_LEVEL, OTHER = 20, "(other)"
 """Levels of fewer rows in a sample are joined for the nuisances; models read them as they are."""
 MOST_CROSSING = 200_000
 """Clusters with rows in several partitions are gathered in memory up to so many."""
+RATE = "rate"
+"""The sums of a rate by group have it in their key, before the group and the outcome."""
 PREDICTIONS = "and partitions are judged for predictions"
 ASK = "pf.sample_rows(data, columns, n) draws rows for an audit in memory."
 
@@ -225,7 +229,8 @@ class Work:
                 values[slot, :, own] = np.stack([getattr(found, name) for name in CAUSAL], axis=1)
         y0, ypi, lower, rest, disagreement = values.mean(axis=0)
         mean = InfluenceValues(y0, ypi, lower, rest, disagreement, rows.weight, pd.DataFrame())
-        stacked = stack_values(scores, self.outcome(frame, what), rows.weight, mean, frame.index)
+        outcome = self.outcome(frame, what)
+        stacked = stack_values(scores, outcome, rows.weight, mean, frame.index)
         labels, z = stacked.columns, np.column_stack([stacked, np.ones(n)])
         gaps = np.zeros_like(z)
         gaps[:, [*labels.get_level_values(2).isin(CAUSAL), False]] = (
@@ -246,6 +251,13 @@ class Work:
             return replace(made, units=0, cross=0.0 * made.cross, open=pd.DataFrame(own).groupby(clusters[at]).sum())
 
         sums: dict[Any, Sums] = {None: of(np.arange(n), np.ones(len(labels), bool))}
+        decided = (labels.get_level_values(1) == "threshold") & (labels.get_level_values(2) == "positive")
+        for value, label in product((0, 1), RATES.values()):
+            member = (rows.a == value) & (rows.weight > 0.0)
+            if label is not None and outcome is not None:
+                member &= outcome == label
+            if member.any() and (label is None or outcome is not None):
+                sums[RATE, value, label] = of(np.flatnonzero(member), decided)
         for name in self.subgroups:
             for level, at in frame.groupby(name, observed=True).indices.items():
                 sums[name, level] = of(np.asarray(at), labels.get_level_values(1) == "threshold")
@@ -316,7 +328,7 @@ def audit_partitions(
     first, w = samples[0][known], None if weight is None else samples[0][weight]
     if groups is not None:
         source = clone(source).fit(first, w, groups=clusters[0])
-    pilot = audit_sample(source, first, sample_weight=w)
+    pilot = audit_sample(source, first, sample_weight=w, groups=clusters[0])
     context, order = pilot.context, tuple(name for name in known if name in graph.input_columns)
     if context.failure or context.outcomes:
         why = context.failure or f"{context.outcomes[0]!r} is an outcome, no function of the features, {PREDICTIONS}"
@@ -378,15 +390,36 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
         f"standard error of the unfair effect of {models[0].name!r}, {effect.spread:.2g}, {np.sqrt(effect.more):.2g} "
         "comes from the samples."
     )
+    units = ROWS
+    if work.plan.cluster is not None:
+        units = GROUPS.format(whole.units, f"of {work.plan.cluster!r}", whole.clusters)
     return replace(
         pilot,
         table=measured.table(context.doubts),
         draws=drawn.loc[:, drawn.columns.get_level_values("decisions").isin(DECISIONS)],
         influence=pilot.influence.iloc[:0],
+        answers={},
         thresholds=measured.thresholds(at, context.threshold_doubts),
         subgroups=_subgroups(pilot, sums, work, parts, larger),
-        context=replace(context, rows=whole.rows, estimates=None, resampling=text, warnings=[*context.warnings, *poor]),
+        rates=_rates(sums, work, context),
+        context=replace(
+            context, rows=whole.rows, units=units, estimates=None, resampling=text, warnings=[*context.warnings, *poor]
+        ),
     )
+
+
+def _rates(sums: Mapping[Any, Sums], work: Work, context: Context) -> pd.DataFrame:
+    """Return the rates of each group, whose errors are independent where rows are."""
+    names = [model.name for model in work.scores.models]
+
+    def of(value: int, label: int | None) -> tuple[int, Estimates | None]:
+        own = sums.get((RATE, value, label))
+        if own is None:
+            return 0, None
+        return own.rows, own.estimates(sizes_of_rate(names, own.effective), shared=False, part=value)
+
+    joint = work.plan.cluster is None
+    return tell_rates(names, of, context.graph, context.level, known=bool(work.outcomes), joint=joint)
 
 
 def _subgroups(pilot: Audit, sums: Mapping[Any, Sums], work: Work, parts: Partitions, larger: float) -> pd.DataFrame:

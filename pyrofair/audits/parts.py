@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, product
 from math import comb
 from typing import Any
@@ -134,18 +134,19 @@ class Means:
         Of worlds it is the share of rows whose answer they turn to yes, less that of those whom they turn to no.
         """
         places = {(*pair, each): factor for each, factor in factors.items()}
-        found, shares = self.of.sum_of(places), []
         if pair[1] == "score":
-            return found
+            return self.of.sum_of(places)
         worlds = [each for each in factors if isinstance(each, frozenset)]
-        for group in (each for each in factors if each not in worlds):
-            rate = self.of.sum_of({(*pair, group): 1.0}).value
-            shares.append(Share(rate, self.sizes[group], factors[group]))
+        shares = [
+            Share(self.of.sum_of({(*pair, group): 1.0}).value, self.sizes[group], factors[group])
+            for group in factors
+            if group not in worlds
+        ]
         if worlds:
             value = self.of.sum_of({(*pair, each): factors[each] for each in worlds}).value
             size = min(self.sizes[each] for each in worlds)
             shares += [Share(max(value, 0.0), size), Share(max(-value, 0.0), size, -1.0)]
-        return replace(found, shares=tuple(shares))
+        return self.of.sum_of(places, shares)
 
     def table(
         self,
@@ -206,9 +207,9 @@ class Means:
         rows = []
         every: list[Any] = [*self.plan.worlds, 0, 1]
         for pair, each in product(pairs, every):
-            found = self.of.sum_of({(*pair, each): 1.0})
-            if pair[1] != "score":
-                found = replace(found, shares=(Share(found.value, self.sizes[each]),))
+            at = {(*pair, each): 1.0}
+            shares = [] if pair[1] == "score" else [Share(self.of.sum_of(at).value, self.sizes[each])]
+            found = self.of.sum_of(at, shares)
             name = f"group {each}" if isinstance(each, int) else named(each)
             rows.append([*pair, name, found.value, *found.interval(level), self.sizes[each]])
         return pd.DataFrame(rows, columns=["model", "decisions", "mean", "estimate", "lower", "upper", "ess"])

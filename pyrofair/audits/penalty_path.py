@@ -34,8 +34,9 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair._workers import delayed
-from pyrofair.audits.audit import Audit, audit, default_source, fit_source
+from pyrofair.audits.audit import Audit, audit, default_source, fit_source, with_missing
 from pyrofair.audits.bootstrap import make_views
+from pyrofair.audits.clusters import ROWS, Clusters, describe_units
 from pyrofair.audits.display import table_fragment
 from pyrofair.audits.plots import mean_by_strength, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
@@ -51,7 +52,7 @@ from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import require_unfair
-from pyrofair.tables.labels import read_outcome
+from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
 from pyrofair.tables.row_identity import hash_rows
 
@@ -91,6 +92,8 @@ class PenaltyPath:
         After an interrupt: for its seed, the module fitted last, from which ``resume`` goes on.
     fingerprint : dict
         Hashes of what the path was made of: ``resume`` goes on only with the same.
+    units : str
+        What is taken as independent, in a sentence.
     """
 
     table: pd.DataFrame
@@ -99,6 +102,7 @@ class PenaltyPath:
     groups: pd.DataFrame = field(default_factory=pd.DataFrame)
     unfinished: Mapping[int, nn.Module] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
+    units: str = ROWS
 
     def _told(self) -> list[str]:
         """Return what is to be said of the means."""
@@ -107,6 +111,7 @@ class PenaltyPath:
             f"Means over {self.table['seed'].nunique()} seed(s) by strength, thresholded decisions.",
             apart if self.summary()["bimodal"].any() else "",
             _describe_apart(self.groups),
+            self.units,
             "Unfinished: pass it as resume=... to go on." if self.unfinished else "",
         ]
         return [each for each in found if each]
@@ -272,6 +277,7 @@ def penalty_path(
     test: tuple[pd.DataFrame, Any] | None = None,
     held_out: float = 0.25,
     sample_weight: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | str | None = None,
     judge: PotentialOutcomes | InfluenceBased | None = None,
     n_boot: int = 100,
     threshold: float = 0.5,
@@ -303,6 +309,9 @@ def penalty_path(
         Without ``test``: the share of the rows that is measured on and not trained on, the same for all seeds.
     sample_weight
         The weights of the rows ``X`` (n,), in training and in measuring held-out rows. Rows of ``test`` weigh the same.
+    groups
+        The column, outside the graph, of groups of rows such as households, in ``X`` and in ``test``; or labels of the
+        rows of ``X`` (n,), without ``test``. Whole groups are held out, and are the units of the figures' intervals.
     judge
         The source of the figures of the path and of its intervals, by which ``select`` judges. None: one-step
         estimates, ``OneStep(unfair, random_state=0)``, whose propensities and folds serve all strengths and seeds. Or
@@ -377,12 +386,14 @@ def penalty_path(
     found = _Found.of(resume, order)
     # Measuring on unfit rows would fail only once the first strength is fitted.
     graph = classifier.source.unfair.graph
-    training = _Rows.read(graph, X, y, sample_weight)
-    warn_unused(X, graph)
+    training = _Rows.read(classifier, X, y, sample_weight, groups)
+    warn_unused(X, graph, groups=groups)
     if test is None:
         training, measured = training.split(held_out)
+    elif groups is not None and not isinstance(groups, str):
+        raise DataError("groups are labels of the rows X, and test has rows of its own: name a column of both tables.")
     else:
-        measured = _Rows.read(graph, *test, None, "the table to measure on")
+        measured = _Rows.read(classifier, *test, None, groups, "the table to measure on")
     _check_judge(judge, classifier)
     fingerprint = _fingerprint(classifier, graph) | {
         "judge": _judge_fingerprint(judge, classifier),
@@ -398,6 +409,8 @@ def penalty_path(
             "interrupted, or start anew without resume."
         )
     own = judge is classifier.source
+    if own and groups is not None:
+        raise DataError("judge=classifier.source was fitted for training, by rows. With groups leave judge out.")
     keep = n_boot > 0 or judge is None or (not own and is_influence_based(judge))
     open_seeds = [
         seed for seed in wanted if len(found.finished(seed)) < len(order) or not found.is_audited(seed, keep=keep)
@@ -430,13 +443,14 @@ def penalty_path(
     found.sort(wanted)
     for text, category in found.warned.items():
         warnings.warn(text, category, stacklevel=2)
-    intervals, groups = (
+    intervals, compared = (
         pd.concat(tables, ignore_index=True) if tables else pd.DataFrame() for tables in (found.intervals, found.groups)
     )
-    groups = join_seeds(groups)
-    if apart := _describe_apart(groups):
+    compared = join_seeds(compared)
+    if apart := _describe_apart(compared):
         warnings.warn(apart, PositivityWarning, stacklevel=2)
-    return PenaltyPath(pd.DataFrame(found.rows), found.models, intervals, groups, found.modules, fingerprint)
+    units = describe_units(None if measured.clusters is None else measured.clusters.code, measured.weight)
+    return PenaltyPath(pd.DataFrame(found.rows), found.models, intervals, compared, found.modules, fingerprint, units)
 
 
 def _check_judge(judge: Any, classifier: Any) -> None:
@@ -456,11 +470,11 @@ def _fit_judge(judge: Any, classifier: Any, measured: _Rows, found: _Found) -> A
     """Return the judge, fitted on the rows measured on unless it is fitted; None for the classifier's own source."""
     if judge is classifier.source:
         return None
-    source = default_source(classifier.source.unfair, 0) if judge is None else judge
+    source = with_missing(default_source(classifier.source.unfair, 0) if judge is None else judge, classifier.missing)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            fitted, _ = fit_source(source, measured.table, measured.weight)
+            fitted, _ = fit_source(source, measured.table, measured.weight, measured.clusters)
     except (DataError, NotIdentifiedError, PositivityError) as error:
         raise type(error)(
             f"{type(source).__name__} cannot judge the rows measured on: {error} Name another judge=..., such as "
@@ -624,6 +638,7 @@ class _Found:
                 n_boot=n_boot if keep else 0,
                 threshold=threshold,
                 sample_weight=measured.weight,
+                groups=None if measured.clusters is None else measured.clusters.labels,
                 progress=False,
                 random_state=seed,
             )
@@ -664,31 +679,45 @@ class _Rows:
     y: pd.Series[Any]
     outcome: NDArray[np.int8]
     weight: NDArray[np.float64]
+    clusters: Clusters | None
 
     @classmethod
     def read(
-        cls, graph: CausalGraph, table: pd.DataFrame, outcome: Any, weight: npt.ArrayLike | None, what: str = "X"
+        cls,
+        reader: Any,
+        table: pd.DataFrame,
+        outcome: Any,
+        weight: npt.ArrayLike | None,
+        groups: npt.ArrayLike | str | None,
+        what: str = "X",
     ) -> _Rows:
-        table = as_pandas(table)
-        found = read_table(table, feature_columns(graph), what=what)
+        """Return the rows that a classifier with a source reads."""
+        table, graph = as_pandas(table), reader.source.unfair.graph
+        found = read_table(table, feature_columns(graph), what=what, missing=reader.missing)
         found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
         require_aligned(found, outcome)
         y = pd.Series(np.ravel(outcome) if not isinstance(outcome, pd.Series) else outcome.array, index=found.index)
-        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], read_weight(weight, found, table=what))
+        own = read_weight(weight, found, table=what)
+        units = None
+        if groups is not None:
+            units = Clusters.read(groups, table, graph, read_sensitive(found, graph, both=False), own)
+        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], own, units)
 
     def split(self, fraction: float) -> tuple[_Rows, _Rows]:
         """Return the rows to train on and those held out, at random but always the same ones."""
-        one, other = (
-            _Rows(self.graph, self.table.iloc[at], self.y.iloc[at], self.outcome[at], self.weight[at])
-            for at in hold_out(self.outcome, fraction, np.random.RandomState(0), "held_out")
-        )
-        return one, other
+        found, groups = [], self.clusters
+        key = None if groups is None else groups.key
+        for at in hold_out(self.outcome, fraction, np.random.RandomState(0), "held_out", key):
+            own = self.table.iloc[at], self.y.iloc[at], self.outcome[at], self.weight[at]
+            found.append(_Rows(self.graph, *own, None if groups is None else groups.at(at)))
+        return found[0], found[1]
 
     def digest(self) -> str:
         """Return a hash of the rows, their outcomes and weights."""
         columns = feature_columns(self.graph)
         rows = hash_rows(self.table[columns])
-        return str(joblib.hash((columns, rows, self.outcome, self.weight / self.weight.mean())))
+        units = () if self.clusters is None else (self.clusters.key,)
+        return str(joblib.hash((columns, rows, self.outcome, self.weight / self.weight.mean(), *units)))
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,11 @@ from pyrofair.effects.estimates import (
     Estimates,
     Key,
     greater_of,
+    kish_size,
     shares_of,
 )
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
-from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views, kish_size
+from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
 
@@ -43,6 +44,7 @@ __all__ = [
     "exact_accuracy",
     "group_lines",
     "group_table",
+    "judged",
     "model_lines",
     "percentile_numbers",
     "rows_alike",
@@ -78,7 +80,8 @@ class Measured:
     ``numbers`` are the estimates with their intervals at a ``level``, and ``notes`` are on these. ``alike`` is the
     number of audited rows, if these are independent and have one weight, and else 0: accuracy has its exact bound
     then. ``sizes`` are the effective sizes of each model's quantities. ``failure`` is the reason why no
-    world could be made, ``small`` why each world of a model rests on too few rows for an interval.
+    world could be made, ``small`` why each world of a model rests on too few rows for an interval, ``few`` why there
+    are too few groups of rows for any.
     """
 
     models: Sequence[AuditedModel]
@@ -89,6 +92,7 @@ class Measured:
     sizes: Mapping[str, Mapping[str, float]]
     failure: str = ""
     small: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    few: str = ""
 
     @classmethod
     def of(cls, estimates: Estimates, level: float, **more: Any) -> Measured:
@@ -143,7 +147,7 @@ class Measured:
             if key.quantity in FROM_OUTCOMES:
                 reason = f"df has no outcome column {self.models[0].graph.outcome_column!r}"
             return estimate, low, high, [f"cannot be made: {reason}"]
-        if few := _few_rows(key.quantity, self.small.get(key.model, ())):
+        if few := self.few or _few_rows(key.quantity, self.small.get(key.model, ())):
             return estimate, np.nan, np.nan, [*notes, f"no interval: {few}"]
         if key.quantity == "accuracy" and self.alike:
             return (estimate, *exact_accuracy(estimate, self.alike, (1.0 - self.level) / 2.0))
@@ -162,26 +166,39 @@ def rows_alike(weight: NDArray[np.float64]) -> int:
     return len(weight) if (weight == weight[0]).all() else 0
 
 
-def sizes_of(rows: float, worlds: tuple[float, float] = (np.nan, np.nan)) -> dict[str, float]:
-    """Return the effective size that each quantity rests on, by those of the rows and of both worlds."""
+def judged(weight: NDArray[np.float64], outcome: NDArray[np.int8] | None) -> NDArray[np.float64]:
+    """Return the weights of the rows whose outcome is known, all without outcomes."""
+    return weight if outcome is None else weight[outcome >= 0]
+
+
+def sizes_of(
+    rows: float, worlds: tuple[float, float] = (np.nan, np.nan), outcomes: float | None = None
+) -> dict[str, float]:
+    """Return the effective size that each quantity rests on, by those of the rows, of both worlds and of outcomes."""
     causal = dict.fromkeys((*OF_WORLDS, GIVEN_UNITS), min(worlds)) | dict(zip(("p_y0", "p_ypi"), worlds, strict=True))
-    return dict.fromkeys(QUANTITIES, rows) | causal
+    return dict.fromkeys(QUANTITIES, rows) | dict.fromkeys(FROM_OUTCOMES, outcomes or rows) | causal
 
 
 def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
-    """Return for each model the effective sample size that each quantity rests on, in rows."""
-    return {model.name: _sizes(estimator, estimator.label_of(model.name)) for model in estimator.models}
+    """Return for each model the effective sample size that each quantity rests on, in rows, or at most in groups."""
+    most, found = np.inf, {}
+    if estimator.units is not None and estimator.units.grouped:
+        most = kish_size(estimator.weight, estimator.units.audited)
+    for model in estimator.models:
+        sizes = _sizes(estimator, estimator.label_of(model.name))
+        found[model.name] = {name: min(size, most) for name, size in sizes.items()}
+    return found
 
 
 def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
-    rows = kish_size(estimator.weight)
+    rows, known = (kish_size(each) for each in (estimator.weight, judged(estimator.weight, estimator.outcome)))
     if label not in estimator.worlds:
-        return sizes_of(rows)
+        return sizes_of(rows, outcomes=known)
     source = estimator.sources[label]
     if isinstance(source, SampleSplit):  # units stand for different numbers of rows
-        return sizes_of(rows, (source.effective_size(estimator.table, estimator.weight),) * 2)
+        return sizes_of(rows, (source.effective_size(estimator.table, estimator.weight),) * 2, known)
     first, second = (world.effective_size for world in estimator.worlds[label][0])
-    return sizes_of(rows, (first, second))
+    return sizes_of(rows, (first, second), known)
 
 
 def _few_rows(quantity: str, small: Sequence[str]) -> str:
@@ -389,7 +406,11 @@ def world_lines(context: Context) -> list[str]:
             )
     if context.form:
         lines.append(f"Estimates in the {context.form} form, by the stages of each world (assumptions below):")
-    return [*lines, *context.stage_lines]
+    shares = [
+        f"  {row['proxy']} {row['level']}: known in {row['known']:.0%} of {row['rows']:,} rows"
+        for row in context.disclosure.to_dict("records")
+    ]
+    return [*lines, *context.stage_lines, *shares]
 
 
 def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph) -> list[str]:

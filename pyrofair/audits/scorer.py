@@ -117,7 +117,7 @@ class AuditScorer:
         """
         graph = self.source.unfair.graph
         X = as_pandas(X)
-        table = read_table(X, feature_columns(graph), what="X")
+        table = read_table(X, feature_columns(graph), what="X", missing=getattr(self.source, "missing", None))
         table = table[[name for name in X.columns if name in table]]  # the order of a model without column names
         require_aligned(table, y)
         with warnings.catch_warnings(record=True) as caught:

@@ -12,12 +12,24 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
+from pyrofair.audits.clusters import Clusters
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
-from pyrofair.effects.estimates import AUDITED, JUDGED, PAPER, Estimate, Estimates, Key, reach_of, reach_of_all
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, kish_size
+from pyrofair.effects.estimates import (
+    AUDITED,
+    JUDGED,
+    PAPER,
+    Estimate,
+    Estimates,
+    Key,
+    kish_size,
+    reach_of,
+    reach_of_all,
+)
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.exceptions import DataError
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.tables.reading import require_aligned
+from pyrofair.tables.recorded import as_level
 from pyrofair.tables.row_identity import hash_rows
 
 __all__ = [
@@ -97,6 +109,7 @@ def _read(name: str, given: Any, graph: CausalGraph, table: pd.DataFrame, allowe
     if isinstance(given, str):
         _check_column(name, given, graph, allowed)
         labels, columns = table[given], (given,)
+        labels = as_level(labels) if labels.isna().any() else labels
     elif isinstance(given, pd.Series):
         require_aligned(table, given, f"the subgroup {name!r}", table="df")
         labels, columns = given, tuple(allowed)
@@ -283,6 +296,7 @@ def estimate_subgroups(
     estimates: Estimates,
     table: pd.DataFrame,
     a: NDArray[np.int8],
+    groups: Clusters | None = None,
 ) -> Within:
     """Return the estimates in each level, for :func:`estimate_levels`."""
     found = []
@@ -291,7 +305,7 @@ def estimate_subgroups(
         _check_conditioned(source, subgroups)
         models = [model.name for model in scores.models]
         for subgroup in subgroups:
-            for each, at in _levels(subgroup, source, table, a, estimates.weight, tests):
+            for each, at in _levels(subgroup, source, table, a, estimates.weight, tests, groups):
                 found.append((each, estimates.within(at, each.sizes(models)), models))
     return found
 
@@ -311,6 +325,7 @@ def tell_subgroups(rows: Sequence[tuple[dict[str, Any], Estimate | None]], level
 
     All intervals of the table hold together with the probability ``level``, asymptotically: their half-widths are the
     standard errors times the quantile of the largest deviation of all, in those units, of a joint normal distribution.
+    ``groups`` are those of the rows, if these are units.
     """
     reach = reach_of_all([each for _, each in rows if each is not None], level)
     for row, estimate in rows:
@@ -334,23 +349,24 @@ def _check_conditioned(source: Any, subgroups: Sequence[Subgroup]) -> None:
 
 
 def _levels(
-    subgroup: Subgroup, source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, tests: int
+    subgroup: Subgroup, source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, tests: int, groups: Any
 ) -> list[tuple[Level, NDArray[np.int64]]]:
     found = []
     for code, name in enumerate(subgroup.levels):
         at = np.flatnonzero((subgroup.codes == code) & (weight > 0.0))
-        ess, reason, doubt = _size(source, table, a, weight, at, tests)
+        own = None if groups is None else groups.at(at)
+        ess, reason, doubt = _size(source, table.iloc[at], a[at], weight[at], tests, own)
         size = float(kish_size(weight[at])) if len(at) else np.nan
         found.append((Level(subgroup.name, name, len(at), size, ess, reason, doubt), at))
     return found
 
 
 def _size(
-    source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, at: NDArray[np.int64], tests: int
+    source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, tests: int, groups: Clusters | None
 ) -> tuple[float, str, str]:
     """Return the effective size of the rows of a level, why they are too few, and what casts doubt on their weights."""
-    graph = source.unfair.graph
-    sizes = [kish_size(weight[at][a[at] == value]) if (a[at] == value).any() else 0.0 for value in (0, 1)]
+    graph, more = source.unfair.graph, {} if groups is None else {"groups": groups.labels}
+    sizes = [kish_size(weight * (a == value)) for value in (0, 1)]
     few = min((0, 1), key=lambda value: sizes[value])
     if sizes[few] < FEWEST_ROWS:
         return (
@@ -358,12 +374,14 @@ def _size(
             f"{sizes[few]:.0f} row(s) with {graph.sensitive_column}={graph.label(few)!r}, fewer than {FEWEST_ROWS}",
             "",
         )
+    if groups is not None and (text := groups.fewer()):
+        return float("nan"), text, ""
     try:
-        stages = source.stages(table.iloc[at], weight[at])
+        stages = source.stages(table, weight, **more)
     except DataError as error:
         return float("nan"), str(error), ""
     if not len(stages):
-        return float(kish_size(weight[at])), "", ""
+        return float(kish_size(weight)), "", ""
     ess = float(stages["ess"].min())
     if ess < FEWEST_ROWS:
         return ess, f"a stage has the effective size {ess:.1f}, fewer than {FEWEST_ROWS} rows", ""

@@ -22,6 +22,8 @@ __all__ = ["Block", "View", "drawn"]
 MOST_CARDS = 3
 """More answers are listed on the first page, not shown side by side."""
 MOST_LISTED = 8
+MOST_TABLES = 3
+"""The tables that a notebook shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +87,9 @@ class View:
 
     @property
     def first_tables(self) -> list[Table]:
-        """The tables that a notebook shows."""
-        return [table for block in self.blocks for table in (*block.tables, *block.pictures)][:2]
+        """The tables that a notebook shows, that of missing values among them."""
+        found = [table for block in self.blocks for table in (*block.tables, *block.pictures)]
+        return found[:MOST_TABLES] + [table for table in found[MOST_TABLES:] if table.name == "missing"]
 
     def text(self) -> str:
         """Return the report in plain text."""

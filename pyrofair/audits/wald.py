@@ -13,8 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import shown
+from pyrofair.audits.clusters import Clusters
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import GROUPS, Measured, rows_alike, sizes_of, tell_groups
+from pyrofair.audits.report import GROUPS, Measured, judged, rows_alike, sizes_of, tell_groups
 from pyrofair.effects.estimates import (
     AUDITED,
     CAUSAL,
@@ -22,6 +23,7 @@ from pyrofair.effects.estimates import (
     Key,
     draw_normal,
     joint_covariance,
+    kish_size,
 )
 from pyrofair.effects.group_agreement import GROUP_COLUMNS, GROUP_QUANTITIES
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
@@ -31,7 +33,6 @@ from pyrofair.effects.potential_outcomes import (
     CounterfactualSample,
     PotentialOutcomes,
     SeveralContrasts,
-    kish_size,
 )
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -156,17 +157,27 @@ def stack_values(
 ) -> pd.DataFrame:
     """Return one uncentred value per row and functional: columns (model, decisions, functional).
 
-    ``outcome`` and ``weight`` are those of the n audited rows; without ``values`` there are no worlds.
+    ``outcome`` and ``weight`` are those of the n audited rows; without ``values`` there are no worlds. The values of a
+    row whose outcome is missing (-1) are such that means are those of the others.
     """
+    lost = np.zeros(len(weight), dtype=bool) if outcome is None else outcome < 0
+
+    def among_known(each: Array) -> Array:
+        if not lost.any():
+            return each
+        mean = np.average(each[~lost], weights=weight[~lost])
+        return np.where(lost, mean, mean + (each - mean) * weight.sum() / weight[~lost].sum())
+
     columns: dict[tuple[str, Rule, str], Array] = {}
     for at, (name, decisions) in enumerate(scores.columns):
         decided = decide(scores.observed[name], decisions, scores.threshold)
         if values is not None:
             columns |= {(name, decisions, each): getattr(values, each)[:, at] for each in CAUSAL}
+            decided = decided if values.decided is None else values.decided[:, at]
         columns[name, decisions, "positive"] = decided
         if outcome is not None and decisions != "score":
-            columns[name, decisions, "correct"] = (decided == outcome).astype(np.float64)
-            columns[name, decisions, "outcome"] = outcome.astype(np.float64)
+            columns[name, decisions, "correct"] = among_known(np.where(outcome == 1, decided, 1.0 - decided))
+            columns[name, decisions, "outcome"] = among_known(outcome.astype(np.float64))
     labels = pd.MultiIndex.from_tuples(columns, names=["model", "decisions", "functional"])
     return pd.DataFrame(np.column_stack(list(columns.values())), index=index, columns=labels)
 
@@ -176,7 +187,8 @@ class WaldEstimates:
     """What an audit has of a source that hands over influence values.
 
     ``normal`` has the estimates, ``stages`` their diagnostics by model, decisions, world and stage, ``weights`` those
-    that no classifier enters; ``failure`` is the reason why there are no worlds.
+    that no classifier enters; ``failure`` is the reason why there are no worlds, ``few`` why there are too few groups,
+    and ``alike`` the number of rows that accuracy is of, if they are independent and have one weight, else 0.
     """
 
     normal: Estimates
@@ -184,7 +196,9 @@ class WaldEstimates:
     weights: pd.DataFrame
     failure: str
     regimes: tuple[str, ...]
+    alike: int
     splits: int = 1
+    few: str = ""
 
     def describe_models(self) -> str:
         """Return what the estimates owe to the models that were learned: the split into folds, and their rows."""
@@ -213,31 +227,32 @@ class WaldEstimates:
 
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
-        more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small()}
-        return Measured.of(self.normal, level, models=models, alike=rows_alike(self.normal.weight), **more)
+        more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small(), "few": self.few}
+        return Measured.of(self.normal, level, models=models, alike=self.alike, **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
-        found = {}
-        for model, size in _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes).items():
+        found, units = {}, "rows" if self.normal.groups is None else "groups"
+        of = _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, "units")
+        for model, size in of.items():
             texts = [
-                f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} rows"
+                f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} {units}"
                 if each < FEWEST_ROWS
                 else ""
                 for regime, each in zip(self.regimes, size, strict=True)
             ]
-            found[model] = (texts[0], texts[1])
+            found[model] = (self.few or texts[0], self.few or texts[1])
         return found
 
 
 def _smallest(
-    influence: pd.DataFrame, weight: Array, stages: pd.DataFrame, regimes: Sequence[str]
+    influence: pd.DataFrame, weight: Array, stages: pd.DataFrame, regimes: Sequence[str], of: str = "ess"
 ) -> dict[str, tuple[float, float]]:
-    """Return for each model the smallest effective size of the stages of either world."""
-    rows, found = kish_size(weight), {}
+    """Return for each model the smallest effective size of the stages of either world, in rows (ess) or in units."""
+    rows, found, of = kish_size(weight), {}, of if of in stages else "ess"
     for model in dict.fromkeys(influence.columns.get_level_values("model")):
         own = stages[stages["model"] == model] if len(stages) else stages
-        sizes = [own["ess"][own["regime"] == regime].min() if len(own) else np.nan for regime in regimes]
+        sizes = [own[of][own["regime"] == regime].min() if len(own) else np.nan for regime in regimes]
         first, second = (rows if np.isnan(size) else float(size) for size in sizes)
         found[model] = (first, second)
     return found
@@ -251,6 +266,7 @@ def estimate_by_influence(
     *,
     fresh: bool,
     failure: str = "",
+    clusters: Clusters | None = None,
 ) -> WaldEstimates:
     """Return the estimates of all quantities of all models, by one call of each fitted source for its models.
 
@@ -258,11 +274,12 @@ def estimate_by_influence(
     refuses about these is the ``failure`` of the result, unless that is given. An error of a model is raised.
     """
     rows, row_weight = (None, None) if fresh else (table, weight)
+    more: dict[str, Any] = {} if fresh or clusters is None else {"groups": clusters.labels}
     weights, found = pd.DataFrame(), []
     for source, scores in asked if not failure else ():
         try:
-            weights = source.stages(rows, row_weight) if weights.empty else weights
-            found.append(source.influence(scores, rows, row_weight))
+            weights = source.stages(rows, row_weight, **more) if weights.empty else weights
+            found.append(source.influence(scores, rows, row_weight, **more))
         except DataError as error:
             if fresh or error is scores.error:
                 raise
@@ -275,15 +292,21 @@ def estimate_by_influence(
     influence = pd.concat(
         [stack_values(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns"
     )
+    code, arm = (None, None) if clusters is None else (clusters.code, clusters.arm)
     labelled = [label_stages(own.stages, scores, weight) for scores, own in pairs if own is not None]
     stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
     unfair = asked[0][0].unfair
     names = tuple(regime.name for regime in unfair.regimes)
     of = _smallest(influence, weight, stages, names)
-    sizes = {name: sizes_of(kish_size(weight), own) for name, own in of.items()}
+    known = judged(weight, outcome)
+    sizes = {name: sizes_of(kish_size(weight), own, kish_size(known)) for name, own in of.items()}
     apart = _stack_moves(asked, [] if failure else found, influence.columns, len(table))
-    normal = Estimates(influence, weight, bool(unfair.shared), sizes=sizes, apart=apart)
-    return WaldEstimates(normal, stages, weights, failure, names, max((each.splits for each in found), default=1))
+    normal = Estimates(influence, weight, bool(unfair.shared), groups=code, arm=arm, sizes=sizes, apart=apart)
+    splits = max((each.splits for each in found), default=1)
+    few = "" if clusters is None else clusters.fewer()
+    estimated = any(each.decided is not None for each in found)  # then what is right is no count of rows
+    alike = rows_alike(known) if clusters is None and not estimated else 0
+    return WaldEstimates(normal, stages, weights, failure, names, alike, splits, few)
 
 
 def _stack_moves(
@@ -400,6 +423,7 @@ def compare_by_influence(
     fresh: bool,
     level: float,
     random_state: int | None,
+    clusters: Clusters | None = None,
 ) -> pd.DataFrame:
     """Compare the estimates from either observed group alone, as an audit's table of groups; empty where it cannot be.
 
@@ -420,8 +444,9 @@ def compare_by_influence(
         return pd.DataFrame(columns=columns)
     share = weight / weight.sum()
     worlds = [tuple(_probed(each[:, -1], share, table) for each in values[group]) for group in GROUPS]
-    zero, one = (Estimates(_by_world(values[group], asked, table.index), weight) for group in GROUPS)
-    apart = Estimates(one.influence - zero.influence, weight)
+    own: dict[str, Any] = {} if clusters is None else {"groups": clusters.code, "arm": clusters.arm}
+    zero, one = (Estimates(_by_world(values[group], asked, table.index), weight, **own) for group in GROUPS)
+    apart = Estimates(one.influence - zero.influence, weight, **own)
     keys = [Key(AUDITED, *pair, quantity) for pair in asked.columns for quantity in GROUP_QUANTITIES]
     gaps = [apart.of(key) for key in keys]
     compared = [(key, zero.of(key).value, one.of(key).value, gap) for key, gap in zip(keys, gaps, strict=True)]

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -117,15 +118,22 @@ def hold_out(
     fraction: float | None,
     random: np.random.RandomState,
     name: str = "validation_fraction",
+    groups: NDArray[Any] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows at random into those to train on and a fraction held out, both sorted; None holds out none.
 
+    Rows with one label of ``groups`` (n,) stay together, so that the fraction may be exceeded by a part of a group.
     It is a DataError, with the ``name`` of the fraction, if no row would be held out or the others lack a class.
     """
     if fraction is None:
         return np.arange(len(target)), np.empty(0, dtype=np.int64)
-    size = round(fraction * len(target))
-    held, left = np.split(random.permutation(len(target)), [size])
+    size, order = round(fraction * len(target)), random.permutation(len(target))
+    if groups is not None:
+        code, labels = pd.factorize(groups)
+        rank = random.permutation(len(labels))[code]
+        order = np.argsort(rank, kind="stable")
+        size = int((rank <= rank[order[size - 1]]).sum()) if size else 0
+    held, left = np.split(order, [size])
     if not len(held) or len(np.unique(target[left])) < 2:
         raise DataError(
             f"{name}={fraction} holds out {size} of {len(target)} rows; some must be held out, and the "

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -63,7 +63,7 @@ from pyrofair.effects import (
     interval_disagreement,
     piu_upper,
 )
-from pyrofair.effects.group_agreement import disagreeing
+from pyrofair.effects.group_agreement import compare_scored, disagreeing
 from pyrofair.effects.row_functions import require_row_function
 from pyrofair.exceptions import DataError, GraphError, PositivityWarning, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
@@ -79,6 +79,7 @@ from pyrofair.tables.reading import (
     require_aligned,
     warn_unused,
 )
+from pyrofair.tables.recorded import Missing
 
 __all__ = ["PenalizedClassifier", "remove"]
 
@@ -128,6 +129,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "strength": optional(partial(require_real, least=0.0)),
     "columns": optional(_require_columns),
     "encoder": optional(_require_encoder),
+    "missing": partial(require_choice, choices=get_args(Missing)),
     "starts": require_integer,
     "epochs": optional(require_integer),
     "batch_size": require_integer,
@@ -168,6 +170,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         The columns to read; by default the graph's observed parents of the outcome, or all without a source.
     encoder
         A transformer that turns the table into a matrix; by default :class:`TableEncoder`.
+    missing
+        What becomes of missing values: ``"refuse"``, or ``"recorded"``: "not recorded" is a value that the classifier
+        reads, of categories a level, of numbers their mean beside a flag. The source is then fitted with this setting
+        too. New rows may lack values of the columns that some fitted rows lack.
     starts
         With a penalty: the number of initial weights tried for about 100 steps, of which those with the least objective
         are trained on, because initial weights alone can decide whether both potential outcomes tend to 0 or to 1. A
@@ -220,6 +226,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         strength: float | None = None,
         columns: Sequence[str] | None = None,
         encoder: TransformerMixin | None = None,
+        missing: Missing = "refuse",
         starts: int = 4,
         epochs: int | None = None,
         batch_size: int = 1000,
@@ -238,6 +245,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.strength = strength
         self.columns = columns
         self.encoder = encoder
+        self.missing = missing
         self.starts = starts
         self.epochs = epochs
         self.batch_size = batch_size
@@ -297,7 +305,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
                 continue
             found += [
                 f"{where}{row.quantity} is {row.group_0:.3f} from group 0 and {row.group_1:.3f} from group 1"
-                for row in disagreeing(compare_groups(source, self._positive_scores)).itertuples()
+                for row in disagreeing(self._compare_groups(source)).itertuples()
             ]
         if not found:
             return PyrofairWarning(" ".join(flat)) if flat else None
@@ -307,6 +315,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
             "source_.overlap(), and compare propensity='boosted'."
         )
+
+    def _compare_groups(self, source: Any) -> pd.DataFrame:
+        """Compare the groups; only of a module of the user's may it be asked whether it reads one row at a time."""
+        if isinstance(self.model, str):
+            return compare_scored(source, lambda tables: list(map(self._positive_scores, tables)))
+        return compare_groups(source, self._positive_scores)
 
     def _positive_scores(self, table: pd.DataFrame) -> NDArray[np.float64]:
         scores = self.predict_proba(table)[:, int(self.classes_[1] == self.positive_)]
@@ -329,6 +343,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.source_ = None
         if self._strength > 0:
             self.source_ = _seeded_clone(self.source, random)
+            if self.missing == "recorded":
+                self.source_.set_params(**dict.fromkeys(_settings_of_missing(self.source_), self.missing))
             self._check_encoder(table.iloc[training], self.source_.unfair.graph)
             with read_again(table, self.source_.unfair.graph):
                 self.source_.fit(table.iloc[training], sample_weight=weight[training])
@@ -410,7 +426,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         return module.to(dtype=getattr(torch, self.dtype), device=self.device)
 
     def _fit_encoder(self, table: pd.DataFrame, weight: NDArray[np.float64], random: np.random.RandomState) -> None:
-        encoder = TableEncoder() if self.encoder is None else _seeded_clone(self.encoder, random)
+        encoder = TableEncoder(missing=self.missing) if self.encoder is None else _seeded_clone(self.encoder, random)
         weighted = has_fit_parameter(encoder, "sample_weight") and not (weight == 1).all()
         self.encoder_ = encoder.fit(table[self.reads_], **({"sample_weight": weight} if weighted else {}))
 
@@ -428,7 +444,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _encode(self, table: pd.DataFrame) -> Tensor:
         matrix = self.encoder_.transform(table[self.reads_])
-        return to_tensor(matrix.toarray() if hasattr(matrix, "toarray") else matrix, self.dtype, self.device)
+        found = to_tensor(matrix.toarray() if hasattr(matrix, "toarray") else matrix, self.dtype, self.device)
+        if self.missing == "recorded" and bool(found.isnan().any()):
+            raise DataError(f"encoder={shown(self.encoder)} leaves missing values; impute in it, or leave it out.")
+        return found
 
     # -- reading tables -----------------------------------------------------------------------------------------------
 
@@ -462,6 +481,11 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         for source in several.values() if isinstance(several, Mapping) else [self.source]:
             if isinstance(source, Bounding):
                 self._check_penalty(source)
+        if self.missing == "recorded" and self.source is not None and not _settings_of_missing(self.source):
+            raise DataError(
+                f"missing='recorded' takes rows with missing values, and source={type(self.source).__name__}(...) has "
+                "no such setting: it reads complete rows. Take IPW or GComputation, or impute the values before."
+            )
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs held-out rows: set validation_fraction, for example to 0.1.")
 
@@ -495,7 +519,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         """Read a table by names: the columns of the graph, or those given."""
         allowed = graph.input_columns if graph else None
         reads = self._columns_to_read(allowed)
-        table = read_table(X, list(dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])), what="X")
+        names = dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])
+        table = read_table(X, list(names), what="X", missing=self.missing)
         if graph is not None:
             if isinstance(self.source, SeveralContrasts):
                 self.source.levels(table)
@@ -521,11 +546,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def _read_plain(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """Read a table or an array as scikit-learn does: by position, names checked where both sides have them."""
         if isinstance(X, pd.DataFrame):
-            table = read_table(X, list(X.columns), what="X")
+            table = read_table(X, list(X.columns), what="X", fitted=not reset, missing=self.missing)
             validate_data(self, X, reset=reset, skip_check_array=True)
         else:
             require_unmasked("X", X)
-            matrix = validate_data(self, X, reset=reset, dtype=np.float64)
+            finite = "allow-nan" if self.missing == "recorded" else True
+            matrix = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
             table = pd.DataFrame(matrix, columns=[f"x{i}" for i in range(matrix.shape[1])])
         if reset:
             self.reads_ = list(table.columns)
@@ -553,7 +579,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         X = as_pandas(X)
         if self._graph is None and self.columns is None:
             return self._read_plain(X, reset=False)
-        return read_table(X, self.reads_, what="X", fitted=True)
+        return read_table(X, self.reads_, what="X", fitted=True, missing=self.missing)
 
     def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the log-odds of the last class, shape (m,)."""
@@ -606,6 +632,12 @@ def _seeded_clone(estimator: Any, random: np.random.RandomState) -> Any:
         names = [name for name, value in settings if name.split("__")[-1] == "random_state" and value is None]
         copied.set_params(**{name: int(random.randint(2**31 - 1)) for name in names})
     return copied
+
+
+def _settings_of_missing(source: Any) -> list[str]:
+    """Return the settings of a source, or of the one that it fits several of, that say what missing values become."""
+    known = source.get_params() if hasattr(source, "get_params") else {}
+    return [name for name in ("missing", "source__missing") if name in known]
 
 
 def remove(graph: CausalGraph | UnfairPaths, nodes: Literal["touched", "descendants"]) -> list[str]:

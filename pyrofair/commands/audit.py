@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyrofair._files import csv_text
 from pyrofair.commands.check import check_table
-from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
 from pyrofair.commands.decisions import (
     DECISION_OPTIONS,
     check_decisions,
@@ -37,8 +39,8 @@ __all__ = ["COMMAND"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
-    "subgroups.csv", "worst.csv", "audit.png", "stages.png", "graph.png", "check.csv", "sensitivity.csv",
-    "parts.csv", "parts.png",
+    "subgroups.csv", "rates.csv", "worst.csv", "disclosure.csv", "audit.png", "stages.png", "graph.png",
+    "check.csv", "sensitivity.csv", "parts.csv", "parts.png",
 )  # fmt: skip
 OPTIONS = (
     DATA,
@@ -50,6 +52,8 @@ OPTIONS = (
     *source_options(AUDIT_SOURCES, "onestep"),
     *grouped(
         "the source of both worlds",
+        Option("proxy", "columns outside the graph that hint at the sensitive attribute, which may then be missing in "
+               "some rows, at random given the features and these columns", many=True, metavar="COLUMN"),
         Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged "
                "by models that did not see it)", metavar="FILE"),
     ),
@@ -63,6 +67,7 @@ OPTIONS = (
         Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
         Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", int, default=200,
                least=0, most=1_000_000),
+        GROUPS,
     ),
     *grouped(
         "more in the report",
@@ -71,6 +76,12 @@ OPTIONS = (
         Option("sensitivity", "how strong a hidden common cause would have to be, as pyrofair sensitivity shows", bool),
     ),
     *RESULT_OPTIONS,
+    *grouped(
+        "the results",
+        Option("flips", "a further file of the results, such as flips.csv: the rows whose decision flips along the "
+               "unfair paths, with both scores; of models that read nothing that these paths change but the sensitive "
+               "attribute", metavar="NAME"),
+    ),
 )  # fmt: skip
 ESTIMATED = (
     "  a column of scores, known for the rows as they are: what it would be in another world is estimated, as that of "
@@ -100,14 +111,22 @@ def run(settings: Settings, lines: Any) -> int:
     read = [*files_read(settings, "train"), *files.values()]
     with computing(settings) as warned:
         problem = read_problem(
-            settings, extra=dict.fromkeys(settings["score"], "--score"), others=["train"], outcome_required=False,
+            settings,
+            extra=dict.fromkeys(settings["score"], "--score") | dict.fromkeys(settings["proxy"], "--proxy"),
+            others=["train"],
+            outcome_required=False,
             several=True,
-        )  # fmt: skip
+            gaps=bool(settings["proxy"]),
+        )
+        if problem.contrasts and (settings["proxy"] or settings["flips"]):
+            raise UsageError("--proxy and --flips are for two groups, and --contrast names several: name one.")
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source = make_source(settings, problem.unfair)
-        with ResultsFolder.claimed(settings, read, FILES) as folder:
+        with ResultsFolder.claimed(settings, read, (*FILES, *filter(None, [settings["flips"]]))) as folder:
             models = read_models(settings, problem)
             report: Any = _audit(settings, problem, models, source, subgroups)
+            if settings["flips"]:
+                folder.add_text(settings["flips"], csv_text(report.flips))
             sections = _sections(settings, problem, models, folder)
             texts = list(dict.fromkeys([*warned(), *map(as_options, report.context["warnings"])]))
             context = report.context | {"warnings": texts, "sections": sections}
@@ -158,6 +177,20 @@ def _check(settings: Settings) -> None:
         raise UsageError("--fail-quantity needs a limit, --fail-above.")
     if settings["fail-above"] is not None and settings["source"] != "onestep" and settings["replicates"] < 2:
         raise UsageError(f"--fail-above needs intervals, and --replicates {settings['replicates']} makes none.")
+    other = [each for each in ("train", "drop-other-groups", "check", "sensitivity") if settings[each]]
+    if settings["proxy"] and (other or settings["source"] != "onestep"):
+        raise UsageError(
+            "--proxy is for --source onestep, and for all rows of DATA, whose group is not known in some: leave out "
+            f"{' and '.join(f'--{each}' for each in other) or '--source'}."
+        )
+    name = settings["flips"]
+    if name and (name in FILES or Path(name).name != name or not name.endswith(".csv")):
+        raise UsageError(f"--flips {name!r} must be the name of a further CSV file of the results, such as flips.csv.")
+    if name and settings["score"]:
+        raise UsageError(
+            f"--flips asks for the scores of rows with another value of the sensitive attribute, and a column, --score "
+            f"{shlex.quote(settings['score'][0])}, has none: pass the model itself, --model FILE."
+        )
 
 
 def _subgroup(text: str, problem: Problem) -> Any:
@@ -205,22 +238,27 @@ def _audit(
 ) -> Audit | ContrastAudit:
     """Fit the source on other rows, where there are, and audit; of several contrasts each."""
     from pyrofair.audits import Audit, audit, audit_contrasts
+    from pyrofair.audits.audit import with_missing
 
     if settings["train"]:
-        source = source.fit(problem.others["train"], sample_weight=problem.other_weights["train"])
+        how = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
+        source = with_missing(source, missing_of(settings)).fit(problem.others["train"], **how)
     scores = scores_are(settings, problem)
     made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
     report = made(
         models,
         source,
-        problem.frame,
+        problem.frame.assign(**{name: problem.extra[name] for name in settings["proxy"]}),
+        **({"proxies": settings["proxy"]} if settings["proxy"] else {}),
         n_boot=settings["replicates"],
         level=settings["level"],
         threshold=threshold_of(settings),
         sample_weight=problem.weight,
+        groups=problem.groups,
         scores=scores,
         n_jobs=settings["threads"],
         random_state=settings["seed"],
+        missing=missing_of(settings),
         subgroups=subgroups or None,
         thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
     )
@@ -278,6 +316,9 @@ def _add_files(folder: ResultsFolder, report: Any, problem: Problem) -> None:
         folder.add_table(f"{name}.csv", getattr(report, name) if one else report.gathered(name))
     folder.add_table("thresholds.csv", report.thresholds)
     folder.add_table("subgroups.csv", report.subgroups)
+    folder.add_table("rates.csv", report.rates)
+    if one:
+        folder.add_table("disclosure.csv", report.context.disclosure)
     folder.add_figure("audit.png", report.plot())
     if not one:
         folder.add_table("worst.csv", report.worst)

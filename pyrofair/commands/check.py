@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, LIMIT_EXCEEDED, Command, Option, Settings, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
@@ -29,6 +29,7 @@ OPTIONS = (
     *GRAPH_OPTIONS,
     *LABEL_OPTIONS,
     *TEST_OPTIONS,
+    GROUPS,
     Option("strict", "end with exit code 3 if an independence fails, with 4 if one cannot be tested", bool),
     *DATA_OPTIONS,
     *RESULT_OPTIONS,
@@ -68,7 +69,8 @@ def check_table(settings: Settings, problem: Problem, level: float = 0.05, regre
 
     if settings["weight"]:
         warnings.warn("The tests of the graph count each row once, without --weight.", PyrofairWarning, stacklevel=2)
-    return problem.graph.check(problem.frame, level=level, regression=regression, random_state=settings["seed"])
+    how: Any = {"level": level, "regression": regression, "groups": problem.groups, "missing": missing_of(settings)}
+    return problem.graph.check(problem.frame, random_state=settings["seed"], **how)
 
 
 COMMAND = Command(

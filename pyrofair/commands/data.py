@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from pyrofair.tables.recorded import Missing
+
 __all__ = [
     "DATA",
     "DATA_OPTIONS",
+    "GROUPS",
     "Reading",
     "Table",
     "distinct_values",
     "list_values",
     "match_value",
+    "missing_of",
     "read_columns",
     "read_data",
     "read_number",
@@ -43,14 +47,19 @@ DATA_OPTIONS = grouped(
     Option("number", "columns to read as numbers although they hold codes such as 01", many=True, metavar="COLUMN"),
     Option("missing-values", "what stands for a missing value besides an empty field, such as NA or '?'", many=True,
            metavar="TEXT"),
-    Option("drop-missing", "leave out rows with a missing value in a column that is used; the report counts them",
+    Option("missing-as-value", "count a missing value of a feature as a value, 'not recorded', which classifiers read",
            bool),
+    Option("drop-missing", "leave out rows with a missing value in a column that is used (with --missing-as-value: in "
+           "one that is no feature); the report counts them", bool),
     Option("drop-other-groups", "leave out rows whose sensitive attribute is neither the baseline nor the contrast",
            bool),
     Option("strip", "strip blanks around the text of a CSV file", bool),
     Option("weight", "the column of sample weights", metavar="COLUMN"),
 )  # fmt: skip
 
+GROUPS = Option("groups", "the column of groups of rows that may depend on each other, such as households or sites: "
+                "intervals, folds and replicates are of whole groups (default: each row is independent of the others)",
+                metavar="COLUMN")  # fmt: skip
 UNCERTAIN = frozenset(
     {"NA", "N/A", "n/a", "na", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none", "<NA>", "#N/A", "#NA", "?"}
     | {".", "-", "--", "missing", "Missing"}
@@ -71,11 +80,16 @@ GROUPED = {
 """Numbers with separated thousands and a decimal mark, by this mark."""
 PERCENTAGE = re.compile(r"[+-]?\d+(?:[.,]\d*)?\s*%")
 SENTINEL = re.compile(r"-9|-?99+")
+OWN = ("features", "sensitive", "gaps")
+"""What a command knows of its tables beyond the options that say how they are read."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How tables are read; one for all tables of a command."""
+    """How tables are read; one for all tables of a command.
+
+    Missing values of ``features`` count as values; with ``gaps`` the ``sensitive`` column may have some.
+    """
 
     separator: str | None = None
     decimal: str = "."
@@ -84,14 +98,18 @@ class Reading:
     number: tuple[str, ...] = ()
     missing_values: tuple[str, ...] = ()
     drop_missing: bool = False
+    missing_as_value: bool = False
     strip: bool = False
+    features: tuple[str, ...] = ()
+    sensitive: str = ""
+    gaps: bool = False
 
     @classmethod
     def of(cls, settings: Settings) -> Reading:
         """Return the reading that the options of a command describe."""
         if both := sorted({*settings["text"]} & {*settings["number"]}):
             raise UsageError(f"the column {both[0]!r} is named by --text and by --number; choose one.")
-        given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls)}
+        given = {each.name: settings[each.name.replace("_", "-")] for each in fields(cls) if each.name not in OWN}
         separator = {"tab": "\t", r"\t": "\t"}.get(given["separator"], given["separator"])
         lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         return cls(**{**given, **lists, "separator": separator})
@@ -123,6 +141,11 @@ class Table:
     left_out: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def missing_of(settings: Settings) -> Missing:
+    """Return what becomes of missing values of features."""
+    return "recorded" if settings["missing-as-value"] else "refuse"
 
 
 def require_columns(path: str, known: Sequence[str], wanted: Mapping[str, str]) -> None:
@@ -239,7 +262,8 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
         raise UsageError("\n  and: ".join(wrong))
     keep, left_out = _without_missing(path, {name: ~texts[name].isin(values[name]).to_numpy() for name in there}, how)
     texts = texts[keep]  # a number that was left out leaves the type of the others as it is
-    typed = {name: texts[name].map({each: values[name][each] for each in texts[name].unique()}) for name in there}
+    used = {name: {each: values[name][each] for each in texts[name].unique() if each in values[name]} for name in there}
+    typed = {name: texts[name].map(used[name]) for name in there}
     frame = pd.DataFrame(typed).astype({name: "category" for name in there if name in how.text})
     unused = tuple(dict.fromkeys(name for name in header if name not in there))
     return Table(path, frame, unused, left_out, _doubts(path, frame), notes)
@@ -491,18 +515,24 @@ def _without_missing(
     """Return which rows have no missing value, and in words how many have; these are refused unless to be dropped."""
     import numpy as np
 
-    counts = {name: int(each.sum()) for name, each in missing.items() if each.any()}
+    missing = {name: each & ((name != how.sensitive) | (not how.gaps)) for name, each in missing.items()}
     rows = len(next(iter(missing.values())))
+    missing = {name: each for name, each in missing.items() if each.any() and (each.all() or name not in how.features)}
+    counts = {name: int(each.sum()) for name, each in missing.items()}
     if not counts:
         return np.ones(rows, dtype=bool), ()
     lost = np.any(list(missing.values()), axis=0)
     by_column = ", ".join(f"{name!r} ({number:,})" for name, number in counts.items())
     if not how.drop_missing:
         first = int(np.argmax(lost))
+        counted = "" if how.missing_as_value else "; --missing-as-value counts those of features as a value"
         raise UsageError(
             f"{int(lost.sum()):,} of the {rows:,} rows of {path} have a missing value, in the columns {by_column}; the "
             f"first is row {first + 1:,} after the header. Nothing is dropped unasked: impute them before, or "
-            "leave these rows out with --drop-missing, which makes the results those of the other rows."
+            "leave these rows out with --drop-missing, which makes the results those of the other rows"
+            f"{counted}."
+            + f" An audit may lack {how.sensitive!r}, with columns that hint at it: --proxy COLUMN."
+            * (how.sensitive in counts)
         )
     if lost.all():
         raise UsageError(f"every row of {path} has a missing value, in the columns {by_column}.")
@@ -546,7 +576,7 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
 
 def distinct_values(series: pd.Series[Any]) -> list[Any]:
     """Return the values of a column, each once, in the order of their first rows, as Python has them."""
-    return [each.item() if hasattr(each, "item") else each for each in series.unique()]
+    return [each.item() if hasattr(each, "item") else each for each in series.dropna().unique()]
 
 
 def list_values(series: pd.Series[Any]) -> str:

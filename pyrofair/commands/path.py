@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
 from pyrofair.commands.gate import QUANTITIES
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
@@ -46,6 +46,7 @@ OPTIONS = (
                choices=("onestep", "source")),
         Option("replicates", "bootstrap replicates, of --judge source", int, default=100, least=0, most=1_000_000),
         Option("threshold", "a decision is yes where the score exceeds this", float, default=0.5, least=0.0, below=1.0),
+        GROUPS,
     ),
     *grouped(
         "the choice",
@@ -76,6 +77,7 @@ no classifier of the path stays within the limit, it ends with exit code 3.
 def run(settings: Settings, lines: Any) -> int:
     """Fit and measure the path, write it, choose, and return the exit code."""
     import pyrofair
+    from pyrofair.tables.recorded import assumed_of_records
 
     if settings["at-most"] is not None and settings["accuracy-loss"] is not None:
         raise UsageError("--at-most and --accuracy-loss are two ways to choose; give one of them.")
@@ -102,6 +104,7 @@ def run(settings: Settings, lines: Any) -> int:
                 str(path).split("\nUnfinished")[0],
                 *choice,
                 "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+                *assumed_of_records(problem.unfair, problem.frame)[:1],
                 *(f"Warning: {text}" for text in warned()),
             ]
             folder.add_table("path.csv", path.table)
@@ -120,21 +123,23 @@ def run(settings: Settings, lines: Any) -> int:
 def _fit(settings: Settings, problem: Problem, classifier: Any, strengths: list[float]) -> PenaltyPath:
     from pyrofair.audits import penalty_path
 
-    outcome = problem.graph.outcome_column
+    outcome, groups = problem.graph.outcome_column, settings["groups"]
 
-    def halves(frame: Any) -> tuple[Any, Any]:
-        return frame.drop(columns=outcome), frame[outcome]
+    def halves(frame: Any, labels: Any) -> tuple[Any, Any]:
+        X = frame.drop(columns=outcome)
+        return X.assign(**{groups: labels}) if groups else X, frame[outcome]
 
-    X, y = halves(problem.frame)
+    X, y = halves(problem.frame, problem.groups)
     return penalty_path(
         classifier,
         X,
         y,
         strengths=strengths,
         seeds=[settings["seed"] + each for each in range(settings["seeds"])],
-        test=halves(problem.others["test"]) if settings["test"] else None,
+        test=halves(problem.others["test"], problem.other_groups["test"]) if settings["test"] else None,
         held_out=settings["held-out"],
         sample_weight=problem.weight,
+        groups=groups,
         judge=classifier.source if settings["judge"] == "source" else None,
         n_boot=settings["replicates"],
         threshold=settings["threshold"],

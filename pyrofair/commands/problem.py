@@ -68,9 +68,10 @@ class Problem:
     """A graph with labels of the table's types, its unfair paths, and tables with their columns.
 
     ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes;
-    ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights or None. ``notes`` is what
-    a report must tell of the reading. ``contrasts`` are the values that are compared with the baseline one by one, if
-    the graph names none; ``crossed`` is the sensitive attribute in the place of its columns, where it was one-hot.
+    ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights and ``groups`` the groups
+    of rows, or None. ``notes`` is what a report must tell of the reading. ``contrasts`` are the values that are
+    compared with the baseline one by one, if the graph names none; ``crossed`` is the sensitive attribute in the place
+    of its columns, where it was one-hot.
     """
 
     graph: CausalGraph
@@ -81,6 +82,8 @@ class Problem:
     weight: pd.Series[Any] | None
     others: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     other_weights: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
+    groups: pd.Series[Any] | None = None
+    other_groups: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     contrasts: tuple[Any, ...] = ()
     crossed: Crossed | None = None
@@ -170,13 +173,14 @@ def read_problem(
     about_paths: bool = True,
     about_groups: bool = True,
     several: bool = False,
+    gaps: bool = False,
 ) -> Problem:
     """Read the tables of a command and make its graph, with values in the types of the columns.
 
     ``extra`` are columns besides the graph's, each with the option that asks for it; ``others`` options that name
     further tables, where given. The table may lack the outcome if that is not required. A question that is not about
     paths needs no unfair ones, and one that is about no groups either needs no two of them. ``several`` is whether the
-    command compares several values with the baseline.
+    command compares several values with the baseline. With ``gaps`` the sensitive attribute may be missing in rows.
     """
     if names_several(settings) and not several:
         raise UsageError(
@@ -187,6 +191,7 @@ def read_problem(
 
     how = Reading.of(settings)
     plain = make_graph(settings, {})
+    how = replace(how, sensitive=plain.sensitive_column, gaps=gaps)
     make_unfair(plain, settings, required=about_paths)  # a wrong path is refused before the table is read
     outcome = plain.outcome_column
     origin = f"--tiers {settings['tiers']}" if "tiers" in settings.given else "--graph"
@@ -197,10 +202,19 @@ def read_problem(
     if hot:
         wanted.pop(plain.sensitive_column)
         wanted |= dict.fromkeys(hot, "--one-hot")
+    if groups := settings.values.get("groups"):  # noqa: PD011
+        if groups in plain.node_of:
+            raise UsageError(
+                f"--groups {groups!r} is a column of the graph, given which estimates are made: name another."
+            )
+        wanted.setdefault(groups, "--groups")
     own = dict(wanted)
     for name, why in (extra or {}).items():
         own.setdefault(name, why)
     optional = () if outcome_required else (outcome,)
+    if how.missing_as_value:  # a missing outcome is left out of accuracy, which is all that it serves in an audit
+        needed = {plain.sensitive_column, *(extra or {}), *({outcome} if outcome_required else ())}
+        how = replace(how, features=tuple(name for name in plain.node_of if name not in needed))
     table = read_data(settings["data"], own, how, optional)
     weighted = {settings["weight"]} - set(plain.node_of)
     further = {
@@ -253,6 +267,8 @@ def read_problem(
         table.frame[weight] if weight else None,
         {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
         {name: each.frame.get(weight) for name, (each, _) in more.items()},
+        table.frame[groups] if groups else None,
+        {name: each.frame.get(groups) for name, (each, _) in more.items()},
         tuple(notes),
         () if graph.contrast is not None else _levels(settings, graph, table),
         from_one_hot(raw, graph, hot, other=other) if hot else None,
@@ -282,10 +298,10 @@ def _one_hot(settings: Settings, graph: CausalGraph) -> tuple[list[str], str | N
 def _join(table: Table, outcome: str, kept: Sequence[Any]) -> tuple[Table, list[str]]:
     """Return a table whose outcome has no value but two, the second for all others, and what was joined to it."""
     column: Any = table.frame.get(outcome)
-    if column is None or column.isin(kept).all():
+    if column is None or (known := column.isin(kept) | column.isna()).all():
         return table, []
-    others = list_values(column[~column.isin(kept)])
-    values = column.astype(object).where(column.isin(kept), kept[-1]).astype(column.dtype)
+    others = list_values(column[~known])
+    values = column.astype(object).where(known, kept[-1]).astype(column.dtype)
     if str(values.dtype) == "category":
         values = values.cat.remove_unused_categories()
     told = f"{outcome!r} of {table.path}: {others} count as {kept[-1]!r} (--rest-is-no)."

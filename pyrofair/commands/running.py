@@ -18,6 +18,7 @@ CATEGORIES = rf"{COLUMN}(?:\.astype\(str\))?\.astype\((?:'category'|pd\.Categori
 AS_OPTIONS = tuple(
     (re.compile(python), said)
     for python, said in (
+        (r"(?:pass )?missing=.recorded.", "--missing-as-value"),
         (r"\b(propensity|regression)=\.\.\.", r"--\1"),
         (r"\b(sensitive|outcome)=None, and", r"--\1 is not given, and"),
         (r"\b(sensitive|outcome)='\.\.\.'", r"--\1 NODE"),
@@ -25,6 +26,13 @@ AS_OPTIONS = tuple(
         (r"when making the graph: CausalGraph\(\.\.\., (baseline)=([^,)]*)[^)]*\)", r"--\1 \2 --contrast all"),
         (r"other='its label'", "other=VALUE among the columns of --one-hot"),
         (r"keep it once: df\.drop_duplicates\(\)", "keep it once in the file"),
+        (
+            r"when making the graph, CausalGraph\(\.\.\., baseline=\.\.\., contrast=\.\.\.\)",
+            "--baseline and --contrast",
+        ),
+        (r"keep it once, df\.drop_duplicates\(\), ", "keep it once in the file, "),
+        (r"\bgroups='(\w+)'", r"--groups \1"),
+        (r"\bgroups=", "--groups"),
         (r"write them out: df\.loc\[.*?\)\]", "write each row into the file as often, without --weight"),
         (r"\bsample_weight (holds|is)", r"--weight \1"),
         (r", of all such columns at once, df\.infer_objects\(\)", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
 from pyrofair.commands.decisions import (
     DECISION_OPTIONS,
     check_decisions,
@@ -46,6 +46,7 @@ OPTIONS = (
     *DATA_OPTIONS,
     *source_options(("onestep",), "onestep"),
     Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
+    GROUPS,
     *RESULT_OPTIONS,
 )  # fmt: skip
 EXAMPLE = """\
@@ -112,9 +113,11 @@ def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder:
         problem.frame,
         settings["absent"] or None,
         level=settings["level"],
+        missing=missing_of(settings),
         random_state=settings["seed"],
         threshold=threshold_of(settings),
         sample_weight=problem.weight,
+        groups=problem.groups,
         scores=scores_are(settings, problem),
     )
     folder.add_table("edges.csv", found.table)
@@ -140,6 +143,8 @@ def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "conf
         level=settings["level"],
         scores=scores_are(settings, problem),
         sample_weight=problem.weight,
+        groups=problem.groups,
+        missing=missing_of(settings),
         random_state=settings["seed"],
         **more,
     )

@@ -70,7 +70,7 @@ def run(settings: Settings, lines: Any) -> int:
             found = accuracy, share, decided
             told = _describe(settings, problem, classifier, found, folder.folder, held)
             if held is not None:
-                own = {"sample_weight": held.weight, "random_state": settings["seed"]}
+                own = {"sample_weight": held.weight, "random_state": settings["seed"], "missing": classifier.missing}
                 report = audit({"trained": classifier}, held.unfair, held.frame, **own)
                 told += ["", f"On the {len(held.frame):,} rows held out:", "", str(report)]
                 folder.add_table("held-out.csv", report.table)
@@ -109,6 +109,8 @@ def _describe(
     held: Problem | None,
 ) -> list[str]:
     """Return what was trained, on what, and what its numbers do not show."""
+    from pyrofair.tables.recorded import assumed_of_records
+
     graph = problem.graph
     accuracy, share, decided = found
     penalty = f"{settings['strength']:g} times {settings['penalty']}" if settings["strength"] else "nothing"
@@ -125,6 +127,7 @@ def _describe(
         f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: "
         f"{better if held is None else 'see the audit on the rows held out'}.",
         "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+        *assumed_of_records(problem.unfair, problem.frame),
     ]
 
 

@@ -54,6 +54,7 @@ def make_classifier(
         penalty=getattr(effects, settings["penalty"]),
         strength=strength,
         columns=columns,
+        missing="recorded" if settings["missing-as-value"] else "refuse",
         random_state=settings["seed"],
         **given,
     )

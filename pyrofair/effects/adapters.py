@@ -252,7 +252,8 @@ class ScoresOf(Adapter):
     def read(self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None) -> Scores:
         """Return the probabilities in the n numbers, or pairs of them, that were returned."""
         if isinstance(returned, torch.Tensor):
-            returned = returned.detach().cpu().numpy()
+            returned = returned.detach().cpu()
+            returned = (returned.float() if returned.dtype == torch.bfloat16 else returned).numpy()
         require_unmasked(f"the output of {name!r}", returned)
         refuse_negative(name, returned, graph.positive, labels)
         found = np.asarray(returned)
@@ -267,6 +268,7 @@ class ScoresOf(Adapter):
             )
         if not np.isfinite(found).all():
             raise DataError(f"{name!r} returned {int((~np.isfinite(found)).sum())} number(s) that are not finite.")
+        kind = as_floats(found).dtype
         classes = self._classes(name, getattr(self.model, "__self__", None), graph.positive)
         place = classes.index(graph.positive)
         if found.ndim == 2 and self.returns == "probability":
@@ -277,7 +279,7 @@ class ScoresOf(Adapter):
         elif place == 0 and getattr(self.model, "__name__", "") == "decision_function":  # log-odds of the last class
             found = -found
         if self.returns == "logit":
-            return np.asarray(np.exp(-np.logaddexp(0.0, -found.astype(np.float64))))
+            return np.asarray(np.exp(-np.logaddexp(0.0, -found.astype(np.float64)))).astype(kind)
         return require_scores(f"{name!r} returned", as_floats(found), "If these are log-odds, pass returns='logit'.")
 
 

@@ -39,9 +39,11 @@ __all__ = [
     "Samples",
     "Share",
     "absolute_interval",
+    "by_unit",
     "draw_normal",
     "greater_of",
     "joint_covariance",
+    "kish_size",
     "mean_and_spread",
     "note_on",
     "percentiles",
@@ -49,6 +51,7 @@ __all__ = [
     "reach_of_all",
     "reach_of_shares",
     "shares_of",
+    "size_of_share",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -205,6 +208,16 @@ def shares_of(quantity: str, values: Mapping[str, float], size: float) -> tuple[
         a, b = values["p_y0"], values["p_ypi"]
         return Share(a, size, 2.0 - 4.0 * b), Share(b, size, 2.0 - 4.0 * a)
     return (Share(value / 2.0, size, 2.0) if quantity == GIVEN_UNITS else Share(value, size),)
+
+
+def size_of_share(size: float, apart: float, rows: float, between: float) -> float:
+    """Return of how many independent rows a share is, given that of all rows and its variances by rows and clusters.
+
+    Their ratio is the design effect (Korn and Graubard, 1998). Where rows have no variance, those of a cluster may all
+    be alike: it is ``size`` times ``apart`` then, the clusters for each row, and never less.
+    """
+    least = size * min(1.0, apart)
+    return max(least, size / max(1.0, between / rows)) if rows > ROUNDING**2 else least
 
 
 def reach_of_shares(shares: Sequence[Share], reach: float) -> tuple[float, float]:
@@ -388,11 +401,32 @@ def joint_covariance(estimates: Sequence[Estimate]) -> Array:
     return found
 
 
-def mean_and_spread(values: Array, weight: Array, more: float = 0.0) -> tuple[Array, Array]:
-    """Return the weighted means of influence values (n, G), and their standard errors, with ``more`` variance, (G,)."""
+def kish_size(weight: NDArray[Any], groups: NDArray[np.int64] | None = None) -> float:
+    """Return Kish's effective number of rows, or of groups of rows; 0 if no weight is above 0 or one is infinite."""
+    if groups is not None:
+        weight = np.bincount(np.unique(groups, return_inverse=True)[1], weight)
+    largest = float(weight.max(initial=0.0))
+    if not 0.0 < largest < np.inf:
+        return 0.0
+    share = weight / largest  # their squares stay within double precision, however large the weights
+    return float(share.sum()) ** 2 / float(share @ share)
+
+
+def by_unit(errors: Array, groups: NDArray[np.int64] | None) -> Array:
+    """Return what each independent unit adds to errors of sum 0, given what rows add (n, F): these, or sums by group.
+
+    Sums are times sqrt(G / (G - 1)) for G groups.
+    """
+    return errors if groups is None else _Clusters.of(groups, np.ones(len(groups))).sums(errors)
+
+
+def mean_and_spread(
+    values: Array, weight: Array, more: float = 0.0, groups: NDArray[np.int64] | None = None
+) -> tuple[Array, Array]:
+    """Return the weighted means of influence values (n, K), and their standard errors, with ``more`` variance, (K,)."""
     share = weight / weight.sum()
     mean = share @ values
-    return mean, np.sqrt(share**2 @ (values - mean) ** 2 + more)
+    return mean, np.sqrt((by_unit(share[:, None] * (values - mean), groups) ** 2).sum(axis=0) + more)
 
 
 def draw_normal(mean: Array, covariance: Array, random_state: int | None) -> Array:
@@ -403,14 +437,20 @@ def draw_normal(mean: Array, covariance: Array, random_state: int | None) -> Arr
 
 
 class _Clusters(NamedTuple):
-    """The G clusters that have a weight: their positions among all, the one of each row, and their effective number.
+    """The G clusters that have a weight: their positions among all, and the one of each row.
 
     ``factor`` is G / (G - 1), for the errors of G clusters sum to 0.
     """
 
     at: NDArray[np.int64]
     code: NDArray[np.int64]
-    size: float
+
+    @classmethod
+    def of(cls, groups: NDArray[np.int64], weight: Array) -> _Clusters:
+        at, code = np.unique(groups, return_inverse=True)
+        kept = np.bincount(code, weight) > 0.0
+        place = np.where(kept, np.cumsum(kept) - 1, 0)  # rows without a weight add nothing, wherever they are
+        return cls(at[kept], place[code])
 
     @property
     def factor(self) -> float:
@@ -445,7 +485,8 @@ class Estimates:
 
     With the shares w of the rows, of sum 1, row i adds w_i (x_i - mean) to the error of a mean. Rows of a cluster may
     depend on each other: a cluster adds the sum of its rows, times sqrt(G / (G - 1)) for G clusters, and intervals
-    reach the quantile of Student's t with the effective number of clusters, less one, as its degrees of freedom.
+    reach the quantile of Student's t, whose degrees of freedom are the effective number of clusters with rows of an
+    arm, less one, of the arm that has fewer.
 
     Parameters
     ----------
@@ -459,6 +500,8 @@ class Estimates:
         The positions of the rows in a longer table, of which they are a part, ascending, (n,).
     groups
         Codes of clusters, whole numbers from 0 on, (n,), in the longer table if there is one.
+    arm
+        The arm of each row, (n,), of which the clusters are counted; None: all rows are of one.
     sizes
         The effective rows of each quantity by model, of which it is a share.
     apart
@@ -472,6 +515,7 @@ class Estimates:
     given_shared: bool = True
     at: NDArray[np.int64] | None = None
     groups: NDArray[np.int64] | None = None
+    arm: NDArray[np.int8] | None = None
     sizes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     apart: Array | None = field(default=None, repr=False)
     samples: Samples | None = None
@@ -502,15 +546,16 @@ class Estimates:
     def within(self, rows: NDArray[np.int64], sizes: Mapping[str, Mapping[str, float]] | None = None) -> Estimates:
         """Return the estimates of a part of the rows, by their positions, ascending."""
         at, groups = (None if each is None else each[rows] for each in (self.at, self.groups))
+        arm = None if self.arm is None else self.arm[rows]
         apart = None if self.apart is None else self.apart[:, rows]
         return Estimates(
             self.influence.iloc[rows], self.weight[rows], self.given_shared,
-            rows if at is None else at, groups, sizes or {}, apart,
+            rows if at is None else at, groups, arm, sizes or {}, apart,
         )  # fmt: skip
 
-    def placed(self, rows: NDArray[np.int64]) -> Estimates:
-        """Return the estimates, of rows at these positions in a longer table, ascending."""
-        return replace(self, at=rows)
+    def placed(self, rows: NDArray[np.int64], groups: NDArray[np.int64] | None) -> Estimates:
+        """Return the estimates, of rows at these positions in a longer table, ascending, with its codes of clusters."""
+        return replace(self, at=rows, groups=None if groups is None else groups[rows])
 
     @cached_property
     def mean(self) -> Array:
@@ -567,35 +612,37 @@ class Estimates:
             v = self.covariance[np.ix_(at, at)]
             more = float(product**2 * (v[0, 0] * v[1, 1] + v[0, 1] ** 2))
         slope = factors + product * mean[::-1]
+        size = self._size(self.sizes.get(key.model, {}).get(key.quantity, np.nan), at, slope)
         value = float(factors @ mean + product * mean[0] * mean[-1] + constant)
-        values = self._reported[key.model, key.decisions]
-        shares = shares_of(key.quantity, values, self._size(key))
+        shares = shares_of(key.quantity, self._reported[key.model, key.decisions], size)
         found = self._sum(at, slope)
         return replace(found, value=value, image=image, more=found.more + more, shares=shares)
 
-    def sum_of(self, factors: Mapping[Any, float]) -> Estimate:
-        """Return the estimate of a sum of means, from the factors of their labels."""
-        at = [self._place[label] for label in factors]
-        return self._sum(at, np.array([*factors.values()]))
+    def sum_of(self, factors: Mapping[Any, float], shares: Sequence[Share] = ()) -> Estimate:
+        """Return the estimate of a sum of means, from the factors of their labels and the shares that it is made of."""
+        at, slope = [self._place[label] for label in factors], np.array([*factors.values()])
+        scale = self._size(1.0, at, slope) if shares else 1.0
+        return replace(self._sum(at, slope), shares=tuple(each._replace(size=scale * each.size) for each in shares))
 
     def _sum(self, at: list[int], slope: Array) -> Estimate:
         """Return the estimate of a sum of means at some places by their factors."""
         own, errors = float(slope @ self.between[np.ix_(at, at)] @ slope), self._errors(at, slope)
         where, degrees = self.at, np.inf
         if self._clusters is not None:
-            errors, where = self._clusters.sums(errors[:, None])[:, 0], self._clusters.at
-            degrees = self._clusters.size - 1.0
+            errors = self._clusters.sums(errors[:, None])[:, 0]
+            where, degrees = self._clusters.at, self.clusters - 1.0
         if self.samples is not None:
             degrees = self.samples.degrees_of(float(errors @ errors), own)
         return Estimate(float(slope @ self.mean[at]), errors, where, more=own, degrees=degrees)
 
-    def _size(self, key: Key) -> float:
-        """Return the effective number of independent units of which a quantity is a share, NaN where it is not known.
-
-        Rows of a cluster may all be alike, so that no more than the clusters count.
-        """
-        size = self.sizes.get(key.model, {}).get(key.quantity, np.nan)
-        return size if self._clusters is None else min(size, self._clusters.size)
+    def _size(self, size: float, at: list[int], slope: Array) -> float:
+        """Return of how many independent rows a share of so many effective rows is."""
+        if self._clusters is None:
+            return size
+        plain = self._errors(at, slope)
+        errors = self._clusters.sums(plain[:, None])[:, 0]
+        apart = kish_size(self.weight, self.groups) / kish_size(self.weight)
+        return size_of_share(size, apart, float(plain @ plain), float(errors @ errors))
 
     @property
     def notes(self) -> dict[Key, str]:
@@ -677,10 +724,12 @@ class Estimates:
 
     @cached_property
     def _clusters(self) -> _Clusters | None:
+        return None if self.groups is None else _Clusters.of(self.groups, self.weight)
+
+    @cached_property
+    def clusters(self) -> float:
+        """The effective number of clusters with rows of an arm, of that with fewer; infinite where rows are units."""
+        arm = np.zeros(len(self.weight)) if self.arm is None else self.arm
         if self.groups is None:
-            return None
-        at, code = np.unique(self.groups, return_inverse=True)
-        share = np.bincount(code, self._share)
-        kept = share > 0.0
-        place = np.where(kept, np.cumsum(kept) - 1, 0)  # rows without a weight add nothing, wherever they are
-        return _Clusters(at[kept], place[code], float(1.0 / (share @ share)))
+            return np.inf
+        return min(kish_size(self.weight * (arm == each), self.groups) for each in np.unique(arm[self.weight > 0.0]))

@@ -26,6 +26,7 @@ __all__ = [
     "TOO_LITTLE",
     "compare_estimates",
     "compare_groups",
+    "compare_scored",
     "disagreeing",
     "join_seeds",
     "judge_jointly",
@@ -81,12 +82,26 @@ def compare_groups(
     """
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_callable("score", score, "a function of rows that returns a score for each")
+
+    def ask(tables: Sequence[pd.DataFrame]) -> list[Scores]:
+        return checked_scores("score", ScoresOf(score), tables, source.unfair.graph)
+
+    return compare_scored(source, ask, df, sample_weight, level)
+
+
+def compare_scored(
+    source: Any,
+    ask: Callable[[Sequence[pd.DataFrame]], Sequence[Scores]],
+    df: pd.DataFrame | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """Compare as :func:`compare_groups` does, by what gives the scores of several tables, taken as they are."""
     single = source.by_group() if isinstance(source, Stratified) else {}
     if len(single) < 2:
         return pd.DataFrame(columns=list(GROUP_COLUMNS))
     worlds: list[Worlds] = [each.worlds(df=df, sample_weight=sample_weight) for each in single.values()]
-    tables = [world.rows for pair in worlds for world in pair]
-    scores = checked_scores("score", ScoresOf(score), tables, source.unfair.graph)
+    scores = ask([world.rows for pair in worlds for world in pair])
     zero = _estimates(worlds[0], scores[:2])
     one = _estimates(worlds[1], scores[2:], after=len(worlds[0][0].rows))
     gaps = [second - first for first, second in zip(zero, one, strict=True)]

@@ -47,14 +47,17 @@ class InfluenceValues:
         The weights of the rows, (n,), of mean 1.
     stages
         Diagnostics, a row for each column of scores (``column``, 0 to Q - 1), world (``regime``) and stage: ``nodes``,
-        ``arm``, ``given``; ``mean_weight`` with ``mean_weight_z``, ``ess``, ``max_weight``; ``balance`` and
-        ``correction`` with ``balance_z`` and ``correction_z``.
+        ``arm``, ``given``; ``mean_weight`` with ``mean_weight_z``, ``ess`` and ``units`` (effective rows or groups),
+        ``max_weight``; ``balance`` and ``correction`` with ``balance_z`` and ``correction_z``.
     apart
         By functional, (k, n, Q): by how much other models, of other splits or other rows, would move the values. The
         products of the means of each of the k add to the covariance of the estimates, for the errors of the models,
         which are of second order in theory and do not vanish in samples.
     splits
         The number of splits into folds of which the values are the mean.
+    decided
+        Values (n, Q) whose mean is that of the scores, where these depend on a sensitive attribute that is not known in
+        all rows; None: the scores of the observed rows are such values.
     """
 
     y0: NDArray[np.float64]
@@ -66,11 +69,15 @@ class InfluenceValues:
     stages: pd.DataFrame
     apart: Mapping[str, NDArray[np.float64]] | None = None
     splits: int = 1
+    decided: NDArray[np.float64] | None = None
 
 
 @runtime_checkable
 class InfluenceBased(Protocol):
-    """A source that estimates the potential outcomes of known classifiers by influence values."""
+    """A source that estimates the potential outcomes of known classifiers by influence values.
+
+    If its ``fit``, ``influence`` and ``stages`` take ``groups`` besides, labels (n,), it can be audited by them.
+    """
 
     @property
     def unfair(self) -> Any:

@@ -21,6 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_instance, require_unmasked, shown
+from pyrofair.effects.estimates import kish_size
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -42,7 +43,6 @@ __all__ = [
     "Views",
     "Worlds",
     "few_rows",
-    "kish_size",
     "refuse_fitted",
     "rows_of_levels",
 ]
@@ -499,15 +499,6 @@ class SampleSplit(PotentialOutcomes, Protocol):
 
     def with_first_mechanisms(self) -> Any:
         """Return a replicate's units with the mechanisms of the fit that the replicate was made of."""
-
-
-def kish_size(weight: npt.NDArray[Any]) -> float:
-    """Return Kish's effective number of rows; 0 if no weight is above 0 or one is infinite."""
-    largest = float(weight.max(initial=0.0))
-    if not 0.0 < largest < np.inf:
-        return 0.0
-    share = weight / largest  # their squares stay within double precision, however large the weights
-    return float(share.sum()) ** 2 / float(share @ share)
 
 
 def _check_length(name: str, values: npt.NDArray[Any], m: int) -> None:

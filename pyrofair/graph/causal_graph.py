@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import networkx as nx
 
@@ -560,6 +560,8 @@ class CausalGraph:
         level: float = 0.05,
         regression: Any = "flexible",
         folds: int = 5,
+        groups: Any = None,
+        missing: Literal["refuse", "recorded"] = "refuse",
         random_state: int | np.random.Generator | None = None,
     ) -> GraphCheck:
         """Test the conditional independences that the graph implies on a table.
@@ -567,7 +569,8 @@ class CausalGraph:
         Parameters and result are those of :func:`pyrofair.robustness.independences.check_graph`.
         """
         check: Callable[..., GraphCheck] = default_of("check of a graph")
-        return check(self, df, level=level, regression=regression, folds=folds, random_state=random_state)
+        how: Any = {"level": level, "regression": regression, "folds": folds, "groups": groups, "missing": missing}
+        return check(self, df, **how, random_state=random_state)
 
     def draw(self, unfair: UnfairPaths | None = None, ax: Axes | None = None) -> Axes:
         """Draw the graph on axes, by default of a new figure: unfair paths in red, latent nodes in grey."""

@@ -11,7 +11,14 @@ from pyrofair.exceptions import GraphError
 from pyrofair.graph.causal_graph import CausalGraph, unused_name
 from pyrofair.graph.paths import PathSet, UnfairPaths
 
-__all__ = ["into_from_below", "join_nodes", "split_column", "split_node", "without_edges"]
+__all__ = [
+    "into_from_below",
+    "join_nodes",
+    "split_column",
+    "split_node",
+    "with_hidden_truth",
+    "without_edges",
+]
 
 Edge = tuple[str, str]
 
@@ -54,6 +61,25 @@ def split_column(unfair: UnfairPaths, column: str) -> tuple[UnfairPaths, str]:
     nodes = (*graph.nodes[:at], own, *graph.nodes[at:])
     made = graph.remade(nodes, edges, columns={**dict(graph.column_map), node: tuple(rest), own: (column,)})
     return replace(unfair, graph=made, paths=_same_sides(unfair.paths, made, {own: node})), own
+
+
+def with_hidden_truth(unfair: UnfairPaths, records: Collection[str], acts_on: Collection[Edge]) -> UnfairPaths:
+    """Return the graph in which some nodes are records of a latent truth, and the same unfair paths in it.
+
+    The truth has the causes of its record, the record among its effects, and for each edge of ``acts_on``, from one of
+    these nodes to an effect, an edge to that effect as well, or to the truth behind it.
+    """
+    graph, taken = unfair.graph, list(unfair.graph.nodes)
+    truth: dict[str, str] = {}
+    for node in records:
+        truth[node] = unused_name(f"true_{node}", taken)
+        taken.append(truth[node])
+    edges = [*graph.edges, *((name, node) for node, name in truth.items())]
+    edges += [(parent, truth[child]) for parent, child in graph.edges if child in truth]
+    edges += [(truth[parent], truth.get(child, child)) for parent, child in acts_on]
+    nodes = (*graph.nodes, *truth.values())
+    made = graph.remade(nodes, edges, latent=(*graph.latent, *truth.values()))
+    return replace(unfair, graph=made, paths=_same_sides(unfair.paths, made, {v: k for k, v in truth.items()}))
 
 
 def into_from_below(graph: CausalGraph, node: str) -> tuple[Edge, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib as mpl
 
+from pyrofair._validation import in_order
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.drawing import COLOURS, draw_graph
 from pyrofair.graph.paths import UnfairPaths, show_path
@@ -78,4 +79,4 @@ def describe(graph: CausalGraph, unfair: UnfairPaths | None) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape("".join(each for each in text if each >= " "))
+    return escape(in_order("".join(each for each in text if each >= " ")))

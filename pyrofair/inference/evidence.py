@@ -123,6 +123,8 @@ Partly = Mapping[str, tuple[Tensor, Tensor]]
 
 ROUNDING = 1e-5
 """How far, relative to the size of a node, a row may be from what the program computes: float32 rounding."""
+FEW_DRAWS = 4
+"""Draws of noise that show what size a node has in a unit: one alone may happen to be near 0."""
 
 
 @dataclass
@@ -349,23 +351,32 @@ class Evidence:
             self.program(handler.m)
         return handler.reading
 
-    def close(self, site: str, natural: Tensor, given: Mapping[str, Tensor]) -> Tensor:
-        """Return where a computed value is the observed one up to rounding, shape (m,)."""
-        value = given[site].to(torch.get_default_dtype())
-        return (natural.to(value.dtype) - value).abs() <= self.leeway(site, value)
+    def close(self, site: str, natural: Tensor, rows: Tensor) -> Tensor:
+        """Return where a value computed for some units is the observed one up to rounding, shape (m,)."""
+        value = self.observed[site][rows].to(torch.get_default_dtype())
+        return (natural.to(value.dtype) - value).abs() <= self.leeway(site, rows)
 
-    def leeway(self, site: str, value: Tensor) -> Tensor:
-        """Return how far an observed value may be from the computed one by rounding, shape (m,)."""
-        return ROUNDING * value.abs().clamp(min=self.scale[site])
+    def leeway(self, site: str, rows: Tensor) -> Tensor:
+        """Return how far the observed values of some units may be from the computed ones by rounding, shape (m,)."""
+        return ROUNDING * self.scale[site][rows]
 
     @cached_property
-    def scale(self) -> dict[str, float]:
-        """For each observed site computed from others its size, by which rounding is judged."""
-        given = self.given()
+    def scale(self) -> dict[str, Tensor]:
+        """For each observed site computed from others the size that it has in each unit, (n,), to judge rounding by.
+
+        That is of its value or of what its equation gives at a few draws, whichever is larger: a value near 0 may be
+        the difference of large ones. What other units are like does not matter.
+        """
         computed = [site for site in self.observed if site not in self.info.random]
+        given = self.given(repeat=FEW_DRAWS)
         natural = self.run(given, computed).natural if computed else {}
-        sizes = {s: max(v.double().abs().mean().item() for v in (given[s], natural[s])) for s in computed}
-        return {site: size if 0.0 < size < torch.inf else 1.0 for site, size in sizes.items()}
+        found = {}
+        for site in computed:
+            drawn = natural[site].double().abs().expand(self.n * FEW_DRAWS).reshape(-1, FEW_DRAWS)
+            size = torch.maximum(self.observed[site].double().abs(), drawn.where(drawn.isfinite(), 0.0).mean(1))
+            usual = size[size > 0.0]
+            found[site] = size.where(size > 0.0, usual.median() if len(usual) else 1.0).to(torch.get_default_dtype())
+        return found
 
     def describe(self, row: int, *sites: str) -> str:
         """Return the unit's label, its values of some sites, and at which parents, for messages."""

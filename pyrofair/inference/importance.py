@@ -106,18 +106,26 @@ class _ImportanceWeights:
         for key, usable in zip(self.pivots[site], found, strict=True):
             for part in in_batches(usable.nonzero().squeeze(1), PROBES):
                 given, reading = self._propose(self.rows[part], TRIES)
-                equation = self._equation(site, key, given, reading.noise)
+                rows = repeat_each(self.rows[part], TRIES)
+                equation = self._equation(site, key, rows, given, reading.noise)
                 usable[part] = equation.preimage(CHECKS).conclusive.reshape(-1, TRIES).all(1)
         return torch.stack(found, 1) if found else torch.zeros(len(self.rows), 0, dtype=torch.bool)
 
     def _equation(
-        self, site: str, key: str, given: Mapping[str, Tensor], noise: Mapping[str, Tensor], at: Tensor | None = None
+        self,
+        site: str,
+        key: str,
+        rows: Tensor,
+        given: Mapping[str, Tensor],
+        noise: Mapping[str, Tensor],
+        at: Tensor | None = None,
     ) -> Equation:
         """Return a node as a function of one noise site, at proposals (some of them) of the others."""
         others = {name: values for name, values in noise.items() if name != key}
         if at is not None:
             given, others = ({name: values[at] for name, values in part.items()} for part in (given, others))
-        return Equation(self.evidence, given, site, key, others)
+            rows = rows[at]
+        return Equation(self.evidence, rows, given, site, key, others)
 
     def _by_kernel(self, site: str) -> Tensor:
         """Return for which units a node is compared through a kernel rather than by exact match, shape (m,).
@@ -150,10 +158,10 @@ class _ImportanceWeights:
         """Return a node's values at proposals, and where they are as observed, shape (m, count)."""
         values, close = [], []
         for some in in_batches(rows, BATCH // count):
-            given, reading = self._propose(some, count)
+            _, reading = self._propose(some, count)
             natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
             values.append(natural.reshape(-1, count))
-            close.append(self.evidence.close(site, natural, given).reshape(-1, count))
+            close.append(self.evidence.close(site, natural, repeat_each(some, count)).reshape(-1, count))
         return torch.cat(values), torch.cat(close)
 
     def __call__(self, some: Tensor, count: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -180,7 +188,7 @@ class _ImportanceWeights:
     def _compare(self, site: str, some: Tensor, count: int, given: Mapping[str, Tensor], reading: Reading) -> Tensor:
         """Return the log-weight of proposals for a node, shape (m * count,): by match, or by kernel."""
         natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
-        weight = self.evidence.close(site, natural, given).double()
+        weight = self.evidence.close(site, natural, repeat_each(self.rows[some], count)).double()
         kernel = repeat_each(self.kernel[site][some], count)
         width = self.width[site]
         if width is not None and bool(kernel.any()):
@@ -211,7 +219,7 @@ class _ImportanceWeights:
                 mine = solvable[:, i : i + 1] & (turn == solvable[:, : i + 1].sum(1, keepdim=True) - 1)
                 at = mine.flatten().nonzero().squeeze(1)
                 if len(at):
-                    equation = self._equation(site, key, given, first.noise, at)
+                    equation = self._equation(site, key, rows, given, first.noise, at)
                     found, drawn = equation.preimage(CHECKS), first.noise[key][at]
                     why = f"its equation is neither affine nor monotone in its noise {key} at some draws of other noise"
                     self.evidence.refuse(~found.conclusive, site, _unsolved(site, why), rows[at])
@@ -227,7 +235,7 @@ class _ImportanceWeights:
         for site in weights:
             mine = repeat_each(self.solvable[site][some], count)
             density, moves = self._log_density_of_points(site, mine, given, solved, first, final)
-            matched = self.evidence.close(site, final.natural[site], given) | ~mine.any(1)
+            matched = self.evidence.close(site, final.natural[site], rows) | ~mine.any(1)
             weights[site] = torch.where(points[site], density, weights[site]).masked_fill(~matched, -torch.inf)
             missed[site] = ~matched & ~moves
         for site, mine in missed.items():

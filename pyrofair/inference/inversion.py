@@ -112,6 +112,7 @@ class Equation:
     """
 
     evidence: Evidence
+    rows: Tensor
     given: Mapping[str, Tensor]
     site: str
     key: str
@@ -126,6 +127,10 @@ class Equation:
     def value(self) -> Tensor:
         """The observed values, (m,)."""
         return self.given[self.site].to(torch.get_default_dtype())
+
+    @property
+    def _scale(self) -> Tensor:
+        return self.evidence.scale[self.site][self.rows]
 
     def __call__(self, noise: Tensor) -> Tensor:
         """Return the node at several numbers of noise of each unit, (m, k)."""
@@ -180,12 +185,11 @@ class Equation:
         more = torch.cat([self._far(u, span.amax()), target.unsqueeze(1) - beside, target.unsqueeze(1) + beside], 1)
         more = self._possible(more, one)
         u, f = torch.cat([u, more], 1), torch.cat([f, self(more)], 1)
-        scale = self.evidence.scale[self.site]
-        affine = _fits(u, f, start, slope, scale)
+        affine = _fits(u, f, start, slope, self._scale)
         most = f[:, :count].abs().amax(1)
-        level = affine & ((slope.abs().unsqueeze(1) * span).squeeze(1) <= _precision() * (scale + most))
-        close = self.evidence.close(self.site, start, self.given)
-        leeway = self.evidence.leeway(self.site, self.value) / slope.abs()
+        level = affine & ((slope.abs().unsqueeze(1) * span).squeeze(1) <= _precision() * (self._scale + most))
+        close = self.evidence.close(self.site, start, self.rows)
+        leeway = self.evidence.leeway(self.site, self.rows) / slope.abs()
         solved, inside = in_support(self.distribution, torch.where(level, one[:, 0], target), leeway)
         low = torch.where(level, -torch.inf, solved)
         found = Preimage(
@@ -213,7 +217,7 @@ class Equation:
         except (RuntimeError, ValueError):  # the equation cannot take 0 or 1
             return start, slope
         through = exact[:, 0], exact[:, 1] - exact[:, 0]
-        fits = _fits(u, f, *through, self.evidence.scale[self.site])
+        fits = _fits(u, f, *through, self._scale)
         return torch.where(fits, through[0], start), torch.where(fits, through[1], slope)
 
     def _search(self, found: Preimage, u: Tensor, f: Tensor, span: Tensor) -> Preimage:
@@ -249,7 +253,7 @@ class Equation:
 
         The two are equal at a point. With them come the values that were looked for, and whether they are reached.
         """
-        leeway, ends = self.evidence.leeway(self.site, self.value).unsqueeze(1), (f[:, :1], f[:, -1:])
+        leeway, ends = self.evidence.leeway(self.site, self.rows).unsqueeze(1), (f[:, :1], f[:, -1:])
         wanted = sign * self.value.unsqueeze(1)  # a value that rounding puts beyond all others is the last of them
         wanted = torch.where((wanted < ends[0]) & (wanted >= ends[0] - leeway), ends[0], wanted)
         wanted = torch.where((wanted > ends[1]) & (wanted <= ends[1] + leeway), ends[1], wanted)
@@ -318,10 +322,10 @@ def _precision() -> float:
     return 1e-6 if torch.get_default_dtype() == torch.float64 else 1e-4
 
 
-def _fits(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: float) -> Tensor:
+def _fits(u: Tensor, f: Tensor, start: Tensor, slope: Tensor, scale: Tensor) -> Tensor:
     """Return of which units all values lie on their line, (m,)."""
     rise = slope.unsqueeze(1) * u
-    size = scale + f.abs() + rise.abs() + start.abs().unsqueeze(1)
+    size = (scale + start.abs()).unsqueeze(1) + f.abs() + rise.abs()
     return ((f - start.unsqueeze(1) - rise).abs() <= _precision() * size).all(1)
 
 
@@ -377,7 +381,7 @@ def _check(evidence: Evidence, found: Findings, site: str) -> bool:
     natural = evidence.run(given, [site], held).natural[site]
     why = f", the noise {', '.join(held)} being known from other nodes" if held else " and reads no noise"
     evidence.refuse(
-        ~evidence.close(site, natural, given),
+        ~evidence.close(site, natural, at),
         site,
         lambda i: (
             f" is impossible under the program: its equation gives {natural.expand(len(at))[i].item():g}{why}. Correct "
@@ -392,7 +396,7 @@ def _check(evidence: Evidence, found: Findings, site: str) -> bool:
 def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Tensor) -> bool:
     given = evidence.given(at)
     others = {other: found.noise[other][at] for other in evidence.keys[site] if other != key}
-    equation = Equation(evidence, given, site, key, others)
+    equation = Equation(evidence, at, given, site, key, others)
     preimage = equation.preimage(max(CHECKS, math.ceil(PROBES / len(at))))
 
     def impossible(i: int) -> str:
@@ -415,8 +419,9 @@ def _solve_one(evidence: Evidence, found: Findings, site: str, key: str, at: Ten
     u = torch.where(point, preimage.low, 0.0)
     known = {name: values[point] for name, values in {**others, key: u}.items()}
     given = {name: values[point] for name, values in given.items()}
-    right = evidence.close(site, evidence.run(given, [site], known).natural[site].expand(int(point.sum())), given)
-    at = at[point][right]
+    at, natural = at[point], evidence.run(given, [site], known).natural[site].expand(int(point.sum()))
+    right = evidence.close(site, natural, at)
+    at = at[right]
     found.learn(key, at, u[point][right])
     found.done[site][at] = True
     return bool(right.any())
@@ -456,7 +461,7 @@ def _solve_system(evidence: Evidence, found: Findings, keys: Sequence[str]) -> b
         return False
     given = evidence.given(at)
     held = {other: found.noise[other][at] for site in sites for other in evidence.keys[site] if other not in keys}
-    solved, distributions = _solve_plane(evidence, given, sites, keys, held)
+    solved, distributions = _solve_plane(evidence, at, given, sites, keys, held)
     affine = solved.isfinite().all(-1)
     at = at[affine]
     for key, values in _parts(evidence, keys, solved).items():
@@ -477,6 +482,7 @@ def _parts(evidence: Evidence, keys: Sequence[str], numbers: Tensor) -> dict[str
 
 def _solve_plane(
     evidence: Evidence,
+    rows: Tensor,
     given: Mapping[str, Tensor],
     sites: Sequence[str],
     keys: Sequence[str],
@@ -503,7 +509,7 @@ def _solve_plane(
     solved, singular = torch.linalg.solve_ex(slope.transpose(1, 2), value - start[:, 0])
     around = torch.cat([solved.unsqueeze(1) + (drawn - solved.unsqueeze(1)) * step for step in (0.0, *WAYS)], 1)
     found, _ = run(around.shape[1], around)
-    size_of = torch.tensor([evidence.scale[site] for site in sites]) + found.abs() + start.abs()
+    size_of = torch.stack([evidence.scale[site][rows] for site in sites], 1).unsqueeze(1) + found.abs() + start.abs()
     slack = _precision() * (size_of + around.abs() @ slope.abs())
     affine = ((found - start - around @ slope).abs() <= slack).flatten(1).all(1) & (singular == 0)
     return solved.masked_fill(~affine.unsqueeze(1), torch.nan), run(1)[1].distributions
@@ -543,7 +549,7 @@ def _apply_inverse(evidence: Evidence, found: Findings, site: str, inverse: Inve
             f"{natural.expand(evidence.n)[row].item():g}. Correct the inverse, or the row."
         )
 
-    evidence.refuse(~evidence.close(site, natural, given), site, differs)
+    evidence.refuse(~evidence.close(site, natural, torch.arange(evidence.n)), site, differs)
     for key, values in held.items():
         found.learn(key, torch.arange(evidence.n), values)
     found.done[site][:] = True

@@ -75,7 +75,8 @@ class AtomMixture(dist.TorchDistribution):
 
     def below(self, value: Tensor) -> Tensor:
         """Return the probability of being less than a value, which an atom makes another one than :meth:`cdf`."""
-        return self._below(value, value.unsqueeze(-1).float() > self.atoms.float())
+        smaller = value - 1.0 if self.base_dist.support.is_discrete else value
+        return self._below(smaller, value.unsqueeze(-1).float() > self.atoms.float())
 
     def _below(self, value: Tensor, passed: Tensor) -> Tensor:
         p = self.logits.exp()

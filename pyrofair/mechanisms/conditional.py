@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import unused_name
-from pyrofair.mechanisms.families import Atoms, Family, decode, features
+from pyrofair.mechanisms.families import Atoms, Family, decode, features, gap_of
 
 __all__ = ["ConditionalDistribution", "LearnedProgram", "MechanismOf", "Network", "Numbers"]
 
@@ -180,7 +180,7 @@ class LearnedProgram:
     """A Pyro program of the number of units: parameters from their priors, then a site for each column.
 
     ``mechanisms`` come in topological order, and read the sensitive attribute as 0 and 1; its site takes the two
-    ``levels`` instead. A mechanism that reads a column without one is a GraphError.
+    ``levels`` instead. A mechanism that reads a column without one is a GraphError, missing values are a DataError.
     """
 
     mechanisms: Sequence[ConditionalDistribution]
@@ -190,6 +190,12 @@ class LearnedProgram:
     def __post_init__(self) -> None:
         learned = [mechanism.column for mechanism in self.mechanisms]
         for mechanism in self.mechanisms:
+            if gap_of(mechanism.family) is not None:
+                raise DataError(
+                    f"{mechanism.column!r} has missing values, which no program draws: SEM, PSCF and "
+                    'abduction read complete columns. GComputation(..., missing="recorded") reads these; or impute '
+                    "them before, and learn again."
+                )
             if missing := [name for name in mechanism.reads if name not in learned]:
                 raise GraphError(
                     f"The distribution of {mechanism.column!r} reads {missing[0]!r}, which was not learned, so no "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +18,7 @@ from scipy.stats import kstwobign
 from torch import Tensor
 
 from pyrofair._figures import ShownFigure
-from pyrofair.mechanisms.families import Family, decode, support
+from pyrofair.mechanisms.families import GAP, Family, decode, support
 from pyrofair.mechanisms.fitting import Fit, Rows
 from pyrofair.programs.couplings import CouplingError, noise_of
 
@@ -183,23 +184,28 @@ def plot_calibration(checked: Sequence[Checked]) -> Figure:
 
 
 def _draw_distribution(axes: Axes, one: Checked) -> None:
-    known = support(one.family)
+    known, gaps = support(one.family), one.observed == GAP
     axes.set_title(one.column, fontsize=9, loc="left")
+    if gaps.any():
+        predicted, observed = one.below(torch.tensor([GAP]))
+        axes.set_title(f"missing: {observed[0]:.2f}, predicted: {predicted[0]:.2f}", fontsize=7, loc="right")
     if known is not None and len(known) <= POINTS:
         predicted, observed = (np.diff(each, prepend=0.0) for each in one.below(known))
         labels = decode(one.family, known)
-        at = labels if np.issubdtype(labels.dtype, np.number) else known.numpy()
+        lacking = pd.isna(labels)
+        at = labels if np.issubdtype(labels.dtype, np.number) and not lacking.any() else known.numpy()
         axes.bar(at, observed, width=0.8 * np.diff(at).min(initial=1.0), color=GREY, alpha=0.4, linewidth=0)
         axes.plot(at, predicted, "o", color=RED, markersize=3)
         if len(labels) > LABELS and at is not labels:
             axes.set_xlabel("index of the level", fontsize=7)
         elif len(labels) <= LABELS:
-            texts = [str(each) for each in labels]
+            texts = ["missing" if none else str(each) for each, none in zip(labels, lacking, strict=True)]
             axes.set_xticks(at, [each if len(each) < 12 else each[:11] + "…" for each in texts])
             axes.tick_params(axis="x", rotation=20 if sum(map(len, texts)) > 40 else 0)
         axes.set_ylabel("probability", fontsize=7)
     else:
-        edges = np.linspace(float(one.observed.min()), float(one.observed.max()), 41)
+        recorded = one.observed[~gaps]
+        edges = np.linspace(float(recorded.min()), float(recorded.max()), 41)
         if known is not None:
             edges = np.unique(edges.round()) + 0.5
         predicted, observed = (np.diff(each) for each in one.below(torch.as_tensor(edges, dtype=one.observed.dtype)))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyro.distributions as dist
 import torch
-from pandas.api.types import is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from pyro.distributions.torch_distribution import TorchDistributionMixin
 from torch import Tensor
 from torch.distributions.transforms import AffineTransform, ExpTransform, SigmoidTransform
@@ -31,8 +31,10 @@ from pyrofair.tables.labels import (
     moments,
 )
 from pyrofair.tables.reading import read_table, read_weight
+from pyrofair.tables.recorded import Missing, require_missing
 
 __all__ = [
+    "GAP",
     "Atoms",
     "Binary",
     "Bounded",
@@ -45,9 +47,13 @@ __all__ = [
     "decode",
     "encode",
     "features",
+    "gap_of",
     "levels",
     "support",
 ]
+
+GAP = -1e30
+"""The atom of numbers that are not recorded: a program holds no NaN, and no column that is learned so low a number."""
 
 LEAST_SCALE = 0.01
 """No component is narrower than so many standard deviations of its column: it would collapse onto repeated values."""
@@ -60,7 +66,9 @@ SPREAD = 1.2
 FEWEST_EACH, LEAST_SHARE, TIMES_TYPICAL = 20, 0.02, 5
 """A value is an atom if so many rows hold it, such a share of all, and so many times as many as the median value."""
 RECURRING = 5
-"""Fractions of few values are categories if so many rows hold each on average."""
+"""Fractions of few values are categories, and those of more a grid, if so many rows hold each on average."""
+UNEVEN, MOST_HOLES = 0.01, 2
+"""The values of a grid are even to this part of a step, and so many places have one value at least."""
 
 
 class Family(Protocol):
@@ -152,12 +160,18 @@ class _Mixture:
         weights = torch.log_softmax(-0.5 * centres.square(), 0)
         return torch.cat([weights, centres, torch.full((self.components,), width)])
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the values, neither of which is one."""
+        return -math.inf, math.inf
+
 
 @dataclass(frozen=True)
 class Integer(_Mixture):
     """Integers from ``low`` to ``high``: a mixture of normal distributions, rounded.
 
-    ``mean`` and ``sd`` are those among all, and ``components`` is the number of normal distributions.
+    ``mean`` and ``sd`` are those among all, and ``components`` is the number of normal distributions. Of a grid of
+    other numbers, such as grades of 0.0 to 4.0, ``levels`` are the numbers, and the integers from 0 their codes.
     """
 
     low: int
@@ -165,6 +179,7 @@ class Integer(_Mixture):
     mean: float
     sd: float
     components: int = 5
+    levels: tuple[float, ...] | None = field(default=None, repr=False)
 
     def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the rounded mixture."""
@@ -179,11 +194,6 @@ class Continuous(_Mixture):
     mean: float
     sd: float
     components: int = 5
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The ends of the values, neither of which is one."""
-        return -math.inf, math.inf
 
     def distribution(self, out: Tensor) -> TorchDistributionMixin:
         """Return the mixture, in the column's units."""
@@ -250,15 +260,16 @@ class Bounded(Continuous):
 
 @dataclass(frozen=True)
 class Atoms:
-    """Numbers of which some have a probability of their own: zeros, values clipped at an end, a standard number.
+    """Numbers of which some have a probability of their own: zeros, values clipped at an end, those not recorded.
 
     ``atoms`` are these values, in increasing order, ``frequencies`` (k + 1) theirs and that of all other numbers,
-    which have the family ``rest``. Across worlds a unit keeps its rank, of which an atom shows an interval.
+    which have the family ``rest``; the atom ``GAP`` stands for a missing value. Across worlds a unit keeps its rank,
+    of which an atom shows an interval.
     """
 
     atoms: tuple[float, ...]
     frequencies: tuple[float, ...] = field(repr=False)
-    rest: Continuous
+    rest: Continuous | Integer
 
     @property
     def mean(self) -> float:
@@ -284,6 +295,8 @@ class Atoms:
     @property
     def spare(self) -> float:
         """A number that the rest can be, in place of an atom, which it may not."""
+        if isinstance(self.rest, Integer):
+            return float(self.rest.high)
         middle = torch.tensor(self.rest.mean, dtype=torch.float64)
         for bend in self.rest.bends:
             middle = bend(middle)
@@ -301,34 +314,44 @@ def _split(out: Tensor, mean: float, sd: float, least: float) -> tuple[Tensor, T
 
 
 def choose_family(
-    values: pd.Series[Any], *, most_levels: int = 20, components: int = 5, weight: npt.ArrayLike | None = None
+    values: pd.Series[Any],
+    *,
+    most_levels: int = 20,
+    components: int = 5,
+    weight: npt.ArrayLike | None = None,
+    missing: Missing = "refuse",
 ) -> Family:
     """Choose the family of a column by its type and its values.
 
     Truth values and zeros and ones: :class:`Binary`. Categories, text, two values of any type, integers of few values,
     and fractions of few values, each in five rows on average: :class:`Categorical`, with all declared categories, and
-    numbers in order. Other integers up to a million in size: :class:`Integer`. Other numbers of which some occur far
-    more often than is typical (in a fiftieth of the rows at least), or that are 0 beside positive ones:
-    :class:`Atoms`; an atom at an end of the column is an end of all other numbers. Positive numbers whose standard
-    deviation is at least a tenth of their mean: :class:`Positive`. All others: :class:`Continuous`. A constant column
-    has :class:`Categorical` of one level; any other value is refused by name where it occurs.
+    numbers in order. Other integers up to a million in size, and fractions at even steps, each in five rows on average:
+    :class:`Integer`. Other numbers of which some occur far more often than is typical, and on a grid than beside them
+    (in a fiftieth of the rows at least), or that are 0 beside positive ones: :class:`Atoms`; an atom at an end of the
+    column is an end of all other numbers. Positive numbers whose standard deviation is at least a tenth of their mean:
+    :class:`Positive`. All others: :class:`Continuous`. A constant column has :class:`Categorical` of one level; any
+    other value is refused by name where it occurs.
 
     Parameters
     ----------
     values
-        The column, n values, none of them missing.
+        The column, n values.
     most_levels
         So many different integers are categories; more are numbers.
     components
         The components of a mixture.
     weight
         A weight for each row.
+    missing
+        What becomes of missing values: ``"refuse"``, or ``"recorded"``: "not recorded" is a level of categories (NaN,
+        the first), and else an atom.
 
     Raises
     ------
     DataError
-        If a value is missing, infinite, or neither a number nor a category; if most rows have a category of their own,
-        or numbers are too close together or too far out for a program's precision; or if a setting is below 1.
+        If a value is infinite, neither a number nor a category, or missing and refused; if most rows have a category of
+        their own, or numbers are too close together or too far out for a program's precision; or if a setting is
+        below 1.
 
     Examples
     --------
@@ -341,9 +364,15 @@ def choose_family(
     """
     require_integer("most_levels", most_levels)
     require_integer("components", components)
+    require_missing(missing)
     name = "values" if values.name is None else str(values.name)
-    values = read_table(values.to_frame(name), [name])[name]
+    values = read_table(values.to_frame(name), [name], missing=missing)[name]
     shares = read_weight(weight, values)
+    if (gaps := values.isna().to_numpy()).any():
+        recorded = choose_family(values[~gaps], most_levels=most_levels, components=components, weight=shares[~gaps])
+        if isinstance(recorded, Integer) and recorded.levels is not None:
+            recorded = _categories(values[~gaps], shares[~gaps])  # numbers of a grid are codes, which a gap is not
+        return _with_gaps(recorded, float(shares[gaps].sum() + 0.5) / float(shares.sum() + 1.0))
     shares = shares / shares.sum()
     found = column_type(values, shares, most_levels)
     if found == "categorical":
@@ -359,6 +388,11 @@ def choose_family(
     if len(first) <= most_levels and count.sum() >= RECURRING * len(first):
         return _categories(values, shares)
     atom = (count >= max(LEAST_SHARE * count.sum(), FEWEST_EACH)) & (count > TIMES_TYPICAL * np.median(count))
+    grid, counts = _grid(numbers[first], count), np.append(count, 0)
+    beside = np.maximum(counts[1:], np.roll(counts, 1)[:-1])
+    if grid is not None and not (atom & (count > TIMES_TYPICAL * beside)).any():
+        centre = moments(_places(numbers, grid).astype(np.float64), shares)
+        return Integer(0, len(grid) - 1, *centre, components, tuple(grid.tolist()))
     atom |= (numbers[first] == 0.0) & (numbers.min() == 0.0)  # which no logarithm takes
     rest = ~atom[level]
     if not atom.any():
@@ -369,6 +403,25 @@ def choose_family(
     held = shares[rest] if shares[rest].any() else np.ones(rest.sum())
     others = _continuous(numbers[rest], held / held.sum(), ends, components)
     return Atoms(tuple(numbers[first[atom]].tolist()), tuple((counts / counts.sum()).tolist()), others)
+
+
+def _grid(known: npt.NDArray[np.float64], count: npt.NDArray[np.int64]) -> npt.NDArray[np.float64] | None:
+    """Return the numbers at even steps that different values (k,), held by so many rows each, are among, if any."""
+    if count.sum() < RECURRING * len(known) or len(known) < 2:
+        return None
+    place = (known - known[0]) / np.diff(known).min()
+    place *= np.round(place[-1]) / place[-1]
+    whole = np.round(place).astype(np.int64)
+    if np.abs(place - whole).max() > UNEVEN or whole[-1] >= MOST_HOLES * len(known):
+        return None
+    grid = np.linspace(known[0], known[-1], int(whole[-1]) + 1, dtype=np.float64).round(9)
+    grid[whole] = known
+    return grid
+
+
+def _places(numbers: npt.NDArray[np.float64], grid: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return the place of each number on a grid, (n,), in single precision, and -1 of others."""
+    return pd.Index(np.asarray(grid, dtype=np.float32)).get_indexer(pd.Index(numbers.astype(np.float32)))
 
 
 def _continuous(
@@ -386,6 +439,18 @@ def _continuous(
     return replace(made, mean=mean, sd=sd, components=components)
 
 
+def _with_gaps(family: Any, share: float) -> Atoms | Categorical:
+    """Return a family of recorded values with those that are not recorded, such a share of all, before them."""
+    if isinstance(family, Continuous | Integer):
+        return Atoms((GAP,), (share, 1.0 - share), family)
+    if isinstance(family, Binary):
+        family = Categorical((0, 1), (1.0 - family.p, family.p), ordered=True)
+    frequencies = (share, *((1.0 - share) * each for each in family.frequencies))
+    if isinstance(family, Atoms):
+        return Atoms((GAP, *family.atoms), frequencies, family.rest)
+    return Categorical((math.nan, *family.levels), frequencies, family.ordered)
+
+
 def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Categorical:
     """Return the categories with half a row added to each, so that a declared one that is absent stays possible."""
     known = as_levels(values)
@@ -401,34 +466,65 @@ def _categories(values: pd.Series[Any], shares: npt.NDArray[np.float64]) -> Cate
 # -- values as numbers ------------------------------------------------------------------------------------------------
 
 
+def gap_of(family: Family) -> float | None:
+    """Return the program's value that stands for a missing one; None if the column that it was chosen for had none.
+
+    >>> gap_of(choose_family(pd.Series(["a", None, "b"]), missing="recorded"))
+    0.0
+    """
+    if isinstance(family, Atoms):
+        return GAP if GAP in family.atoms else None
+    first = getattr(family, "levels", (None,))[0]
+    return 0.0 if isinstance(first, float) and math.isnan(first) else None
+
+
 def encode(family: Family, values: pd.Series[Any]) -> Tensor:
     """Return a column as a program's values, shape (n,): codes of categories, numbers as they are.
 
-    A category that the family lacks, or a value that its distributions cannot take, is a DataError.
+    A category that the family lacks, or a value that its distributions cannot take, is a DataError, and so is a missing
+    value of a family without them.
     """
+    if (gaps := values.isna().to_numpy()).any():
+        if (code := gap_of(family)) is None:
+            raise DataError(
+                f"The column {values.name!r} has {int(gaps.sum())} missing value(s), and its family {family!r} has "
+                "none: the rows that it was chosen for had none there. Drop these rows, or learn from rows of both "
+                f"kinds; a family of both is choose_family(df[{values.name!r}], missing='recorded')."
+            )
+        found = torch.full((len(values),), code)
+        if not gaps.all():
+            found[torch.from_numpy(~gaps)] = encode(family, values[~gaps])
+        return found
     known = getattr(family, "levels", None)
-    if known is not None:
-        return torch.as_tensor(encode_levels(values, pd.Index(known))).to(torch.get_default_dtype())
+    if known is not None and not isinstance(family, Integer):
+        index = pd.Index(known)
+        values = values.astype(np.int64) if is_bool_dtype(values.dtype) and index.dtype != bool else values
+        return torch.as_tensor(encode_levels(values, index)).to(torch.get_default_dtype())
     if is_categorical(values):
         raise DataError(
             f"The column {values.name!r} holds {values.iloc[0]!r}, and {family!r} has distributions of numbers. Give "
             "it a family of categories, or recode the column."
         )
     numbers = values.to_numpy(dtype=np.float64, copy=True)
-    fit, expected = np.full(len(numbers), True), ""
-    if isinstance(family, Binary):
+    fit, expected, given = np.full(len(numbers), True), "", numbers
+    rest = family.rest if isinstance(family, Atoms) else family
+    if isinstance(rest, Binary):
         fit, expected = (numbers == 0.0) | (numbers == 1.0), "0 and 1"
-    elif isinstance(family, Integer):
+    elif isinstance(family, Integer) and family.levels is not None:
+        expected = f"{len(family.levels)} numbers from {family.levels[0]:g} to {family.levels[-1]:g}"
+        codes = _places(numbers, family.levels)
+        fit, numbers = codes >= 0, codes.astype(np.float64)
+    elif isinstance(rest, Integer):
         fit, expected = numbers == np.round(numbers), "integers"
-    elif isinstance(family, Atoms | Continuous):
-        low, high = (family.rest if isinstance(family, Atoms) else family).ends
+    elif isinstance(rest, Continuous):
+        low, high = rest.ends
         fit, expected = (numbers > low) & (numbers < high), f"numbers above {low:g} and below {high:g}"
-        if isinstance(family, Atoms):
-            fit |= at_atoms(torch.tensor(numbers), torch.tensor(family.atoms)).any(-1).numpy()
-            expected += f", or {', '.join(f'{each:g}' for each in family.atoms)}"
+    if isinstance(family, Atoms):
+        fit |= at_atoms(torch.tensor(numbers), torch.tensor(family.atoms)).any(-1).numpy()
+        expected += f", or {', '.join(f'{each:g}' for each in family.atoms)}"
     if not fit.all():
         raise DataError(
-            f"The column {values.name!r} holds {numbers[~fit][0]:g}, and {int((~fit).sum())} row(s) do not fit "
+            f"The column {values.name!r} holds {given[~fit][0]:g}, and {int((~fit).sum())} row(s) do not fit "
             f"{type(family).__name__}, which has distributions of {expected}. Choose another family, or correct the "
             "column."
         )
@@ -436,14 +532,15 @@ def encode(family: Family, values: pd.Series[Any]) -> Tensor:
 
 
 def decode(family: Family, values: Tensor) -> npt.NDArray[Any]:
-    """Return a program's values as the column holds them: labels of codes, integers as such."""
+    """Return a program's values as the column holds them: labels of codes, integers as such, NaN for missing ones."""
     plain = values.detach().numpy()
     known = getattr(family, "levels", None)
     if known is not None:
         return np.asarray(pd.Index(known).to_numpy()[plain.astype(np.int64)])
     if isinstance(family, Atoms):  # the values of the column, not the nearest ones in a program's precision
         at = at_atoms(values.detach(), torch.tensor(family.atoms)).numpy()
-        return np.where(at.any(-1), at @ np.array(family.atoms), plain)
+        found = np.where(at.any(-1), at @ np.array(family.atoms), plain)
+        return np.where(found == GAP, math.nan, found)
     return plain.astype(np.int64) if isinstance(family, Binary | Integer) else plain
 
 
@@ -477,7 +574,7 @@ def features(family: Family, values: Tensor) -> Tensor:
     """
     known = getattr(family, "levels", None)
     one = values.unsqueeze(-1)
-    if known is not None:
+    if known is not None and not isinstance(family, Integer):
         codes = torch.arange(len(known), dtype=values.dtype)
         return (one == (codes if len(codes) > 2 else codes[1:])).to(torch.get_default_dtype())
     if isinstance(family, Atoms):

@@ -35,7 +35,7 @@ from pyrofair.graph.paths import UnfairPaths
 from pyrofair.inference.samplers import Guide
 from pyrofair.mechanisms.conditional import LearnedProgram
 from pyrofair.mechanisms.diagnostics import check_fits, describe_misfit, plot_calibration
-from pyrofair.mechanisms.families import Family, choose_family, encode, levels
+from pyrofair.mechanisms.families import GAP, Family, choose_family, encode, levels
 from pyrofair.mechanisms.fitting import (
     FEWEST,
     Fit,
@@ -55,6 +55,7 @@ from pyrofair.mechanisms.newton import LastLayer
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.tables.labels import code_labels
 from pyrofair.tables.reading import read_table, read_weight
+from pyrofair.tables.recorded import Missing, require_missing
 
 __all__ = ["LearnedMechanisms", "learn_mechanisms", "require_families", "require_fitting", "require_graph"]
 
@@ -262,7 +263,8 @@ class LearnedMechanisms:
         """Return some columns of a table with the labels of the one learned from, as a program's values, each (n,)."""
         if not (names := [*columns]):
             return {}
-        coded, _ = code_labels(read_table(table, names, what="the table"), self.graph, both=False)
+        read = read_table(table, names, what="the table", fitted=True, missing="recorded")
+        coded, _ = code_labels(read, self.graph, both=False)
         return {name: encode(self.families[name], coded[name]) for name in names}
 
     # -- diagnostics --------------------------------------------------------------------------------------------------
@@ -320,9 +322,9 @@ class LearnedMechanisms:
         """
         with self._quiet(0):
             checked = check_fits(self.fits, self.rows)
-        chosen = self.rows.held if len(self.rows.held) else self.rows.train
-        code = self.rows.columns.get(self.graph.sensitive_column, self.rows.weight * 0.0)[chosen].numpy()
-        name = self.graph.sensitive_column
+        chosen, name = self.rows.held if len(self.rows.held) else self.rows.train, self.graph.sensitive_column
+        code = self.rows.columns.get(name, self.rows.weight * 0.0)[chosen].numpy()
+        checked = [each for each in checked if each.column != name]  # it is constant in a group
         return describe_misfit(checked, {f"{name}={self.graph.label(a)!r}": code == a for a in (0, 1)})
 
     def plot(self, random_state: int | None = 0) -> Figure:
@@ -416,7 +418,7 @@ class LearnedMechanisms:
         groups = {
             "posterior": {site: values[None] for site, values in posterior.items()},
             "posterior_predictive": predicted,
-            "observed_data": {name: self.rows.columns[name].numpy() for name in self.fits},
+            "observed_data": {name: _with_nan(self.rows.columns[name]) for name in self.fits},
             "sample_stats": {"loss": table.to_numpy()[None]},
         }
         dims = {**{name: ["unit"] for name in self.fits}, "loss": ["column"]}
@@ -429,7 +431,7 @@ class LearnedMechanisms:
         found = []
         for i in range(draws if known == 1 else min(draws, known)):
             mechanism = fit.mechanism.at({site: values[min(i, known - 1)] for site, values in fit.draws.items()})
-            found.append(mechanism(self.rows.columns).expand(self.rows.weight.shape).sample().numpy())
+            found.append(_with_nan(mechanism(self.rows.columns).expand(self.rows.weight.shape).sample()))
         return np.stack(found)[None]
 
     def __repr__(self) -> str:
@@ -447,6 +449,12 @@ class LearnedMechanisms:
             given = f" | {row['reads']}" if row["reads"] else ""
             lines.append(f"  {row['column']}{given}: {row['family']}, {row['log_likelihood']:.3f} ({row['gain']:+.3f})")
         return "\n".join(lines)
+
+
+def _with_nan(values: Tensor) -> npt.NDArray[Any]:
+    """Return a program's values with NaN for numbers that are not recorded."""
+    plain, gaps = values.numpy(), (values == GAP).numpy()
+    return np.where(gaps, np.nan, plain) if gaps.any() else plain
 
 
 # -- learning ---------------------------------------------------------------------------------------------------------
@@ -470,6 +478,7 @@ def learn_mechanisms(
     validation_fraction: float = 0.1,
     patience: int = 500,
     sample_weight: npt.ArrayLike | None = None,
+    missing: Missing = "refuse",
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
 ) -> LearnedMechanisms:
@@ -526,6 +535,9 @@ def learn_mechanisms(
         good as the best, but for a standard error of the difference, the last is kept.
     sample_weight
         A weight for each row.
+    missing
+        What becomes of missing values: ``"refuse"``, or ``"recorded"``: "not recorded" is a value like others, which
+        distributions give a probability and read. The sensitive attribute and the outcome have none.
     progress
         Whether to show a progress bar.
     random_state
@@ -572,13 +584,14 @@ def learn_mechanisms(
     settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
     require_settings(settings, hidden, validation_fraction)
     require_integer("components", components)
+    require_missing(missing)
     require_flag("progress", progress)
     require_seed(random_state)
     asked = None if nodes is None else require_names("nodes", nodes, "node names", one=True)
     read_table(df, [])  # whatever its columns, it is a table
     reads = _plan_reads(df, graph, asked, given)
     columns = [*dict.fromkeys(name for column, read in reads.items() for name in (*read, column))]
-    table = read_table(df, columns)
+    table = read_table(df, columns, missing=missing)
     coded, labels = code_labels(table, graph)
     weight = read_weight(sample_weight, coded)
     if (found := int((weight > 0).sum())) < FEWEST:
@@ -591,7 +604,7 @@ def learn_mechanisms(
             require_fitting(own[name], coded[name])
             chosen[name] = own[name]
         else:
-            chosen[name] = choose_family(coded[name], components=components, weight=weight)
+            chosen[name] = choose_family(coded[name], components=components, weight=weight, missing=missing)
     seed = seed_from(random_state)
     with neutral_torch():
         values = {name: encode(chosen[name], coded[name]) for name in columns}
@@ -600,7 +613,7 @@ def learn_mechanisms(
         rows = split_rows(values, torch.as_tensor(weight).to(torch.get_default_dtype()), validation_fraction)
     try_mechanisms(mechanisms, rows)
     fits, texts = fit_mechanisms(mechanisms, rows, settings, seed, progress)
-    constant = [name for name in reads if (coded[name] == coded[name].iloc[0]).all()]
+    constant = [name for name in reads if bool((values[name] == values[name][0]).all())]
     if constant:
         texts.append(f"Constant, so that their distributions have no other value: {', '.join(map(repr, constant))}.")
     for text in texts:

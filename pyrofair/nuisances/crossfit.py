@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pyrofair.nuisances.columns import Design, take
 from pyrofair.nuisances.folds import FOLDS, fold_of, split_folds
-from pyrofair.nuisances.learners import Learner, LearnerName, make_learner, smaller_group
+from pyrofair.nuisances.learners import Learner, LearnerName, Saturated, make_learner, smaller_group
 
 __all__ = ["CrossFit"]
 
@@ -27,7 +27,7 @@ class CrossFit:
     ``fitted`` is that of the fitted rows, out of fold; ``fits`` are those of the folds, made with ``weight``; ``fold``
     is the one that judges each row, -1 if it had no weight. A new row is judged by the average of all fits. A learner
     that sees the row it judges takes chance for overlap, the more so the more flexible it is. ``folds=1`` fits all
-    rows, which serves learners of few parameters.
+    rows, which serves learners of few parameters, unless all but cells are ``always`` to be cross-fitted.
     """
 
     learner: Learner
@@ -36,8 +36,8 @@ class CrossFit:
     weight: Array
     fold: NDArray[np.int64]
 
-    def __init__(self, spec: LearnerName | Any, seed: int = 0, folds: int = FOLDS):
-        self.spec, self.seed, self.folds = spec, seed, folds
+    def __init__(self, spec: LearnerName | Any, seed: int = 0, folds: int = FOLDS, *, always: bool = False):
+        self.spec, self.seed, self.folds, self.always = spec, seed, folds, always
 
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: Array, groups: Groups = None) -> Self:
         """Fit on a table of n rows, their groups (n,) in 0 and 1, and their weights (n,).
@@ -46,7 +46,7 @@ class CrossFit:
         """
         self.learner = make_learner(self.spec, X, self.seed, "propensity", smaller_group(a, weight))
         folds = [(np.arange(len(a)),) * 2]
-        if self.learner.crossed:
+        if self.learner.crossed or (self.always and not isinstance(self.learner, Saturated)):
             folds = split_folds(a, weight, self.folds, self.seed, groups)
         self.weight, self.fold = weight, fold_of(folds, len(a))
         self._design, self._parts = self._read(X)

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize, kish_size
+from pyrofair.effects.estimates import kish_size, mean_and_spread
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, SMALLEST_SHARE, GroupSize
 from pyrofair.exceptions import PositivityError, PositivityWarning
 from pyrofair.graph.identification import RegimeEstimand
 from pyrofair.nuisances.rows import Nuisances, Rows
@@ -46,7 +47,7 @@ SEPARATED = 1e-3
 NEGLIGIBLE = 1e-9
 FEWEST_IN_CELL = 2
 """A saturated model needs so many rows of an arm in a cell: one shows a mean, but not how far it may be off."""
-COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "max_weight", "problem")
+COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "units", "max_weight", "problem")
 OFF, SURE = 0.1, 3.0
 """A mean weight farther from 1 than this, by more than so many standard errors, shows that overlap fails."""
 FEW = 100.0
@@ -55,6 +56,8 @@ MOST_KEPT = 0.3
 """A stage whose effective size is this share of its arm's rows lacks rows, not overlap."""
 HARDLY = 0.03
 """Rows whose group has a probability below this, times its share of all rows, hardly have a counterpart in it."""
+NO_SIZE = 0.1
+"""Errors of diagnostics below this share of an estimate's own are of no size."""
 MOST_LACKING = 0.01
 """The most of a world that may hardly have a counterpart."""
 MOST_UNSUPPORTED = 0.01
@@ -268,7 +271,7 @@ def unsupported_cells(
     it. A cell is one level of one categorical column. If a model is ``saturated`` every column is categorical, cells of
     several columns count too, and one row is too few to learn a distribution from; to be weighted, one is enough.
     """
-    rows, graph = nuisances.rows, part.regime.unfair.graph
+    rows, graph = nuisances.rows, nuisances.graph
     table, weight = rows.table[rows.kept], rows.weight[rows.kept]
     counted = [(rows.a[rows.kept] == value) & (weight > 0.0) for value in (0, 1)]
     cells: list[Cell] = []
@@ -307,12 +310,12 @@ def unsupported_cells(
 def describe_unsupported(part: RegimeEstimand, name: str, nuisances: Nuisances, *, saturated: bool) -> tuple[str, str]:
     """Return what in a world has no counterpart in the groups that its stages need: too much of it, or a rest of it."""
     cells, mass = unsupported_cells(part, None, nuisances, saturated=saturated)
-    shown = f"{name} world: {'; '.join(map(str, cells[:5]))}"
+    shown = "; ".join(map(str, cells[:5]))
     if mass > MOST_UNSUPPORTED:
-        return shown, ""
+        return f"too few rows hold {shown}", ""
     n = len(nuisances.rows.a)
     rest = (
-        f"Poor overlap in the {shown}. Scores there are extrapolated, or rest on one row; this affects "
+        f"Poor overlap in the {name} world: {shown}. Scores there are extrapolated, or rest on one row; this affects "
         f"{100.0 * mass:.2g}% of that world, as {mass * n:.2g} of {n:,} rows are."
     )
     return "", rest if cells else ""
@@ -379,7 +382,7 @@ def stage_table(stages: Sequence[tuple[Stage, Array]], rows: Rows) -> pd.DataFra
 
 def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
     counted = np.isfinite(weight)
-    mean, z = mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight)
+    mean, z = mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight, rows.groups)
     carried = rows.weight * weight
     size = kish_size(carried)
     found = {
@@ -390,6 +393,7 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
         "mean_weight": float(mean[0] + 1.0) if counted.all() else np.inf,
         "mean_weight_z": float(z[0]),
         "ess": size,
+        "units": kish_size(carried, rows.groups),
         "max_weight": float(carried.max(initial=0.0)),
     }
     return found | {"problem": _problem(found, rows, stage)}
@@ -397,13 +401,19 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
 
 def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
     """Return what makes a stage's weights unusable, or an empty string."""
-    group = kish_size(rows.weight * rows.member(stage.arm))
+    carried = rows.weight * rows.member(stage.arm)
+    group, count = kish_size(carried), int((carried > 0.0).sum())
     what = []
     if not np.isfinite(found["max_weight"]):
         what.append("a propensity of exactly 0 or 1 leaves rows without a finite weight")
     elif abs(found["mean_weight"] - 1.0) > OFF and abs(found["mean_weight_z"]) > SURE:
         what.append(f"the mean weight is {found['mean_weight']:.2f}, not 1 (z {found['mean_weight_z']:.1f})")
-    if found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
+    if group < FEWEST_ROWS < count:
+        what.append(
+            f"the weights of {count:,} rows make them {group:.0f}, fewer than {FEWEST_ROWS}; if they are counts of "
+            "units, write the rows out: df.loc[df.index.repeat(sample_weight)]"
+        )
+    elif found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
         what.append(f"the effective size is {found['ess']:.0f} of {group:.0f} rows")
     return "; ".join(what)
 
@@ -436,20 +446,28 @@ def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:
     for regime in dict.fromkeys(each.stage.regime for each in values):
         own = sorted((each for each in values if each.stage.regime == regime), key=lambda each: each.stage.start)
         base = own[0].start.copy()
+        whole = base + sum(each.correction for each in own)
         for each in own:
             balance = each.weight[:, None] * each.start - base
             base += each.correction
             described = pd.DataFrame([_describe(each.stage, each.weight, rows)])
-            tables.append(describe_scores(described, balance, each.correction, rows.weight))
+            tables.append(describe_scores(described, balance, each.correction, whole, rows))
     return join_stages(tables)
 
 
-def describe_scores(described: pd.DataFrame, balance: Array, correction: Array, weight: Array) -> pd.DataFrame:
-    """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q)."""
+def describe_scores(
+    described: pd.DataFrame, balance: Array, correction: Array, whole: Array, rows: Rows
+) -> pd.DataFrame:
+    """Return a stage's row of diagnostics once for each column of scores, with its balance and correction (n, Q).
+
+    Their errors count as a tenth of that of the world's influence values, the ``whole`` (n, Q), at least: scores that
+    are nearly a function of the features leave residuals of no size, whose mean is far from 0 by their own error alone.
+    """
     table = pd.concat([described] * balance.shape[1], ignore_index=True)
     table.insert(0, "column", np.arange(len(table)))
+    least = NO_SIZE * mean_and_spread(whole, rows.weight, groups=rows.groups)[1]
     for name, part in (("balance", balance), ("correction", correction)):
-        table[name], table[f"{name}_z"] = mean_and_z(part, weight)
+        table[name], table[f"{name}_z"] = mean_and_z(part, rows.weight, rows.groups, least)
     return table
 
 
@@ -465,9 +483,10 @@ def add_problems(table: pd.DataFrame, problems: Sequence[str]) -> pd.DataFrame:
     return table.assign(problem=["; ".join(filter(None, texts)) for texts in both])
 
 
-def mean_and_z(values: Array, weight: Array) -> tuple[Array, Array]:
-    """Return the weighted means of columns (n, Q), and each over its standard error (0 where both are 0)."""
-    total = weight.sum()
-    mean = weight @ values / total
-    error = np.sqrt((weight**2) @ (values - mean) ** 2) / total
+def mean_and_z(
+    values: Array, weight: Array, groups: NDArray[np.int64] | None = None, least: Array | float = 0.0
+) -> tuple[Array, Array]:
+    """Return the weighted means of columns (n, Q), and each over its standard error of a least size (0 if both are)."""
+    mean, error = mean_and_spread(values, weight, groups=groups)
+    error = np.maximum(error, least)
     return mean, np.divide(mean, error, out=np.zeros_like(mean), where=error > 1e-15)

@@ -27,7 +27,7 @@ from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.columns import Bins, Cells, Design, number_cells, take
 from pyrofair.nuisances.folds import hold_out, split_folds
 from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, value_leaves
-from pyrofair.nuisances.newton import fixed_columns, information, linear_design, newton_logistic
+from pyrofair.nuisances.newton import WIDE, fixed_columns, information, linear_design, newton_logistic
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels
 
@@ -68,6 +68,8 @@ MOST_LEAVES = 100_000_000
 """Fits of more rows times trees are fitted from scratch for a replicate: a refit remembers the leaf of each."""
 FEW, ALONE = 10, 1e-9
 """Cells of fewer rows leave residuals that are too small by a share that counts; one row leaves none."""
+MOST_OWN, CHUNK = 0.9, 1 << 16
+"""A row counts as drawing a logistic regression to itself by this share at most; so many rows are asked at once."""
 SMALL = 300
 """Trees alone find hardly a split in a group of fewer rows, so that they adjust for nothing: a stack is taken."""
 MOST_COPIES = 1000
@@ -127,12 +129,13 @@ class Learner(ABC):
         """
         return np.zeros((1, 1))
 
-    def leverage(self, design: Design) -> Array:
-        """Return by what share each fitted row (m,) draws its own prediction to itself; 0 where that is little.
+    def leverage(self, design: Design, known: Design, weight: Array) -> Array:
+        """Return by what share rows draw their own predictions to themselves, (m, Q) or (m, 1); 0 where that is little.
 
-        A row's residual is too small by this share. It is 0 also where a row alone makes its prediction.
+        The rows are among the ``known`` ones, which it was fitted to with weights. Their residuals are too small by
+        this share. It is 0 also where a row alone makes its prediction.
         """
-        return np.zeros(design.shape[0])
+        return np.zeros((1, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,12 +182,12 @@ class Saturated(Learner):
         at, _ = self._at(design)
         return (self.mean - self.means[at]) * (self.share / (1.0 + self.share))[at, None]
 
-    def leverage(self, design: Design) -> Array:
+    def leverage(self, design: Design, known: Design, weight: Array) -> Array:
         """Return one over the rows of each row's cell, where these are few but more than one."""
         assert self.share is not None
         at, absent = self._at(design)
         few = (self.share > 1.0 / FEW) & (self.share < 1.0 - ALONE)
-        return np.where(absent | ~few[at], 0.0, self.share[at])
+        return np.where(absent | ~few[at], 0.0, self.share[at])[:, None]
 
     def __call__(self, design: Design) -> Array:
         """Return the mean of each row's cell; one that was not fitted on is refused."""
@@ -249,10 +252,26 @@ class Logistic(Learner):
             found.append(newton_logistic(design, a, weight, coef, tolerance=1e-11, fixed=fixed))
         return replace(self, coef=np.column_stack(found))
 
+    def leverage(self, design: Design, known: Design, weight: Array) -> Array:
+        """Return the diagonal of the hat matrix of each response, for rows of the usual weight."""
+        if known.shape[1] > WIDE:
+            return super().leverage(design, known, weight)
+        usual, spread = weight @ weight / weight.sum(), _spread(known @ self.coef)
+        hats = [usual * np.linalg.pinv(information(known, weight * each), hermitian=True) for each in spread.T]
+        parts = [design[start : start + CHUNK] for start in range(0, design.shape[0], CHUNK)]
+        found = [np.column_stack([X.multiply(X @ hat).sum(axis=1) for hat in hats]) for X in parts]
+        return np.asarray(np.vstack(found) * _spread(design @ self.coef)).clip(max=MOST_OWN)
+
     def __call__(self, design: Design) -> Array:
         """Return the fitted means."""
         linear: Array = np.asarray(design @ self.coef)
         return linear if self.low is None else self.low + (1.0 - self.low) * expit(linear)
+
+
+def _spread(linear: Array) -> Array:
+    """Return the variance p (1 - p) of labels at log-odds."""
+    p = expit(linear)
+    return np.asarray(p * (1.0 - p))
 
 
 @dataclass(frozen=True, eq=False)

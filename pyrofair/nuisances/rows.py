@@ -20,8 +20,9 @@ from pyrofair.nuisances.crossfit import CrossFit
 from pyrofair.nuisances.folds import FOLDS, Folds, split_folds
 from pyrofair.nuisances.learners import LearnerName
 from pyrofair.tables.labels import read_sensitive, repeat_label
-from pyrofair.tables.reading import feature_columns, read_table, read_weight
-from pyrofair.tables.row_identity import match_rows
+from pyrofair.tables.reading import as_pandas, feature_columns, read_groups, read_table, read_weight
+from pyrofair.tables.recorded import Missing, as_recorded, with_flags
+from pyrofair.tables.row_identity import hash_groups, match_rows
 
 __all__ = ["Nuisances", "Prefix", "Rows"]
 
@@ -38,8 +39,9 @@ class Rows:
 
     ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
     ``stream`` seeds what is drawn for them, beside the source's own seed: of a part of a table its number.
-    ``shown`` are the rows as classifiers read them, where that is not as nuisances do.
-    Fitted rows of one of the ``groups`` (n,), such as a household, share a fold; None: each row is one by itself.
+    ``shown`` are the rows as classifiers read them, where that is not as nuisances do: with missing values.
+    Fitted rows of one of the ``groups`` (n,), such as a household, share a fold, and diagnostics count groups; they are
+    numbers of the labels, the same in every table. None: each row is one by itself.
     """
 
     table: pd.DataFrame
@@ -54,17 +56,42 @@ class Rows:
     shown: pd.DataFrame | None = None
 
     @classmethod
-    def read(cls, df: object, sample_weight: object, graph: CausalGraph, groups: npt.ArrayLike | None = None) -> Rows:
+    def read(
+        cls,
+        df: object,
+        sample_weight: object,
+        graph: CausalGraph,
+        groups: npt.ArrayLike | str | None = None,
+        missing: Missing | None = None,
+    ) -> Rows:
         """Return the rows of a table to fit on, which need not hold the outcome."""
-        table = read_table(df, feature_columns(graph))
+        table = read_table(df, feature_columns(graph), missing=missing)
         weight = read_weight(sample_weight, table)
         a = read_sensitive(table, graph, weight=weight)
-        own = None if groups is None else _read_groups(groups, len(a))
-        return cls(table, a, weight, np.ones(len(a), dtype=bool), groups=own)
+        own = hash_groups(read_groups(groups, as_pandas(df), graph))
+        return cls.of(table, a, weight, table, groups=own)
+
+    @classmethod
+    def of(
+        cls, table: pd.DataFrame, a: NDArray[np.int8], weight: NDArray[np.float64], like: pd.DataFrame, **more: Any
+    ) -> Rows:
+        """Return rows that have been read, missing values as in those to fit on, ``like``."""
+        recorded = as_recorded(table, like)
+        shown = None if recorded is table else table
+        return cls(recorded, a, weight, np.ones(len(a), dtype=bool), shown=shown, **more)
+
+    @property
+    def given(self) -> pd.DataFrame:
+        """The rows as they were given, which classifiers read."""
+        return self.table if self.shown is None else self.shown
 
     def member(self, group: int | None) -> NDArray[np.bool_]:
         """Return which rows are kept and of a group (None: of either), shape (n,)."""
         return self.kept if group is None else self.kept & (self.a == group)
+
+    def near(self, at: NDArray[Any]) -> NDArray[np.int64] | None:
+        """Return the groups of some rows; None without groups."""
+        return None if self.groups is None else self.groups[at]
 
     def weighted(
         self, group: int | None, arm: int | None, graph: CausalGraph, like: Rows
@@ -88,8 +115,7 @@ class Rows:
         Beside them is the position of each, or -1 where its sensitive attribute was changed, to the label that it has
         among these rows or else those of ``like``.
         """
-        table = self.table if self.shown is None else self.shown
-        features = table[graph.input_columns].iloc[index]
+        features = self.given[graph.input_columns].iloc[index]
         changed = self.a[index] != arm if arm is not None else np.zeros(len(index), bool)
         if changed.any():
             name = graph.sensitive_column
@@ -105,20 +131,13 @@ class Rows:
         return Rows(*parts, position=np.full(len(at), -1), stream=stream, shown=shown)
 
 
-def _read_groups(groups: npt.ArrayLike, n: int) -> NDArray[np.int64]:
-    """Return a code for the group of each of n rows, such as its household, (n,)."""
-    values = np.asarray(groups)
-    if values.shape != (n,):
-        raise DataError(f"groups has the shape {values.shape}, expected {(n,)}: one value for each row.")
-    codes, _ = pd.factorize(values)
-    if (codes < 0).any():
-        raise DataError(f"groups lacks a value in {int((codes < 0).sum())} of {n} rows.")
-    return codes.astype(np.int64)
-
-
 @dataclass
 class Nuisances:
-    """The propensities P(A = 1 | prefix), fitted on the kept rows; weights are made of those in [clip, 1 - clip]."""
+    """The propensities P(A = 1 | prefix), fitted on the kept rows; weights are made of those in [clip, 1 - clip].
+
+    Nodes of its ``graph`` have the flags of missing values among their columns.
+    If the group of some units is not known, they are fitted on ``law``: ``rows``, and each such unit once a group.
+    """
 
     graph: CausalGraph
     propensity: LearnerName | ClassifierMixin
@@ -126,8 +145,13 @@ class Nuisances:
     seed: int
     clip: float | None
     folds: int = FOLDS
+    missing: Missing = "refuse"
     models: dict[Prefix, CrossFit] = field(default_factory=dict)
     matches: list[tuple[weakref.ref[pd.DataFrame], Rows]] = field(default_factory=list)
+    law: Rows | None = None
+
+    def __post_init__(self) -> None:
+        self.graph = with_flags(self.graph, self.rows.table)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"matches": []}
@@ -140,10 +164,11 @@ class Nuisances:
     def model(self, prefix: Prefix) -> CrossFit:
         """Return the propensity of a prefix, fitting it at the first call."""
         if prefix not in self.models:
-            table, a, weight, groups = self._data(self.rows, prefix)
+            table, a, weight, groups = self._data(self.law or self.rows, prefix)
             model = CrossFit(self.propensity, self.seed, self.folds).fit(table, a, weight, groups)
             if not isinstance(self.propensity, str):
                 self._require_calibrated(model.fitted, a, weight)
+            model.fitted = model.fitted[: int(self.rows.kept.sum())]
             self.models[prefix] = model
         return self.models[prefix]
 
@@ -184,34 +209,38 @@ class Nuisances:
 
         Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
         """
-        return match_rows(read_table(df, feature_columns(self.graph)), self.rows.table)
+        own = self.rows.given
+        return match_rows(read_table(df, [*own.columns], missing=self.missing), own)
 
     def _read(self, df: object) -> Rows:
         """Return the rows of a table; replicates ask for one again and again, and it is read once."""
-        columns = feature_columns(self.graph)
+        own = self.rows.given
+        columns = [*own.columns]
         for given, known in self.matches:
             if df is not given() or not isinstance(df, pd.DataFrame) or not {*columns} <= {*df.columns}:
                 continue
-            if df[columns].equals(known.table):  # it may have been changed since
+            if df[columns].equals(known.given):  # it may have been changed since
                 return known
-        table = read_table(df, columns)
+        table = read_table(df, columns, missing=self.missing)
         a = read_sensitive(table, self.graph, both=False)
-        rows = Rows(table, a, np.ones(len(a)), np.ones(len(a), dtype=bool), position=match_rows(table, self.rows.table))
+        rows = Rows.of(table, a, np.ones(len(a)), own, position=match_rows(table, own))
         if isinstance(df, pd.DataFrame):
             self.matches[:] = [(weakref.ref(df), rows)]
         return rows
 
-    def rows_of(self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None) -> Rows:
-        """Return a table (None: the fitted one) with weights as rows, each fitted row with its position."""
+    def rows_of(
+        self, df: pd.DataFrame | None, sample_weight: npt.ArrayLike | None, groups: NDArray[Any] | None = None
+    ) -> Rows:
+        """Return a table (None: the fitted one) with weights and groups as rows, each fitted row with its position."""
         own = self.rows
         if df is None and sample_weight is None:
             return own
-        read = self._read(own.table if df is None else df)
+        read = self._read(own.given if df is None else df)
         weight = read_weight(sample_weight, read.table)
         assert read.position is not None
-        if np.array_equal(read.position, np.arange(len(own.a))) and read.table.equals(own.table):
+        if np.array_equal(read.position, np.arange(len(own.a))) and read.given.equals(own.given):
             return own if (weight == own.weight).all() else replace(own, weight=weight)
-        return replace(read, weight=weight, probability={})
+        return replace(read, weight=weight, probability={}, groups=hash_groups(groups))
 
     def probability(self, rows: Rows, prefix: Prefix, *, clip: bool = True) -> NDArray[np.float64]:
         """Return P(A = 1 | prefix) of each row, shape (n,): of fitted rows as fitted, of trimmed rows 0.5."""
@@ -253,4 +282,4 @@ class Nuisances:
         table, kept = rows.table[self.graph.columns_of(prefix)], rows.kept
         if kept.all():
             return table, rows.a, rows.weight, rows.groups
-        return table[kept], rows.a[kept], rows.weight[kept], None if rows.groups is None else rows.groups[kept]
+        return table[kept], rows.a[kept], rows.weight[kept], rows.near(kept)

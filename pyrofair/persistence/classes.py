@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from dataclasses import fields, is_dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from importlib import import_module
 from itertools import chain
-from typing import Any
+from types import SimpleNamespace, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from pyrofair import effects
-from pyrofair._validation import check_settings
+from pyrofair._validation import check_settings, shown
 from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.training import make_module
@@ -32,6 +33,7 @@ from pyrofair.persistence.programs import compare_programs, describe_program
 from pyrofair.persistence.trees import restore_boosted, take_boosted
 from pyrofair.programs.covariates import ProgramWithCovariates
 from pyrofair.tables.encoder import TableEncoder
+from pyrofair.tables.reading import feature_columns
 
 __all__ = ["CLASSES", "KINDS", "TOP", "find_kind", "refuse_skops"]
 
@@ -95,7 +97,42 @@ def _make(of: type, /, **state: Any) -> Any:
         if any(name.endswith("_") for name in state):  # of an object that is not fitted, fit will check the settings
             check_settings(made, getattr(import_module(of.__module__), "CONSTRAINTS", {}))
     RESTORE.get(of.__name__, lambda _: None)(made)
+    hints, held = _hints(of), state if is_dataclass(of) else vars(made)
+    for name in {*hints} & {*held}:
+        _require(_fits(held[name], hints[name]), f"{of.__name__}.{name} is {shown(held[name])}")
     return made
+
+
+@cache
+def _hints(of: type) -> dict[str, Any]:
+    """Return the annotated types of a class's fields or attributes, without those that exist for checkers alone."""
+    found: dict[str, Any] = {}
+    for each in of.__mro__ if of.__module__.startswith("pyrofair.") else ():
+        for name, text in vars(each).get("__annotations__", {}).items():
+            with contextlib.suppress(NameError, TypeError):
+                one = SimpleNamespace(__annotations__={name: text})
+                found = get_type_hints(one, vars(import_module(each.__module__))) | found
+    return found
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value is of an annotated type; what can be called, as what stands for code, counts as any."""
+    of, inner = get_origin(hint), get_args(hint)
+    if of in (Union, UnionType):
+        return any(_fits(value, each) for each in inner)
+    if of is Literal:
+        return value in inner
+    kind: Any = {float: (int, float, np.number), int: (int, np.integer)}.get(hint, of or hint)
+    known = isinstance(kind, type | tuple) and kind is not Any and not getattr(kind, "_is_protocol", False)
+    if not known or callable(value):
+        return True
+    if not isinstance(value, kind):
+        return False
+    if of is tuple and inner and inner[-1] is not Ellipsis:
+        return len(value) == len(inner) and all(map(_fits, value, inner))
+    if isinstance(value, Mapping) and len(inner) == 2:
+        return all(_fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items())
+    return not (isinstance(value, list | tuple | Set) and inner) or all(_fits(each, inner[0]) for each in value)
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -129,8 +166,24 @@ def _check_unfair(unfair: Any) -> None:
     _require(ends and steps <= {*graph.edges}, "its unfair paths are none of the graph")
 
 
+def _check_nuisances(nuisances: Any) -> None:
+    """Refuse rows that are not as many as their groups and weights, or that lack a column of the graph."""
+    rows, clip = nuisances.rows, nuisances.clip
+    _require(clip is None or 0.0 < clip < 0.5, f"its clip is {shown(clip)}")
+    _require({len(rows.table)} == {len(each) for each in (rows.a, rows.weight, rows.kept)}, "its rows are not as many")
+    _require({*feature_columns(nuisances.graph)} <= {*rows.table.columns}, "its rows lack a column of the graph")
+
+
+def _check_ipw(source: Any) -> None:
+    if {"nuisances_", "trimmer_", "candidates_", "groups_"} & {*vars(source)}:
+        names = {each.regime.name for each in source._parts()}
+        _require(hasattr(source, "trimmer_"), "it lacks a part of its fit")
+        _require({*source.groups_} == names == {each.regime for each in source.candidates_}, "it has other worlds")
+
+
 def _restore_onestep(source: Any) -> None:
-    if (name := vars(source).pop("_form", None)) is not None:
+    if "nuisances_" in vars(source):
+        name = vars(source).pop("_form", None)
         _require(name in ("prefix", "graph"), f"it has the form {name!r}")
         source._form = source._make_form(name)
 
@@ -159,8 +212,10 @@ def _restore_encoder(encoder: Any) -> None:
 
 
 def _row_of(encoder: Any) -> pd.DataFrame:
-    held = {name: np.zeros(1) for name in encoder.numeric_}
-    return pd.DataFrame(held | {name: levels[:1] for name, levels in encoder.categories_.items()})
+    held: dict[str, Any] = {name: np.zeros(1) for name in encoder.numeric_}
+    held |= {name: levels[:1] for name, levels in encoder.categories_.items()}
+    held |= {name: [None] for name in encoder.fills_}
+    return pd.DataFrame({name: held[name] for name in encoder.reads_})
 
 
 TRUSTED = ["sklearn.tree._tree.Tree"]
@@ -301,9 +356,9 @@ MAKE: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """What makes an object of its fields other than its class."""
 RESTORE: dict[str, Callable[[Any], None]] = {
-    "HistGradientBoostingClassifier": restore_boosted, "OneStep": _restore_onestep, "PSCF": _restore_pscf,
-    "PathSet": _check_paths, "PenalizedClassifier": _restore_penalized, "TableEncoder": _restore_encoder,
-    "UnfairPaths": _check_unfair,
+    "HistGradientBoostingClassifier": restore_boosted, "IPW": _check_ipw, "Nuisances": _check_nuisances,
+    "OneStep": _restore_onestep, "PSCF": _restore_pscf, "PathSet": _check_paths,
+    "PenalizedClassifier": _restore_penalized, "TableEncoder": _restore_encoder, "UnfairPaths": _check_unfair,
 }  # fmt: skip
 """What makes again what was left out, and refuses attributes that do not belong together."""
 

@@ -143,7 +143,8 @@ def _values(of: Any) -> Any:
 
 def _take_table(table: pd.DataFrame) -> State:
     columns = [_values(table.iloc[:, i]) for i in range(table.shape[1])]
-    return {"columns": columns, "names": table.columns, "index": table.index}
+    own = table.index.view()  # pandas does not keep one index of two tables
+    return {"columns": columns, "names": table.columns, "index": own}
 
 
 def _make_table(columns: list[Any], names: Any, index: Any) -> pd.DataFrame:

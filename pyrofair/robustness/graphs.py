@@ -268,7 +268,7 @@ def _bound(
 def _sharp(
     model: Any, unfair: UnfairPaths, df: pd.DataFrame, decisions: Decisions, seed: int | None, settings: Any
 ) -> SharpBounds:
-    names = ("sample_weight", "threshold", "level")
+    names = ("sample_weight", "groups", "threshold", "level", "missing")
     own = {name: settings[name] for name in names if name in settings}
     return sharp_bounds(
         unfair, df, model, decisions=decisions, n_boot=settings.get("n_boot", N_BOOT), random_state=seed, **own
@@ -278,6 +278,8 @@ def _sharp(
 def _closed_form(
     model: Any, unfair: UnfairPaths, df: pd.DataFrame, decisions: Decisions, seed: int | None, settings: Any
 ) -> pd.DataFrame:
+    if settings.get("groups") is not None:
+        raise DataError("the closed form takes each row for a unit, and groups= are the units")
     source = MilesBounds(unfair).fit(df, sample_weight=settings.get("sample_weight"))
     own = {"decisions": decisions, "threshold": settings.get("threshold", 0.5)}
     ends = source.bounds(model, **own)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr
 from scipy.stats import rankdata
 from sklearn.base import RegressorMixin
 from sklearn.ensemble import RandomForestRegressor
@@ -22,16 +23,22 @@ from sklearn.preprocessing import SplineTransformer
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_instance, require_integer, require_real, require_seed
+from pyrofair.audits.clusters import ROWS, describe_units
 from pyrofair.audits.display import table_fragment
-from pyrofair.audits.display.page import make_table
+from pyrofair.audits.display.page import make_table, missing_fragment, missing_tables
 from pyrofair.audits.view import Block
+from pyrofair.effects.estimates import by_unit, kish_size
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.projection import LatentProjection
 from pyrofair.nuisances.columns import take
+from pyrofair.nuisances.folds import split_folds
 from pyrofair.nuisances.learners import LearnerName, make_learner, require_learner
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical
-from pyrofair.tables.reading import as_pandas, read_table, warn_unused
+from pyrofair.tables.reading import as_pandas, read_groups, read_table, warn_unused
+from pyrofair.tables.recorded import Missing, as_recorded, missing_shares, require_missing, with_flags
+from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["GraphCheck", "Independence", "check_graph", "implied_independences"]
 
@@ -65,8 +72,11 @@ SHARED_JUMPS = (
 JUMPY = 0.02
 """A share of the residual variance by which a forest must be better before regressions are said to have jumps."""
 COLUMNS = ["left", "right", "given", "effect", "largest", "statistic", "p_value", "p_adjusted", "fails", "note"]
+RECORDS = (
+    "{} may be missing, and 'not recorded' counts as a value: what is tested holds of records if true values act on "
+    "other nodes by their records alone."
+)
 ASSUMPTIONS = (
-    "Rows are independent draws from one population.",
     "The regressions on the nodes given are accurate: the product of their errors vanishes faster than 1/sqrt(n).",
     "A dependence shows as a covariance of residuals, given the nodes, of normal scores of numbers or of levels of "
     "categories. One that shows in none, of a variance alone for example, is not found.",
@@ -111,6 +121,8 @@ class GraphCheck:
         The graph that was checked.
     assumptions : tuple of str
         What the tests rest on.
+    missing : DataFrame
+        The shares of missing values, by column and group.
     """
 
     table: pd.DataFrame
@@ -118,7 +130,8 @@ class GraphCheck:
     level: float
     rows: int
     graph: CausalGraph
-    assumptions: tuple[str, ...] = ASSUMPTIONS
+    assumptions: tuple[str, ...] = (ROWS, *ASSUMPTIONS)
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def failures(self) -> pd.DataFrame:
@@ -128,7 +141,8 @@ class GraphCheck:
 
     def __str__(self) -> str:
         rest = [] if self.table.empty else ["These tests rest on:", *self._numbered()]
-        return "\n".join([self._summary(), *self._lines(), *rest])
+        shares = [line for table in missing_tables(self.missing) for line in table.lines()]
+        return "\n".join([self._summary(), *self._lines(), *rest, *shares])
 
     def block(self) -> Block:
         """Return the tests as a part of the report of an audit: those that fail in a table, all others folded."""
@@ -149,7 +163,8 @@ class GraphCheck:
     def _repr_html_(self) -> str:
         table = self.table.drop(columns=["statistic"])
         shown = table.assign(given=[", ".join(each) for each in table["given"]])
-        return table_fragment("Implied independences", shown, f"{self._summary()} {' '.join(self.assumptions)}")
+        note = f"{self._summary()} {' '.join(self.assumptions)}"
+        return table_fragment("Implied independences", shown, note) + missing_fragment(self.missing)
 
     def _summary(self) -> str:
         if self.table.empty:
@@ -245,6 +260,8 @@ def check_graph(
     level: float = 0.05,
     regression: Literal["flexible", "smooth"] | LearnerName | RegressorMixin = "flexible",
     folds: int = 5,
+    groups: npt.ArrayLike | str | None = None,
+    missing: Missing = "refuse",
     random_state: int | np.random.Generator | None = None,
 ) -> GraphCheck:
     """Test the conditional independences that a graph implies on a table; also ``graph.check(df)``.
@@ -271,6 +288,11 @@ def check_graph(
         fitted for each column.
     folds
         The folds of cross-fitting.
+    groups
+        The column of ``df``, outside the graph, of groups of rows such as households, or their labels (n,): products of
+        residuals are summed by group, of which there must be 10, and folds hold whole groups.
+    missing
+        ``"recorded"``: features may lack values, and "not recorded" counts as a value. ``"refuse"`` takes none.
     random_state
         Seed of folds, landmarks and draws.
 
@@ -281,7 +303,8 @@ def check_graph(
     Raises
     ------
     DataError
-        If a setting is unfit, columns are missing or hold missing values, or there are fewer than 100 rows.
+        If a setting is unfit, columns are missing or hold missing values, or there are fewer than 100 rows. The
+        sensitive attribute and the outcome may lack no value.
 
     References
     ----------
@@ -305,20 +328,30 @@ def check_graph(
     df = as_pandas(df)
     columns = graph.columns_of(graph.observed)
     outcome = graph.outcome_column in getattr(df, "columns", ())
-    table = read_table(df, [name for name in columns if outcome or name != graph.outcome_column], what="df")
-    warn_unused(df, graph)
+    require_missing(missing)
+    read_table(df, [graph.sensitive_column, *([graph.outcome_column] if outcome else [])], what="df")
+    known = [name for name in columns if outcome or name != graph.outcome_column]
+    given = read_table(df, known, what="df", missing=missing)
+    table = as_recorded(given, given)
+    warn_unused(df, graph, groups=groups)
+    code = hash_groups(read_groups(groups, df, graph))
+    if code is not None and (size := kish_size(np.ones(len(code)), code)) < FEWEST_ROWS:
+        raise DataError(f"df has {size:.1f} effective group(s), fewer than {FEWEST_ROWS}: too few to test on.")
     if len(table) < FEWEST:
         raise DataError(f"df has {len(table)} rows, fewer than {FEWEST}: too few to test conditional independences on.")
     require_integer("folds", folds, least=2, most=len(table) // 2)
     seed = seed_from(random_state)
     claims, untested = _implied(graph, outcome)
-    residuals = _Residuals(table, graph, regression, folds, seed)
+    residuals = _Residuals(table, with_flags(graph, table), regression, folds, seed, code)
     rng = np.random.default_rng(seed)
     rows = [_test(claim, residuals, rng) for claim in progress_bar("independences", claims)]
     found = pd.DataFrame(rows, columns=[name for name in COLUMNS if name not in ("p_adjusted", "fails")])
     adjusted = _holm(found["p_value"].to_numpy(dtype=np.float64))
     found = found.assign(p_adjusted=adjusted, fails=np.nan_to_num(adjusted, nan=1.0) < level)[COLUMNS]
-    return GraphCheck(found, untested, level, len(table), graph)
+    shares = missing_shares(given, known, graph, np.ones(len(table)))
+    stated = (RECORDS.format(", ".join(shares["column"])),) if len(shares) else ()
+    assumed = (describe_units(code), *ASSUMPTIONS, *stated)
+    return GraphCheck(found, untested, level, len(table), graph, assumed, shares)
 
 
 def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) -> dict[str, Any]:
@@ -334,7 +367,11 @@ def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) 
     scale = one.std(axis=0)[:, None] * other.std(axis=0)[None, :]
     correlation = (one - one.mean(axis=0)).T @ (other - other.mean(axis=0)) / n / scale
     mean, square = one.T @ other / n, (one**2).T @ (other**2) / n
-    spread = np.sqrt(np.maximum(square - mean**2, 0.0))
+    spread, degrees = np.sqrt(np.maximum(square - mean**2, 0.0)), np.inf
+    if residuals.groups is not None:
+        degrees = kish_size(np.ones(n), residuals.groups) - 1.0
+        sums = [by_unit(each[:, None] * other - own, residuals.groups) for each, own in zip(one.T, mean, strict=True)]
+        spread = np.where(spread > 0.0, np.sqrt([(each**2).sum(axis=0) / n for each in sums]), 0.0)
     # Of a product that is next to 0 but for a few rows, t is far from normal.
     size = np.abs(one).T @ np.abs(other)
     rows = np.divide(size**2, n * square, out=np.zeros_like(mean), where=square > 0.0)
@@ -345,15 +382,17 @@ def _test(claim: Independence, residuals: _Residuals, rng: np.random.Generator) 
     size = np.abs(t)
     at = np.unravel_index(int(size.argmax()), size.shape)
     largest, count = float(size[at]), int(tested.sum())
-    p = min(1.0, 2.0 * count * float(ndtr(-largest)))
+    p = min(1.0, 2.0 * count * float(ndtr(-largest) if np.isinf(degrees) else stdtr(degrees, -largest)))
     if 1 < count <= MOST_JOINT:
         left_at, right_at = np.nonzero(tested)
         products = one[:, left_at] * other[:, right_at]
-        values = products - products.mean(axis=0)
+        values = by_unit(products - products.mean(axis=0), residuals.groups)
         values /= np.maximum(np.sqrt((values**2).mean(axis=0)), 1e-300)
-        eigen, vectors = np.linalg.eigh(values.T @ values / n)
+        eigen, vectors = np.linalg.eigh(values.T @ values / len(values))
         root = vectors * np.sqrt(np.maximum(eigen, 0.0))
         drawn = np.abs(rng.normal(size=(DRAWS, count)) @ root.T).max(axis=1)
+        if np.isfinite(degrees):
+            drawn /= np.sqrt(rng.chisquare(degrees, DRAWS) / degrees)
         above = int((drawn >= largest).sum())
         p = (1 + above) / (1 + DRAWS) if above else min(p, 1.0 / (1 + DRAWS))
     return row | {
@@ -381,9 +420,19 @@ class _Side:
 class _Residuals:
     """Residuals of the columns of nodes given other nodes, each made once."""
 
-    def __init__(self, table: pd.DataFrame, graph: CausalGraph, regression: Any, folds: int, seed: int) -> None:
-        self.table, self.graph, self.regression, self.seed = table, graph, regression, seed
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        graph: CausalGraph,
+        regression: Any,
+        folds: int,
+        seed: int,
+        groups: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.table, self.graph, self.regression, self.seed, self.groups = table, graph, regression, seed, groups
         self.folds = list(KFold(folds, shuffle=True, random_state=seed).split(table))
+        if groups is not None:
+            self.folds = split_folds(None, np.ones(len(table)), folds, seed, groups)
         self.known: dict[tuple[str, tuple[str, ...]], _Side] = {}
         self.scores: dict[str, tuple[list[str], NDArray[np.float64]]] = {}
 

@@ -28,14 +28,13 @@ from pyrofair._validation import (
 )
 from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
-from pyrofair.effects.estimates import Estimate, Share
+from pyrofair.effects.estimates import Estimate, Share, kish_size
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     CounterfactualSample,
     MarginalBounds,
     Scored,
     Worlds,
-    kish_size,
 )
 from pyrofair.effects.row_functions import Scores
 from pyrofair.effects.scoring import Decisions, decide, require_decisions

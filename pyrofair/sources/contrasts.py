@@ -163,7 +163,7 @@ class Contrasts(Combined):
             If the effect is not identified; if such a level does not overlap with the baseline.
         """
         levels = self.levels(df)
-        table = read_table(df, feature_columns(self.unfair.graph))
+        table = read_table(df, feature_columns(self.unfair.graph), missing=getattr(self.source, "missing", None))
         weight = read_weight(sample_weight, table)
         found: dict[Any, Any] = {}
         left_out: dict[Any, str] = {}

@@ -63,19 +63,23 @@ class Block:
 
 @dataclass
 class Pool:
-    """Rows that show values: those of the fitted table, then those of another one, perhaps none."""
+    """Rows that show values: those of the fitted table, then those of another one, perhaps none.
+
+    ``given`` are both as classifiers read them, where these are not the tables themselves.
+    """
 
     graph: CausalGraph
     fitted: pd.DataFrame
     other: pd.DataFrame | None = None
+    given: tuple[pd.DataFrame, ...] = ()
     encoders: dict[str, TableEncoder] = field(default_factory=dict)
     levels: dict[str, pd.Index[Any]] = field(default_factory=dict)
     encoded: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     codes: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
-    def beside(self, other: pd.DataFrame) -> Pool:
+    def beside(self, other: pd.DataFrame, given: pd.DataFrame) -> Pool:
         """Return the pool of the fitted rows and those of another table."""
-        return replace(self, other=other, encoded={}, codes={})
+        return replace(self, other=other, given=(*self.given[:1], given), encoded={}, codes={})
 
     @property
     def first_other(self) -> int:
@@ -100,11 +104,12 @@ class Pool:
         """Return the columns of nodes of m drawn rows; all rows of a node are of the same table."""
         found = {}
         for node in nodes:
-            table, first = self.fitted, 0
+            table, first = (self.given or (self.fitted,))[0], 0
             if self.other is not None and len(at[node]) and at[node][0] >= self.first_other:
-                table, first = self.other, self.first_other
+                table, first = self.given[1], self.first_other
             for column in self.graph.columns_of([node]):
-                found[column] = table[column].array.take(at[node] - first)
+                if column in table:  # others are flags
+                    found[column] = table[column].array.take(at[node] - first)
         return found
 
     def _tables(self, node: str) -> list[pd.DataFrame]:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -39,11 +39,12 @@ from pyrofair.mechanisms.families import Family
 from pyrofair.mechanisms.fitting import FEWEST
 from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.nuisances.diagnostics import group_sizes
-from pyrofair.nuisances.folds import FOLDS
+from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.gformula import GFormula, MechanismGraph, World, collect_units, sample_units
 from pyrofair.tables.reading import read_weight, warn_unused
+from pyrofair.tables.recorded import Missing, assumed_of_records, warn_of_truths
 
 __all__ = ["HALVES", "GComputation", "SplitMechanisms"]
 
@@ -69,6 +70,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "components": require_integer,
     "propensity": partial(require_learner, target="propensity"),
     "folds": require_integer,
+    "missing": partial(require_choice, choices=get_args(Missing)),
     "progress": require_flag,
     "random_state": lambda name, value: require_seed(value, name),
 }
@@ -139,7 +141,7 @@ class SplitMechanisms:
         whole = self.starts.get("all")
         assert self.learn is not None, "there is something to learn"
         mechanisms = self.learn(
-            self.rows.table.iloc[self._part(which)],
+            self.rows.given.iloc[self._part(which)],
             families=self.families if whole is None else {**whole.families, **(self.families or {})},
             sample_weight=weight,
             random_state=self.seed + PARTS.index(which),
@@ -155,6 +157,9 @@ class SplitMechanisms:
         n = len(self.rows.a)
         if which not in HALVES:
             return np.arange(n)
+        if self.rows.groups is not None:
+            halves = split_folds(self.rows.a, self.rows.weight, 2, self.seed, self.rows.groups)
+            return np.sort(halves[HALVES.index(which)][1])
         order = np.random.default_rng(self.seed).permutation(n)
         group = np.where(self.rows.weight > 0.0, self.rows.a, 2)[order]
         if any(np.isin((0, 1), group[half::2]).sum() < 2 for half in range(len(HALVES))):
@@ -188,6 +193,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         How mechanisms are learned, as in :func:`pyrofair.learn_mechanisms`.
     propensity, folds
         The model of P(A | what A does not cause), and the folds of cross-fitting it, as in :class:`pyrofair.IPW`.
+    missing
+        What becomes of missing values: ``"refuse"``, or ``"recorded"``: "not recorded" is a value, with a probability
+        of its own; both worlds have rows with missing values, as the classifier reads them.
     progress
         Whether bars are shown.
     random_state
@@ -233,6 +241,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         components: int = 5,
         propensity: LearnerName | ClassifierMixin = "logistic",
         folds: int = FOLDS,
+        missing: Missing = "refuse",
         progress: bool = True,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -246,18 +255,24 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.components = components
         self.propensity = propensity
         self.folds = folds
+        self.missing = missing
         self.progress = progress
         self.random_state = random_state
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | str | None = None
+    ) -> Self:
         """Learn the distributions of the features that unfair paths touch; the table need not hold the outcome.
 
         Parameters
         ----------
         df, sample_weight
             n rows with the columns of all observed nodes but the outcome, and their weights (n,) in every estimate.
+        groups
+            The column of ``df`` of groups of rows, such as households, or their labels (n,): folds, halves and
+            replicates hold whole groups. It is outside the graph. None: each row is one by itself.
 
         Raises
         ------
@@ -269,15 +284,16 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         check_settings(self, CONSTRAINTS)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand = identify(self.unfair)
-        rows = Rows.read(df, sample_weight, self.unfair.graph)
+        rows = Rows.read(df, sample_weight, self.unfair.graph, groups, self.missing)
         self._check_groups(rows.a, rows.weight, least=2)
-        warn_unused(df, self.unfair.graph)
+        warn_unused(df, self.unfair.graph, groups=groups)
         fitted.graph_ = MechanismGraph.of(estimand)
         fitted.seed_ = seed = seed_from(self.random_state)
-        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, None, self.folds)
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, None, self.folds, self.missing)
         fitted.split_ = SplitMechanisms(rows, fitted.learner(), self.families, seed)
         fitted._check_units()
         fitted.split_.of("all")
+        warn_of_truths(self.unfair, rows.given, "parents")
         self.__dict__ = fitted.__dict__
         return self
 
@@ -285,7 +301,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """Return what learns the mechanisms from a table, by the settings; None if there is nothing to learn."""
         graph = self.graph_
         nodes = (*graph.drawn, *(graph.caused if self.shared == "learned" else ()))
-        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "progress")}
+        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "missing", "progress")}
         learn = partial(learn_mechanisms, graph_or_unfair=graph.graph, nodes=nodes, given=graph.given, **how)
         return learn if nodes else None
 
@@ -340,7 +356,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """Return whether other weights of these rows give other units: drawn ones, or a sample of too many."""
         rows = self.nuisances_.rows_of(df, None)
         shown, columns = self._shown(rows), self.graph_.graph.columns_of(self.graph_.units)
-        different = len(collect_units(rows.table.loc[shown, columns], rows.weight[shown]).weight)
+        different = len(collect_units(rows.given.loc[shown, columns], rows.weight[shown]).weight)
         return self._draws_units or different > self.most_units
 
     def with_first_mechanisms(self) -> GComputation:
@@ -368,7 +384,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """What its numbers rest on, a sentence each."""
         check_is_fitted(self, "estimand_")
         support = self.estimand_.support  # mechanisms need less than weights
-        return (*(text for text in self.estimand_.assumptions if text != support), *self.graph_.assumptions)
+        known = (text for text in self.estimand_.assumptions if text != support)
+        records = assumed_of_records(self.unfair, self.rows_.given, self.estimand_.target, "parents")
+        return (*known, *self.graph_.assumptions, *records)
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -388,7 +406,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
             )
         columns = self.graph_.graph.columns_of(self.graph_.roots if self._draws_units else self.graph_.units)
         shown = self._shown(rows)
-        units = collect_units(rows.table.loc[shown, columns], weight[shown])
+        units = collect_units(rows.given.loc[shown, columns], weight[shown])
         if self._draws_units:
             with PYRO_LOCK, neutral_torch():
                 units = self._formula("all").caused(units, self.most_units, seed)
@@ -398,7 +416,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     def _formula(self, which: str) -> GFormula:
         """Return the g-formula with the mechanisms learned from a part of the rows."""
-        return GFormula(self.split_.of(which), self.graph_, self.rows_.table)
+        return GFormula(self.split_.of(which), self.graph_, self.rows_.given)
 
     @property
     def _draws_units(self) -> bool:

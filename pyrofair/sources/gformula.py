@@ -233,7 +233,7 @@ class GFormula:
         for world, arms, regime in zip(worlds, self.graph.arms, ("baseline", "switched"), strict=True):
             for node in self.graph.drawn:
                 arm = arms.get(node)
-                group = rows.table[(rows.weight > 0) & ((rows.a == arm) if arm is not None else True)]
+                group = rows.given[(rows.weight > 0) & ((rows.a == arm) if arm is not None else True)]
                 for column in self.graph.graph.columns_of([node]):
                     reads = [each for each in self._reads(column) if each != self.graph.graph.sensitive_column]
                     share = float(world.weight @ self._outside(world.rows[reads], group[reads])) if reads else 0.0
@@ -314,11 +314,19 @@ class GFormula:
         return one, other
 
     def _typed(self, column: str, values: NDArray[Any]) -> pd.Series[Any]:
-        """Return drawn values in the type of their column; fractions that stand for integers are rounded."""
-        dtype = self.like[column].dtype
-        if values.dtype.kind == "f" and is_integer_dtype(dtype):
-            values = np.rint(values).clip(*span_of(dtype))
-        return as_column(column, values, dtype)
+        """Return drawn values in the type of their column, missing ones (NaN) as it has them.
+
+        Fractions that stand for integers are rounded.
+        """
+        like, gaps = self.like[column], pd.isna(values)
+        if gaps.any():
+            both = pd.concat([self._typed(column, values[~gaps]), like[like.isna()].iloc[:1]])
+            at = np.where(gaps, len(both) - 1, np.cumsum(~gaps) - 1)
+            found: pd.Series[Any] = both.iloc[at].reset_index(drop=True)
+            return found
+        if values.dtype.kind == "f" and is_integer_dtype(like.dtype):
+            values = np.rint(values).clip(*span_of(like.dtype))
+        return as_column(column, values, like.dtype)
 
     def _outside(self, asked: pd.DataFrame, observed: pd.DataFrame) -> NDArray[np.bool_]:
         """Return which rows hold a combination of categories, or a number, beyond those observed, shape (m,)."""
@@ -327,7 +335,8 @@ class GFormula:
         if coded:
             outside |= ~pd.MultiIndex.from_frame(asked[coded]).isin(pd.MultiIndex.from_frame(observed[coded]))
         for name in [name for name in map(str, asked) if name not in coded]:
-            outside |= ~asked[name].between(observed[name].min(), observed[name].max()).to_numpy()
+            inside = asked[name].between(observed[name].min(), observed[name].max()).to_numpy(bool, na_value=False)
+            outside |= ~(inside | (asked[name].isna().to_numpy() & observed[name].isna().any()))
         return outside
 
 
@@ -396,7 +405,8 @@ def _cells(table: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return a position of each different row of a table, and which of them each row is, (n,)."""
     if not len(table.columns):
         return np.zeros(1, dtype=np.int64), np.zeros(len(table), dtype=np.int64)
-    cell: NDArray[Any] = table.groupby(list(table.columns), sort=False, observed=True).ngroup().to_numpy(np.int64)
+    groups = table.groupby(list(table.columns), sort=False, observed=True, dropna=False)
+    cell: NDArray[Any] = groups.ngroup().to_numpy(np.int64)
     return _first_of(cell), cell
 
 

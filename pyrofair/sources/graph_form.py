@@ -17,8 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from pyrofair.effects.estimates import kish_size
 from pyrofair.effects.influence import InfluenceValues, Scorer
-from pyrofair.effects.potential_outcomes import CounterfactualSample, kish_size
+from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.graph.identification import Estimand
 from pyrofair.nuisances.diagnostics import (
@@ -141,7 +142,7 @@ class GraphForm:
         self.graph = MechanismGraph.of(estimand)
         self.blocks = tuple(self._blocks(which) for which in (0, 1))
         self._forward = tuple([self._drawn_on(which, i) for i in range(len(self.blocks[which]))] for which in (0, 1))
-        self._pool = Pool(nuisances.graph, nuisances.rows.table)
+        self._pool = Pool(nuisances.graph, nuisances.rows.table, given=(nuisances.rows.given,))
         self._judges: dict[bytes, _Judge] = {}
         self._usable: dict[tuple[int, int], bool] = {}
 
@@ -280,7 +281,7 @@ class GraphForm:
     # -- rows and folds ------------------------------------------------------------------------------------------------
 
     def _pool_of(self, rows: Rows) -> Pool:
-        return self._pool if rows.position is None else self._pool.beside(rows.table)
+        return self._pool if rows.position is None else self._pool.beside(rows.table, rows.given)
 
     def _parts(self, rows: Rows) -> list[tuple[_Judge, NDArray[np.int64]]]:
         """Return each judge with the rows that it did not see; new rows have a judge that saw all fitted ones."""
@@ -620,8 +621,9 @@ class GraphForm:
         described = self._stage_table(rows, weights)
         tables = []
         for number, (which, i, _) in enumerate(self._each_block()):
-            balance, correction = found.target[which, i] - (y0, ypi)[which], found.correction[which, i]
-            tables.append(describe_scores(described.iloc[[number]], balance, correction, rows.weight))
+            whole, correction = (y0, ypi)[which], found.correction[which, i]
+            own = described.iloc[[number]], found.target[which, i] - whole, correction, whole
+            tables.append(describe_scores(*own, rows))
         return InfluenceValues(
             y0=y0,
             ypi=ypi,

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ from pyrofair.nuisances.folds import FOLDS
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.tables.reading import read_weight, warn_unused
+from pyrofair.tables.recorded import Missing, assumed_of_records, warn_of_truths
 
 __all__ = ["IPW"]
 
@@ -56,6 +57,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "clip": _below_half,
     "trim": _below_half,
     "max_unsupported": partial(require_real, least=0.0, most=1.0),
+    "missing": partial(require_choice, choices=get_args(Missing)),
     "random_state": lambda name, value: require_seed(value, name),
 }
 
@@ -93,6 +95,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         effect in the population that is left.
     max_unsupported
         The largest mass of the target population that may lack a counterpart.
+    missing
+        ``"refuse"`` takes no missing values. With ``"recorded"`` a feature may lack values, and "not recorded" counts
+        as a value of it: a level of a category, a flag beside a number. The classifier reads the rows as they are.
     random_state
         Seeds cross-fitting.
 
@@ -123,6 +128,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
 
     estimand_: Estimand
     nuisances_: Nuisances
+    candidates_: list[GroupOverlap]
+    groups_: dict[str, int | None]
     trimmer_: Nuisances | None
     trimming_prefixes_: list[tuple[str, ...]]
 
@@ -137,6 +144,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         clip: float | None = None,
         trim: float | None = None,
         max_unsupported: float = 0.01,
+        missing: Missing = "refuse",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.unfair = unfair
@@ -147,11 +155,14 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         self.clip = clip
         self.trim = trim
         self.max_unsupported = max_unsupported
+        self.missing = missing
         self.random_state = random_state
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
-    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | str | None = None
+    ) -> Self:
         """Fit the propensities on a table, which need not hold the outcome.
 
         Parameters
@@ -159,6 +170,9 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         df, sample_weight
             n rows with the columns of all observed nodes but the outcome, and their weights (n,) in propensities and
             in every estimate.
+        groups
+            The column of ``df`` of groups of rows, such as households, or their labels (n,): Folds and replicates
+            hold whole groups. It is outside the graph. None: each row is one by itself.
 
         Raises
         ------
@@ -171,21 +185,22 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         estimand = identify(self.unfair)
         fitted = copy.copy(self)  # an error below leaves self as it was
         fitted.estimand_ = estimand
-        rows = Rows.read(df, sample_weight, self.unfair.graph)
-        warn_unused(df, self.unfair.graph)
+        rows = Rows.read(df, sample_weight, self.unfair.graph, groups, self.missing)
+        warn_unused(df, self.unfair.graph, groups=groups)
         seed = int(fresh_state(self.random_state).randint(2**31 - 1))
-        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
+        settings = self.clip, self.folds, self.missing
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, *settings)
         fitted.trimmer_ = None
         if self.trim is not None:
             fitted._trim(rows, self.trim)
         fitted._choose_groups()
+        warn_of_truths(self.unfair, rows.given)
         self.__dict__ = fitted.__dict__
         return self
 
     def _choose_groups(self) -> None:
         """Choose the weighted group of each world by the overlap of those considered, and warn of poor overlap."""
-        self.candidates_: list[GroupOverlap] = []
-        self.groups_: dict[str, int | None] = {}
+        self.candidates_, self.groups_ = [], {}
         problems = []
         for part in self._parts():
             groups = self._considered(part)
@@ -213,14 +228,15 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions behind its numbers, one sentence each."""
         check_is_fitted(self, "estimand_")
+        known = assumed_of_records(self.unfair, self.nuisances_.rows.given, self.estimand_.target)
         if self.propensity == "saturated":
-            return self.estimand_.assumptions
+            return (*self.estimand_.assumptions, *known)
         name = self.propensity if isinstance(self.propensity, str) else type(self.propensity).__name__
         right = (
             f"The propensities ({name}) are right; intervals rest on fitting them again, not on whether their form is "
             "right, and hold the error of chance alone."
         )
-        return (*self.estimand_.assumptions, right)
+        return (*self.estimand_.assumptions, right, *known)
 
     @property
     def n_fitted_(self) -> int:

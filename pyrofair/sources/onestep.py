@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.nuisances.diagnostics import (
     MOST_UNSUPPORTED,
+    add_problems,
     describe_unsupported,
     group_overlap,
     group_sizes,
@@ -47,6 +48,7 @@ from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm, arrange, orders_of
 from pyrofair.tables.reading import warn_unused
+from pyrofair.tables.recorded import Missing, Needs, assumed_of_records, warn_of_truths
 
 __all__ = ["OneStep"]
 
@@ -62,6 +64,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "folds": require_integer,
     "splits": require_integer,
     "clip": optional(partial(require_real, above=0.0, below=0.5)),
+    "missing": partial(require_choice, choices=get_args(Missing)),
     "random_state": lambda name, value: require_seed(value, name),
 }
 
@@ -100,6 +103,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         split, and each takes the time of a fit. Without cross-fitted models there is one.
     clip
         Bounds propensities to [clip, 1 - clip]; by default they are left as they are.
+    missing
+        ``"refuse"`` takes no missing values. With ``"recorded"`` a feature may lack values, and "not recorded" counts
+        as a value of it: a level of a category, a flag beside a number. The classifier reads the rows as they are.
     random_state
         Seeds folds and models.
 
@@ -141,6 +147,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         folds: int = FOLDS,
         splits: int = SPLITS,
         clip: float | None = None,
+        missing: Missing = "refuse",
         random_state: int | np.random.Generator | None = None,
     ) -> None:
         self.unfair = unfair
@@ -150,12 +157,13 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         self.folds = folds
         self.splits = splits
         self.clip = clip
+        self.missing = missing
         self.random_state = random_state
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def fit(
-        self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | None = None
+        self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None, groups: npt.ArrayLike | str | None = None
     ) -> Self:
         """Fit the propensities on a table, which need not hold the outcome, and choose the form.
 
@@ -164,8 +172,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         df, sample_weight
             n rows with the columns of all observed nodes but the outcome, and their weights (n,).
         groups
-            The group of each row, such as its household, (n,): rows of one group share a fold. None: each row is one
-            by itself.
+            The column of ``df`` of groups of rows, such as households, or their labels (n,): Folds
+            hold whole groups. It is outside the graph. None: each row is one by itself.
 
         Raises
         ------
@@ -175,14 +183,21 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If ``form="auto"`` finds no form whose weights are usable.
         """
         check_settings(self, CONSTRAINTS)
-        estimand = identify(self.unfair)
-        rows = Rows.read(df, sample_weight, self.unfair.graph, groups)
-        warn_unused(df, self.unfair.graph)
+        identify(self.unfair)
+        rows = Rows.read(df, sample_weight, self.unfair.graph, groups, self.missing)
+        warn_unused(df, self.unfair.graph, groups=groups)
+        return self.fit_rows(rows)
+
+    def fit_rows(self, rows: Rows, law: Rows | None = None) -> Self:
+        """Fit on rows that were read; the propensities on ``law``, if given, among which these rows come first."""
+        check_settings(self, CONSTRAINTS)
         fitted = copy.copy(self)  # an error below leaves self as it was
-        fitted.estimand_ = estimand
+        fitted.estimand_ = identify(self.unfair)
         seed = seed_from(self.random_state)
-        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, self.clip, self.folds)
+        settings = self.clip, self.folds, self.missing
+        fitted.nuisances_ = Nuisances(self.unfair.graph, self.propensity, rows, seed, *settings, law=law)
         fitted._choose_form()
+        warn_of_truths(self.unfair, rows.given, fitted._needs)
         self.__dict__ = fitted.__dict__
         return self
 
@@ -194,10 +209,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         for name, order in self._considered():
             self._order = order
             self._form = form = self._make_form(name)
-            bad = form.stages(rows).query("problem != ''")
-            stages = (f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples())
-            problems = [*stages, *(self._unsupported() if name == "prefix" else ())]
+            bad = self._stages_of(rows).query("problem != ''")
+            problems = [f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples()]
             if not problems:
+                if name == "prefix":
+                    warn_of_overlap(self._unsupported()[1])
                 return
             found.setdefault(name, "; ".join(problems))
             if isinstance(form, PrefixForm) and form.complete:
@@ -255,13 +271,29 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         drawn = self.form_ == "graph" and names[1] != "saturated"  # from leaves of forests
         return drawn or not {*names} <= {"logistic", "saturated"}
 
-    def _unsupported(self) -> list[str]:
-        """Return the worlds of which too much has no counterpart in the group that a stage needs; warn of the rest."""
+    @property
+    def _needs(self) -> Needs:
+        return "parents" if self.form_ == "graph" else "prefixes"
+
+    def _stages_of(self, rows: Rows) -> pd.DataFrame:
+        """Return the diagnostics of the stages; the first of a world tells of cells that lack a group."""
+        table = self._form.stages(rows)
+        lacking = self._unsupported()[0] if self._form.name == "prefix" else {}
+        first = zip(table["regime"], ~table["regime"].duplicated(), strict=True)
+        return add_problems(table, [lacking.get(regime, "") if each else "" for regime, each in first])
+
+    def _unsupported(self) -> tuple[dict[str, str], list[str]]:
+        """Return which cells lack a group that a stage needs, by the worlds of which they are too much; and the rest.
+
+        The rest are warnings.
+        """
         saturated = self.nuisances_.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
-        named = ((part, part.regime.name, self.nuisances_) for part in self._parts())
-        found, rare = zip(*(describe_unsupported(*each, saturated=saturated) for each in named), strict=True)
-        warn_of_overlap(rare)
-        return [*filter(None, found)]
+        names = [part.regime.name for part in self._parts()]
+        named = zip(self._parts(), names, strict=True)
+        told = [describe_unsupported(*each, self.nuisances_, saturated=saturated) for each in named]
+        return {name: bad for name, (bad, _) in zip(names, told, strict=True) if bad}, [
+            rest for _, rest in told if rest
+        ]
 
     @property
     def form_(self) -> str:
@@ -297,8 +329,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions behind its numbers, one sentence each."""
         check_is_fitted(self, "estimand_")
-        support = self.estimand_.support
-        return (*(text for text in self.estimand_.assumptions if text != support), *self._form.assumptions)
+        support, rows = self.estimand_.support, self.nuisances_.rows
+        known = assumed_of_records(self.unfair, rows.given, self.estimand_.target, self._needs)
+        return (*(text for text in self.estimand_.assumptions if text != support), *self._form.assumptions, *known)
 
     @property
     def n_fitted_(self) -> int:
@@ -319,14 +352,20 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             found[part.regime.name] = tuple(size for size in group_sizes(part, self.nuisances_) if size.group in arms)
         return found
 
-    def stages(self, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None) -> pd.DataFrame:
+    def stages(
+        self,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+        groups: NDArray[Any] | None = None,
+    ) -> pd.DataFrame:
         """Return the diagnostics of the weights of each stage on rows, by default the fitted ones.
 
         Columns: regime, nodes, arm, given, mean_weight (1 in expectation) with mean_weight_z, its distance from 1 over
         its standard error, ess (effective size in rows), max_weight, and problem, empty where there is none.
+        ``groups`` are the labels of the groups of ``df``, (n,).
         """
         check_is_fitted(self, "estimand_")
-        return self._form.stages(self.nuisances_.rows_of(df, sample_weight))
+        return self._stages_of(self.nuisances_.rows_of(df, sample_weight, groups))
 
     def stages_by_fold(self) -> pd.DataFrame:
         """Return the diagnostics of the weights of each stage in each fold of the fitted rows.
@@ -336,16 +375,21 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "estimand_")
         own, folds = self.nuisances_.rows, self.nuisances_.split()
-        found = [
-            self.stages(own.table.iloc[test], own.weight[test]).assign(fold=i) for i, (_, test) in enumerate(folds)
+        parts = [
+            replace(self.nuisances_.rows_of(own.given.iloc[at], own.weight[at]), groups=own.near(at)) for _, at in folds
         ]
+        found = [self._form.stages(part).assign(fold=i) for i, part in enumerate(parts)]
         joined = pd.concat(found, ignore_index=True)
         return joined[["fold", *(name for name in joined if name not in ("fold", "problem"))]]
 
     # -- estimates ----------------------------------------------------------------------------------------------------
 
     def influence(
-        self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
+        self,
+        score: Scorer,
+        df: pd.DataFrame | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+        groups: NDArray[Any] | None = None,
     ) -> InfluenceValues:
         """Return the influence values of rows for columns of scores.
 
@@ -357,6 +401,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         df, sample_weight
             n rows to audit, by default the fitted ones, and their weights, shape (n,). Fitted rows are judged by models
             that did not see them, others by the average of the models of all folds.
+        groups
+            The labels of the groups of ``df``, (n,), by which its diagnostics count; those fitted have theirs.
 
         Raises
         ------
@@ -364,7 +410,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             If the table, the weights or the scores are unfit.
         """
         check_is_fitted(self, "estimand_")
-        rows, folds = self.nuisances_.rows_of(df, sample_weight), self.nuisances_.folds
+        rows, folds = self.nuisances_.rows_of(df, sample_weight, groups), self.nuisances_.folds
         new = np.zeros(len(rows.a), dtype=bool) if rows.position is None else rows.position < 0
         if folds == 1 and self._crossed and not new.all():
             warnings.warn(
@@ -380,7 +426,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         values = _average(found, new)
         values = replace(values, weight=rows.weight / rows.weight.mean())
         if new.any():
-            values = _add_moves(values, self._halves(asked, rows, new), self.n_fitted_ * max(folds - 1, 1))
+            values = _add_moves(values, self._halves(asked, rows, new, values), self.n_fitted_ * max(folds - 1, 1))
         return values
 
     def _judge_again(self, asked: Any, rows: Rows, number: int) -> InfluenceValues:
@@ -390,14 +436,17 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             return form.influence(asked, replace(form.nuisances.rows, weight=rows.weight))
         return form.influence(asked, replace(rows, probability={}))
 
-    def _halves(self, asked: Any, rows: Rows, new: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
-        """Return half the differences of new rows' values by models of either half of the fitted rows, (HALVES, n, Q).
+    def _halves(
+        self, asked: Any, rows: Rows, new: NDArray[np.bool_], values: InfluenceValues
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return by how much models from either half of the fitted rows move new rows' values, (HALVES + 1, n, Q).
 
-        The halves are independent, and the error of models from all rows is at most that of their mean. Models of few
-        parameters take both halves, one with three times the weight of the other, so that no cell is lost: they move
-        half as far. So do others if half of the rows is too few.
+        Half their differences show the variance of models from all rows: the halves are independent. The way from the
+        ``values`` of all to the mean of halves, the last, shows their bias, of which fewer rows leave more. Models of
+        few parameters take both halves, one with three times the weight of the other, so that no cell is lost: they
+        differ half as much, and their mean moves by a quarter. So do others if half of the rows is too few.
         """
-        own, found = self.nuisances_.rows, []
+        own, found, means = self.nuisances_.rows, [], []
         for number in range(HALVES):
             first, _ = split_folds(own.a, own.weight, 2, self._seed(0, number), own.groups)[0]
             side = np.full(len(own.a), -1.0)
@@ -411,15 +460,26 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 except (DataError, PositivityError):
                     if part < 1.0:
                         raise
-            scale = new[:, None] / (2.0 * part * np.sqrt(HALVES))
-            found.append({name: scale * (getattr(one, name) - getattr(two, name)) for name in CAUSAL})
-        return {name: np.stack([each[name] for each in found]) for name in CAUSAL}
+            pairs = {name: (getattr(one, name), getattr(two, name), getattr(values, name)) for name in CAUSAL}
+            kept = new[:, None] / (2.0 * part * np.sqrt(HALVES))
+            found.append({name: kept * (a - b) for name, (a, b, _) in pairs.items()})
+            kept = new[:, None] / (part**2 * HALVES)
+            means.append({name: kept * ((a + b) / 2.0 - c) for name, (a, b, c) in pairs.items()})
+        return {name: np.stack([*(e[name] for e in found), sum(e[name] for e in means)]) for name in CAUSAL}
 
     def learn(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
         """Learn the regressions of columns of scores from all fitted rows; return what judges any number of others."""
         check_is_fitted(self, "estimand_")
         form: Any = self._form
         return partial(form.influence, learned=form.learn(score))
+
+    def judge(self, score: Scorer) -> Callable[[Scorer, Rows], InfluenceValues]:
+        """Return what judges any rows by the first split alone, the fitted ones by models that did not see them.
+
+        ``score`` returns the scores of the fitted rows.
+        """
+        form: Any = self._form
+        return self.learn(score) if isinstance(form, PrefixForm) else form.influence
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
@@ -465,7 +525,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             one, other = (_values_of(each, quantity) for each in found.values())
             table: dict[str, object] = {"column": np.arange(one.shape[1]), "quantity": quantity}
             for name, values in (("prefix", one), ("graph", other), ("difference", other - one)):
-                table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight)
+                table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight, groups=rows.groups)
             tables.append(pd.DataFrame(table))
         joined = pd.concat(tables, ignore_index=True)
         size = joined["difference_error"].where(joined["difference_error"] > NEGLIGIBLE)

@@ -398,7 +398,7 @@ class Walk:
             stage = stages[i]
             of = [self._of(which, stage) for which in worlds]
             at, regression, design, learned = self.learn(stage, train)
-            y, groups = known[at], None if self.fitted.groups is None else self.fitted.groups[train[at]]
+            y, groups = known[at], self.fitted.near(train[at])
             predict = free = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
             beside = (*worlds, -1 - i)  # signs and diagnostics are of what no further row pulls
             if self._knows(beside, regression.fit) if self.recalls else (y != smooth_known[at]).any():
@@ -408,7 +408,7 @@ class Walk:
             level = mean if free is predict else free(asked)
             start = mean + pull
             weight = of[0].weight[judged, None]
-            seen = 1.0 - self._leverage(predict, asked, judged, train[at])[:, None]
+            seen = 1.0 - self._leverage(stage, predict, asked, judged, train[at])
             correction, told = (
                 np.where(weight > 0.0, weight * (one - other) / seen, 0.0)
                 for one, other in ((own, mean), (smooth, level))
@@ -470,15 +470,20 @@ class Walk:
     def _knows(self, key: tuple[int, ...], fit: Callable[..., Learner]) -> bool:
         return self.fits is not None and (self.fold, fit.__name__, *key) in self.fits
 
-    def _leverage(self, fit: Learner, design: Design, judged: NDArray[np.int64], learned: NDArray[np.int64]) -> Array:
-        """Return by what share judged rows (m,) that a fit was ``learned`` from draw it to themselves.
+    def _leverage(
+        self, stage: Stage, fit: Learner, design: Design, judged: NDArray[np.int64], learned: NDArray[np.int64]
+    ) -> Array:
+        """Return by what share judged rows that a fit was ``learned`` from draw it to themselves, (m, Q) or (m, 1).
 
         Their residuals are too small by this share.
         """
         seen = np.zeros(len(self.fitted.a) + 1, dtype=bool)  # the last for rows that were not fitted
         seen[learned] = True
         position = judged if self.rows.position is None else self.rows.position[judged]
-        return np.where(seen[position], fit.leverage(design), 0.0)
+        if fit.crossed or not (own := seen[position]).any():
+            return np.zeros((1, 1))
+        known = fit.design(self.fitted.table[self.form.nuisances.graph.columns_of(stage.given)].iloc[learned])
+        return np.where(own[:, None], fit.leverage(design, known, self.fitted.weight[learned]), 0.0)
 
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from pyrofair.exceptions import DataError
 from pyrofair.tables.labels import as_levels, encode_levels, is_categorical, show_labels
 from pyrofair.tables.reading import read_table, read_weight
+from pyrofair.tables.recorded import Missing, as_recorded, fills_of, require_missing
 
 __all__ = ["TableEncoder"]
 
@@ -27,7 +28,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Numbers standardised, categories one-hot: a table as a matrix.
 
     A column with a pandas categorical type keeps all its declared categories, seen or not; other text columns have the
-    categories seen in ``fit``.
+    categories seen in ``fit``. With ``missing="recorded"`` a column may have missing values if it had some in ``fit``:
+    they are a level of categories, and of numbers the mean beside a flag.
 
     >>> df = pd.DataFrame({"age": [20, 40], "job": ["cook", "nurse"]})
     >>> TableEncoder().fit_transform(df)
@@ -35,10 +37,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
            [ 1.,  0.,  1.]])
     """
 
+    def __init__(self, *, missing: Missing = "refuse") -> None:
+        self.missing = missing
+
     def fit(self, X: pd.DataFrame, y: object = None, sample_weight: object = None) -> Self:
         """Learn the categories, and the mean and scale of numbers, from a table of n rows and weights (n,) or None."""
-        X = read_table(X, list(X.columns) if isinstance(X, pd.DataFrame) else [], what="X")
+        require_missing(self.missing)
+        X = read_table(X, list(X.columns) if isinstance(X, pd.DataFrame) else [], what="X", missing=self.missing)
         fitted = copy.copy(self)  # whatever goes wrong below, nothing of self has changed
+        fitted.reads_, fitted.fills_ = list(X.columns), fills_of(X)
+        X = as_recorded(X, fitted.fills_)
         weight: NDArray[np.float64] | None = read_weight(sample_weight, X, table="X")
         if np.all(weight == 1.0):
             weight = None
@@ -100,16 +108,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return len(self.numeric_) + sum(map(len, self.categories_.values()))
 
     def _read(self, X: object) -> pd.DataFrame:
-        """Return the columns of ``fit``, numbers where it found numbers."""
+        """Return the columns of ``fit``, numbers where it found numbers, and missing values as recorded ones."""
         check_is_fitted(self)
-        table = read_table(X, [*self.numeric_, *self.categories_], what="X", fitted=True)
+        table = read_table(X, self.reads_, what="X", fitted=True, missing=self.missing)
         for name in self.numeric_:
-            if is_categorical(table[name]):
+            if is_categorical(table[name]) and table[name].notna().any():
                 raise DataError(
                     f"The column {name!r} held numbers in fit and now has the type {table[name].dtype}, with values "
-                    f"such as {show_labels(table[name][:1])}. Convert it: df[{name!r}].astype(float)."
+                    f"such as {show_labels(table[name].dropna()[:1])}. Convert it: df[{name!r}].astype(float)."
                 )
-        return table
+        return as_recorded(table, self.fills_)
 
     def _numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
         return np.asarray(X[self.numeric_].to_numpy(dtype=np.float64))

@@ -162,6 +162,7 @@ def read_sensitive(
     """
     name = graph.require_contrast().sensitive_column
     values = df[name]
+    _require_known(values)
     coded = _code(values, [graph.baseline, graph.contrast])
     if (coded < 0).any():
         require_few_levels(values)
@@ -202,6 +203,15 @@ def show_counts(values: pd.Series[Any]) -> str:
     return shown + f", and {len(counts) - MOST_COUNTED:,} more" * (len(counts) > MOST_COUNTED)
 
 
+def _require_known(values: pd.Series[Any]) -> None:
+    """Refuse a sensitive attribute that is missing in some rows."""
+    if gaps := int(values.isna().sum()):
+        raise DataError(
+            f"The sensitive attribute {values.name!r} is missing in {gaps:,} of {len(values):,} rows. Which group they "
+            "belong to is not known, so drop them before."
+        )
+
+
 def observed_levels(values: pd.Series[Any]) -> list[Any]:
     """Return the levels of a column (n,) that occur, in the order of its categories, as Python's values."""
     return [each for each in plain_values(as_levels(values)) if bool(np.asarray(values == each, dtype=bool).any())]
@@ -230,6 +240,7 @@ def read_contrasts(
     They come in the order given, or in that of the categories. A DataError if the attribute is continuous or has more
     than 20 levels, the baseline never occurs, or a level that is named is not observed.
     """
+    _require_known(values)
     name = values.name
     require_few_levels(values)
     levels = observed_levels(values)

@@ -19,6 +19,7 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, 
 from pyrofair._validation import did_you_mean, look, require_unmasked, text_fault
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.tables.labels import is_categorical, show_labels
+from pyrofair.tables.recorded import Missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +33,7 @@ __all__ = [
     "feature_columns",
     "from_arrow",
     "read_again",
+    "read_groups",
     "read_table",
     "read_weight",
     "require_aligned",
@@ -104,15 +106,24 @@ def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.dictionary(wide, column.type.value_type, ordered))
 
 
-def read_table(df: object, columns: Sequence[str], *, what: str = "the data", fitted: bool = False) -> pd.DataFrame:
+def read_table(
+    df: object,
+    columns: Sequence[str],
+    *,
+    what: str = "the data",
+    fitted: bool = False,
+    missing: Missing | None = None,
+) -> pd.DataFrame:
     """Return the named columns of a DataFrame of n rows, in the order of the names; ``what`` names it in messages.
 
-    ``fitted``: they are columns that an estimator was fitted on, rather than nodes of a graph.
+    ``fitted``: they are columns that an estimator was fitted on, rather than nodes of a graph. Missing values are kept
+    with ``missing="recorded"``, and so are columns of nothing else if they were fitted on; ``"refuse"`` names this
+    option in the message, None is for readers without it.
 
     Numbers of half precision become single: pandas makes no index of them. A DataError if the DataFrame has no rows,
-    lacks or duplicates a column, or if a named column holds missing or infinite values, numbers beyond double
-    precision, numbers or dates of the type object, more than 20 different ones held as text, or values that are
-    neither numbers nor categories.
+    lacks or duplicates a column, or if a named column holds missing or infinite values, or no value at all, numbers
+    beyond double precision, numbers or dates of the type object, more than 20 different ones held as text, or values
+    that are neither numbers nor categories.
     """
     df = as_pandas(df)
     if not isinstance(df, pd.DataFrame):
@@ -147,7 +158,8 @@ def read_table(df: object, columns: Sequence[str], *, what: str = "the data", fi
         raise DataError(f"{what} has no rows: found 0 sample(s), while a minimum of 1 is required.")
     table = df.loc[:, list(columns)]
     for name in columns:
-        _check_values(table[name], what)
+        if not (fitted and missing == "recorded" and table[name].isna().all()):
+            _check_values(table[name], what, missing)
     half = [name for name in columns if table[name].dtype == np.float16]
     return table.astype(dict.fromkeys(half, np.float32)) if half else table
 
@@ -161,14 +173,19 @@ def _elsewhere(df: pd.DataFrame, name: str) -> str:
     return ""
 
 
-def _check_values(values: pd.Series[Any], what: str) -> None:
-    """Refuse a column with missing values, or of a type that no method reads."""
-    missing = values.isna()
-    if missing.any():
-        raise DataError(
-            f"{what} has {int(missing.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
-            f"{values.index[int(np.argmax(missing))]!r}. Drop or impute them before; nothing is dropped for you."
+def _check_values(values: pd.Series[Any], what: str, missing: Missing | None) -> None:
+    """Refuse a column with missing values, unless they are recorded ones, or of a type that no method reads."""
+    gaps = values.isna()
+    if gaps.all() or (gaps.any() and missing != "recorded"):
+        known = (
+            ', or pass missing="recorded" to count them as a value' if missing else " (what was called reads no gaps)"
         )
+        cure = "" if gaps.all() else known
+        raise DataError(
+            f"{what} has {int(gaps.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
+            f"{values.index[int(np.argmax(gaps))]!r}. Drop or impute them before{cure}; nothing is dropped for you."
+        )
+    values = values[~gaps] if gaps.any() else values
     name, dtype = values.name, values.dtype
     if is_complex_dtype(dtype):
         raise DataError(f"Complex data not supported: the column {name!r} of {what}.")
@@ -204,6 +221,7 @@ def _held_as_text(values: pd.Series[Any]) -> str:
     """Return ``"numbers"`` or ``"dates"`` if all values of a column of text are such, else nothing."""
     if isinstance(values.dtype, pd.CategoricalDtype) or not is_categorical(values):
         return ""  # a categorical type is a declaration of the user
+    values = values.dropna()
     for held, parse in (("numbers", float), ("dates", datetime.datetime.fromisoformat)):
         if _parses(values.iloc[:1], parse) and _parses(values.unique(), parse):
             return held
@@ -263,28 +281,30 @@ def _check_objects(values: pd.Series[Any], what: str) -> None:
         )
 
 
-def describe_reading(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> list[str]:
+def describe_reading(
+    df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = (), groups: object = None
+) -> list[str]:
     """Return what a user should know of how a table is read: columns left out, and numbers and dates held as text.
 
-    Columns outside the graph are left out, but for ``others``.
+    Columns outside the graph are left out, but for ``others`` and for one of that name that holds ``groups``.
     """
     df = as_pandas(df)
-    known = {*graph.columns_of(graph.observed), *others}
+    known = {*graph.columns_of(graph.observed), *others, *([groups] if isinstance(groups, str) else [])}
     unused = [str(name) for name in df.columns if name not in known]
     texts = [f"Columns outside the graph are ignored: {', '.join(unused)}."] if unused else []
     for name in df.columns:
         if name in known and (held := _held_as_text(df[name])) and df[name].nunique() > 2:
             texts.append(
-                f"The column {name!r} holds {held} as text, such as {show_labels(df[name].iloc[:1])}, and is read as "
-                f"{df[name].nunique()} categories. Make numbers of them, or declare them: "
+                f"The column {name!r} holds {held} as text, such as {show_labels(df[name].dropna()[:1])}, and is read "
+                f"as {df[name].nunique()} categories. Make numbers of them, or declare them: "
                 f"df[{name!r}].astype('category')."
             )
     return texts
 
 
-def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = ()) -> None:
+def warn_unused(df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = (), groups: object = None) -> None:
     """Warn of how a table is read, at the line that calls the caller; see :func:`describe_reading`."""
-    for text in describe_reading(df, graph, others):
+    for text in describe_reading(df, graph, others, groups):
         warnings.warn(text, PyrofairWarning, stacklevel=3)
 
 
@@ -335,6 +355,36 @@ def read_weight(
     largest = positive.max()
     mean = float((positive / largest).mean()) * largest
     return weight if abs(mean - 1.0) < SAME_MEAN else weight / largest / (mean / largest)
+
+
+def read_groups(groups: Any, df: pd.DataFrame, graph: CausalGraph) -> NDArray[Any] | None:
+    """Return the label of each row's group, such as its household, (n,); None: each row is a group by itself.
+
+    ``groups`` is the name of a column of ``df`` outside the graph, or labels of its rows. A DataError if it is a column
+    of the graph, lacks a label, has another number of them than rows, or holds a single one.
+    """
+    if groups is None:
+        return None
+    name = groups if isinstance(groups, str) else getattr(groups, "name", None)
+    if name in graph.columns_of(graph.observed):
+        raise DataError(
+            f"groups={name!r} is a column of the graph, on which estimates are conditioned, so that it cannot be what "
+            "independent units are too. Name a column outside the graph, or leave this one out of it."
+        )
+    if isinstance(groups, str):
+        if groups not in df.columns:
+            raise DataError(f"groups={groups!r} is no column of df.{did_you_mean(groups, map(str, df.columns))}")
+        groups = df[groups]
+    require_unmasked("groups", groups)
+    require_aligned(df, groups, "groups", table="df")
+    labels = pd.Series(groups if np.ndim(groups) == 1 else [])
+    if len(labels) < len(df):
+        raise DataError(f"groups has the shape {np.shape(groups)}, expected {(len(df),)}: one label for each row.")
+    if missing := int(labels.isna().sum()):
+        raise DataError(f"groups lacks a label in {missing:,} of {len(df):,} rows; give each row the group it is of.")
+    if labels.nunique() < 2:
+        raise DataError(f"groups holds one label, {labels.iloc[0]!r}: a single group is no sample. Leave groups out.")
+    return np.asarray(labels)
 
 
 def require_aligned(X: pd.DataFrame, other: object, what: str = "y", *, table: str = "X") -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-__all__ = ["describe_copies", "hash_rows", "match_rows"]
+__all__ = ["describe_copies", "hash_groups", "hash_rows", "match_rows"]
 
 SIGMAS = 3.0
 """By how many standard deviations contents must agree more than chance makes, before rows are taken for the same."""
@@ -30,10 +30,13 @@ SURPLUS, NEIGHBOURS = 0.05, 50
 """So large a share must repeat an earlier row beyond what chance makes, among so many rows of similar numbers."""
 
 
-def describe_copies(df: pd.DataFrame, read: Collection[str], sample_weight: object = None) -> list[str]:
+def describe_copies(
+    df: pd.DataFrame, read: Collection[str], sample_weight: object = None, groups: NDArray[Any] | None = None
+) -> list[str]:
     """Return a warning if many rows are exact copies of others, or if each stands for many units by its weight.
 
-    All columns are compared but those that are not ``read`` and differ in every row, such as identifiers.
+    All columns are compared but those that are not ``read`` and differ in every row, such as identifiers. Copies within
+    one of ``groups`` (n,) are not counted as independent, so they are left out.
     """
     if _are_counts(sample_weight) and not df[[*read]].duplicated().any():
         return [
@@ -46,6 +49,8 @@ def describe_copies(df: pd.DataFrame, read: Collection[str], sample_weight: obje
     if most is None or df[most].nunique() < VARIED * len(df):
         return []
     compared = [name for name in df if name in read or _repeats(df[name])]
+    if groups is not None:
+        df = df[~df[compared].assign(**{str(max(map(str, compared))) + "'": groups}).duplicated().to_numpy()]
     repeated = df[compared].duplicated(keep=False).to_numpy()
     if repeated.mean() < COPIED or not _exceeds_chance(df[compared], most):
         return []
@@ -54,7 +59,7 @@ def describe_copies(df: pd.DataFrame, read: Collection[str], sample_weight: obje
         f"({', '.join(map(str, compared[:SHOWN]))}{', ...' * (len(compared) > SHOWN)}), though {most!r} has "
         f"{df[most].nunique():,} different values: copies of a row are counted as independent units, so that "
         "intervals are too narrow and models learn the rows that they judge. If one unit stands there several times, "
-        "keep it once: df.drop_duplicates()."
+        "keep it once, df.drop_duplicates(), or name the column of units: groups='unit'."
     ]
 
 
@@ -91,19 +96,25 @@ def _repeats(values: pd.Series[Any]) -> bool:
 def hash_rows(table: pd.DataFrame, *, single: bool = False) -> NDArray[np.uint64]:
     """Return a hash of the content of each row, shape (n,), whatever its index, the column order and the types.
 
-    A number has one hash as an integer, a float or a boolean, in a column of numbers, objects or categories. With
-    ``single`` numbers are rounded to single precision, so that a copy in ``float32`` has the hashes of its original in
-    ``float64``, and numbers written as text count as numbers.
+    A number has one hash as an integer, a float or a boolean, in a column of numbers, objects or categories; so has a
+    missing value, which is like no other. With ``single`` numbers are rounded to single precision, so that a copy in
+    ``float32`` has the hashes of its original in ``float64``, and numbers written as text count as numbers.
     """
     columns = {str(name): _canonical(table[name], single) for name in sorted(table.columns, key=str)}
     return np.asarray(pd.util.hash_pandas_object(pd.DataFrame(columns), index=False), dtype=np.uint64)
 
 
+def hash_groups(labels: NDArray[Any] | None) -> NDArray[np.int64] | None:
+    """Return a number for the label of each row's group, (n,), the same in every table; None without groups."""
+    return None if labels is None else hash_rows(pd.DataFrame({"groups": labels})).view(np.int64)
+
+
 def _canonical(values: pd.Series[Any], single: bool) -> NDArray[np.uint64]:
     """Return a hash of each value, equal for equal values of different types."""
     if is_numeric_dtype(values.dtype):
-        return _hash_numbers(values.to_numpy(dtype=np.float64), single)
-    codes, levels = pd.factorize(np.asarray(values, dtype=object))
+        return _hash_numbers(values.to_numpy(dtype=np.float64, na_value=np.nan), single)
+    codes, levels = pd.factorize(np.asarray(values.astype(object).where(values.notna(), None)), use_na_sentinel=False)
+    levels = np.array([np.nan if level is None else level for level in levels], dtype=object)  # a gap is no text
     numbers = [isinstance(level, Real | np.bool_) or (single and _is_written(level)) for level in levels]
     hashed = pd.util.hash_array(np.array([str(level) for level in levels], dtype=object), categorize=False)
     if any(numbers):
@@ -124,7 +135,8 @@ def _hash_numbers(values: NDArray[np.float64], single: bool) -> NDArray[np.uint6
     if single:
         with np.errstate(over="ignore"):
             values = values.astype(np.float32).astype(np.float64)
-    return np.asarray(pd.util.hash_array(values + 0.0), dtype=np.uint64)  # -0 becomes 0
+    values = np.where(np.isnan(values), np.nan, values + 0.0)  # -0 becomes 0, and all missing values are one
+    return np.asarray(pd.util.hash_array(values), dtype=np.uint64)
 
 
 def match_rows(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.int64]:
@@ -222,8 +234,9 @@ class _Contents:
 def _are_close(values: pd.Series[Any], others: pd.Series[Any]) -> bool:
     """Whether values are the same, numbers up to a rounding."""
     if is_numeric_dtype(values.dtype) and is_numeric_dtype(others.dtype):
-        one, other = (each.to_numpy(dtype=np.float64) for each in (values, others))
-        return bool(np.isclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * float(np.abs(other).mean())).all())
+        one, other = (each.to_numpy(dtype=np.float64, na_value=np.nan) for each in (values, others))
+        near = TOLERANCE * float(np.abs(other[~np.isnan(other)]).sum()) / max(1, len(other))
+        return bool(np.isclose(one, other, rtol=TOLERANCE, atol=near, equal_nan=True).all())
     return np.array_equal(_canonical(values, True), _canonical(others, True))
 
 

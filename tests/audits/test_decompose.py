@@ -341,3 +341,27 @@ def test_the_share_of_a_gap_that_may_be_none_is_left_out() -> None:
     found = scores(pf.decompose({"m": Linear(C=0.01)}, GRAPH, table, outcome=False, **SATURATED))
     assert found["lower"]["gap"] < 0.0 < found["upper"]["gap"]
     assert found["share"].isna().all()
+
+
+def test_missing_values_count_as_values() -> None:
+    rng = np.random.default_rng(7)
+    lost = rng.random(len(TABLE)) < np.where(TABLE["A"] == 1, 0.3, 0.1)
+    table = TABLE.assign(M=TABLE["M"].where(~lost))
+
+    class Reader(Linear):
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+            return super().predict_proba(X.assign(M=X["M"].fillna(0.5)))
+
+    model = Reader(C=0.1, A=0.15, M=0.2, L=0.2)
+    with pytest.raises(pf.DataError, match="missing"):
+        pf.decompose({"m": model}, GRAPH, table, outcome=False, **SATURATED)
+    found = pf.decompose({"m": model}, GRAPH, table, outcome=False, missing="recorded", **SATURATED)
+    coded = table.assign(M=table["M"].map({0.0: "0", 1.0: "1"}).fillna("(not recorded)"))
+
+    class Coded(Linear):
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+            return super().predict_proba(X.assign(M=X["M"].map({"0": 0.0, "1": 1.0, "(not recorded)": 0.5})))
+
+    by_hand = pf.decompose({"m": Coded(C=0.1, A=0.15, M=0.2, L=0.2)}, GRAPH, coded, outcome=False, **SATURATED)
+    assert scores(found)["estimate"].to_numpy() == pytest.approx(scores(by_hand)["estimate"].to_numpy(), abs=1e-12)
+    assert any("not recorded" in text for text in found.assumptions)

@@ -93,6 +93,7 @@ def test_partitions_agree_with_memory(source: Any) -> None:
     rates = found.table["quantity"].isin(["accuracy", "positive_rate", "majority_rate"])
     columns = ["estimate", "lower", "upper", "ess"]
     pd.testing.assert_frame_equal(found.table[rates][columns], memory.table[rates][columns], atol=1e-9)
+    pd.testing.assert_frame_equal(found.rates, memory.rates, rtol=1e-3)  # n - 1 in place of n
     levels = ["subgroup", "level", "model", "quantity", "rows", "note"]
     pd.testing.assert_frame_equal(found.subgroups[levels], memory.subgroups[levels])
     width = memory.subgroups["upper"] - memory.subgroups["lower"]
@@ -206,6 +207,11 @@ def test_clusters_are_units_wherever_their_rows_are(monkeypatch: pytest.MonkeyPa
     whole, apart = run([four.sort_values("home")], groups="home"), run(cut(four, 5), groups="home")
     same(run([four], groups="home"), apart)  # membership goes by the cluster, not by the place
     same(whole, apart)
+    memory = run(four, groups="home")
+    of = memory.rates["group"] != "difference"
+    pd.testing.assert_frame_equal(apart.rates[of], memory.rates[of], rtol=1e-2)
+    assert apart.rates.loc[~of, "lower"].isna().all()  # a home may be in both groups
+    assert "1,500 groups (of 'home'" in str(apart)
     alone = run([four])
     found = (apart.table["upper"] - apart.table["lower"]) / (alone.table["upper"] - alone.table["lower"])
     assert (found[alone.table["quantity"] == "positive_rate"] > 1.8).all()  # four copies of a row are one
@@ -292,7 +298,6 @@ def test_spread_between_samples_counts() -> None:
         ([draw(900)], {"subgroups": "M"}, "M"),
         ([draw(900)], {"scores": "outcome"}, "scores='outcome' describes given scores"),
         ([draw(100)], {"sample": 2}, "sample"),
-        (draw(100), {"groups": "home"}, "groups= is for tables in partitions"),
         (draw(100), {"sample": 50}, "sample= is for tables in partitions"),
     ],
 )  # fmt: skip

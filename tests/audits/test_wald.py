@@ -549,7 +549,7 @@ def test_stages_are_by_model_and_decisions() -> None:
     text = str(report)
     assert text.startswith("Audit of 2 model(s) on 400 rows; 95% Wald intervals from influence values.\n")
     assert "unfair world, stage M given Q, rows with A=0: mean weight 1.000 (z +0.2), effective size" in text
-    assert "  1. All cells are large." in text
+    assert "  2. All cells are large." in text
 
 
 def test_rows_that_were_not_fitted_on_have_a_wider_limit() -> None:

@@ -27,6 +27,7 @@ PARTS = {"strengths", "golden_entries", "conftest"}
 """Modules that others import, which run nothing themselves."""
 ROWS = 300
 TINY: dict[str, list[str]] = {
+    "clusters": ["--samples 1 --designs 300", "--samples 1 --designs 60 --source IPW --replicates 2"],
     "counterfactual_worlds": ["--units 1000 --repetitions 1"],
     "coverage": [
         "run --replications 1 --sizes 200 --designs categories --sources OneStep --out {out}",
@@ -43,6 +44,7 @@ TINY: dict[str, list[str]] = {
     "hiring_frontier": ["--seeds 1 --only Remove IPW --out {out}"],
     "large_tables": ["--tiny"],
     "levels_coverage": ["--samples 1 --rows 800"],
+    "missing_values": ["saturated_direct boosted_through --samples 2 --rows 300 --units 1000"],
     "learning_speed": ["--task boosted --data hiring --count 1", "--task audit --data hiring --count 1"],
     "one_step_adult": ["time groups million --further 1 --replicates 2 --splits 1 --rows 500"],
     "one_step_diagnostics": ["--samples 1 --forms auto --only german --out {out}"],
@@ -53,6 +55,7 @@ TINY: dict[str, list[str]] = {
     ],
     "penalised_epoch": ["--repetitions 1 --epochs 1 --data hiring"],
     "penalty_paths": ["--seeds 2 --compared 1 --n_jobs 1"],
+    "proxies": ["--samples 1 --n 800"],
     "pscf": ["--seeds 1 --units 200 --scenario hiring --epochs 2"],
     "pscf_adult": ["bars speed --seeds 1 --repetitions 1 --epochs 1 --batch-size 100"],
     "real_data": ["german --seeds 1 --replicates 2 --strengths 0 1"],

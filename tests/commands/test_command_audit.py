@@ -68,7 +68,7 @@ def test_from_a_csv_to_a_folder_of_results(call: Call) -> None:
     assert "Columns of court.csv that are not used: id, decided, three, w.\n" in out
     assert "sex is 'sex': 0 is 'male', 1 is 'female'. Yes is 'hired' = 'yes'" in out
     assert "a column of scores, known for the rows as they are: what it would be in another world is estimated" in out
-    assert "These numbers rest on:\n  1. The graph is right" in out
+    assert "These numbers rest on:\n  1. Rows are taken as independent" in out
     folder = Path("audit-court")
     assert "<svg" in (folder / "report.html").read_text(encoding="utf-8")
     assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == "pyrofair-audit"
@@ -262,6 +262,29 @@ def test_other_groups_and_missing_values_are_left_out_when_asked(call: Call) -> 
     assert "Warning: The column 'job' of court.csv holds 'clerk' and 'Clerk', which are taken for different" in out
 
 
+def test_missing_values_count_as_values_when_asked(call: Call) -> None:
+    df = table()
+    df.loc[df.index % 7 == 0, "job"] = ""
+    df.loc[:4, "hired"] = ""
+    df.to_csv("court.csv", index=False)
+    code, _, err = call(*AUDIT, "--score", "p")
+    assert code == 2
+    assert "--missing-as-value counts those of features as a value" in err
+    assert "missing=" not in err
+    code, out, err = call(*AUDIT, "--score", "p", "--missing-as-value")
+    assert (code, err) == (0, "")
+    assert "'hired' is missing in 5 of 600 rows, which accuracy leaves out" in out
+    assert "job may be missing, and 'not recorded' counts as a value" in out
+    assert json.loads(Path("audit-court/report.json").read_text())["tables"]["missing"][0]["column"] == "job"
+    df.assign(sex=df["sex"].where(df.index > 2, ""), p=df["p"].where(df.index > 1)).to_csv("court.csv", index=False)
+    code, _, err = call(*AUDIT, "--score", "p", "--missing-as-value")
+    assert code == 2
+    assert "in the columns 'sex' (3), 'p' (2)" in err
+    code, out, _ = call(*AUDIT, "--score", "p", "--missing-as-value", "--drop-missing", "--overwrite")
+    assert code == 0
+    assert "on 597 rows" in out
+
+
 def test_a_node_of_several_columns_latent_nodes_and_files_of_graphs(call: Call) -> None:
     df = table().assign(north=lambda d: (d["id"] % 3 == 0).astype(int), south=lambda d: (d["id"] % 5 == 0).astype(int))
     df.to_csv("court.csv", index=False)
@@ -439,6 +462,12 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "p", "--separator", '"'), "--separator '\"' must be one character of ASCII"),
         (("--score", "p", "--baseline", "9" * 5000), "--baseline '9+.* is no value of the column 'sex'"),
         (("--score", "p", "--seed", "9" * 5000), "--seed"),
+        (("--score", "p", "--proxy", "ww"), r"no column 'ww' \(--proxy\)"),
+        (("--score", "p", "--proxy", "w", "--source", "ipw"), "--proxy is for --source onestep"),
+        (("--score", "p", "--proxy", "w", "--drop-other-groups"), "--proxy.*--drop-other-groups"),
+        (("--score", "p", "--flips", "flips.csv"), "--flips.*--score p.*--model FILE"),
+        (("--model", "court.csv", "--flips", "audit.csv"), "--flips 'audit.csv' must be the name of a further CSV"),
+        (("--model", "court.csv", "--flips", "a/flips.csv"), "--flips 'a/flips.csv' must be"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_before_any_work(call: Call, arguments: tuple[str, ...], message: str) -> None:
@@ -538,6 +567,45 @@ def test_no_table_of_a_folder_holds_a_formula(call: Call) -> None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in Path("audit-court").glob("*.csv")}
     assert {"audit.csv", "subgroups.csv"} <= {name for name, text in texts.items() if f"'{FORMULA}" in text}
     assert [name for name, text in texts.items() if re.search(f'(^|,|")({re.escape(FORMULA)})', text, re.M)] == []
+
+
+def test_flips_are_written_without_formulas(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pf, "load", lambda file: Rule())
+    Path("a.pyrofair").write_bytes(b"")
+    df = table().replace({"sex": {"female": "=1+1"}})
+    df.to_csv("court.csv", index=False)
+    arguments = [{"female": "=1+1"}.get(each, each) for each in (*AUDIT, "--model", "a.pyrofair")]
+    code, out, err = call(*arguments, "--flips", "flips.csv")
+    assert (code, err) == (0, "")
+    assert "flips.csv" in out
+    found = pd.read_csv("audit-court/flips.csv")
+    jobs = df["job"].map({"none of these": 0, "clerk": 1, "manager": 2}) * 0.2
+    flip = (0.2 + jobs > 0.5) != (0.45 + jobs > 0.5)
+    assert found["row"].tolist() == (df.index[flip] + 1).tolist()  # as a file counts them
+    assert found["sex"].tolist() == df.loc[flip, "sex"].replace("=1+1", "'=1+1").tolist()
+    through = [{"sex -> hired": "sex -> job -> hired"}.get(each, each) for each in arguments]
+    code, _, err = call(*through, "--flips", "flips.csv", "--output", "other")
+    assert code == 2
+    assert "'a' reads 'job'" in err
+    assert not Path("other").exists()
+
+
+@pytest.mark.parametrize("name", ["court.csv", "court.parquet"])
+def test_the_sensitive_attribute_may_be_missing_beside_proxies(call: Call, name: str) -> None:
+    rng, df = np.random.default_rng(1), table()
+    df["name score"] = (0.3 * (df["sex"] == "male") + 0.7 * rng.random(600)).round(3)
+    df["sex"] = df["sex"].where(rng.random(600) < 0.6)
+    getattr(df, "to_csv" if name.endswith("csv") else "to_parquet")(name, index=False)
+    arguments = [name if each == "court.csv" else each for each in AUDIT]
+    code, _, err = call(*arguments, "--score", "p")
+    assert code == 2
+    assert "'sex'" in err
+    assert "--proxy COLUMN" in err
+    code, out, err = call(*arguments, "--score", "p", "--proxy", "name score")
+    assert (code, err) == (0, "")
+    assert f"'sex' is known in {df['sex'].notna().sum()} of 600 rows" in out
+    assert "through the features and name score" in out
+    assert pd.read_csv("audit-court/disclosure.csv")["rows"].sum() in (600, 1200)
 
 
 def test_scores_in_single_precision_are_cut_as_those_in_double(call: Call) -> None:
@@ -644,3 +712,18 @@ def test_one_hot_columns_are_one_attribute(call: Call) -> None:
     assert list(classifier.feature_names_in_) == ["race", "job"]
     saved = ("--model", "train-hot/model.pyrofair", *one_hot, "--output", "trained")
     assert call("audit", "hot.csv", *RACES, *model[3:], *saved)[0] == 0
+
+
+def test_groups_are_a_column_outside_the_graph(call: Call) -> None:
+    table().assign(town=np.arange(600) % 60).to_csv("court.csv", index=False)
+    code, out, _ = call("audit", "court.csv", *QUESTION, *FAST, "--score", "p", "--groups", "town")
+    assert code == 0
+    assert "60 groups (largest 10 rows" in out
+    rates = pd.read_csv("audit-court/rates.csv").set_index(["group", "quantity"])
+    assert rates.loc[("female", "selection_rate"), "lower"] < rates.loc[("female", "selection_rate"), "estimate"]
+    settings = json.loads(Path("audit-court/report.json").read_text())["settings"]
+    assert settings["groups"] == "town"
+    for name, words in (("job", "'job' is a column of the graph"), ("city", "city")):
+        code, _, err = call("audit", "court.csv", *QUESTION, *FAST, "--score", "p", "--groups", name)
+        assert code == 2
+        assert words in err

@@ -210,3 +210,14 @@ def test_a_part_that_cannot_be_made_says_why(call: Call, monkeypatch: pytest.Mon
     code, out, _ = call("audit", *QUESTION, "--sensitivity")
     assert code == 0
     assert "Not available: Make numbers of them: --number 'skill'." in out
+
+
+def test_missing_values_count_as_values_when_asked(call: Call) -> None:
+    df = table()
+    df.assign(job=df["job"].where(df.index % 6 > 0, "")).to_csv("t.csv", index=False)
+    question = ("t.csv", "--graph", RIGHT, *ROLES, *LABELS, "--missing-as-value")
+    for arguments in (("check", *question, "--tests", "smooth"), ("sensitivity", *question, "--score", "p", *FAST)):
+        code, out, err = call(*arguments)
+        assert code == 0, err
+        assert "Missing values, share of rows" in out
+        assert "job may be missing" in out

@@ -246,3 +246,24 @@ def test_a_run_that_was_killed_while_it_wrote_is_repeated(call: Call, monkeypatc
             assert call(*arguments)[0] == (9 if last < len(before) + 1 else 0)
         assert call(*arguments)[0] == 0
         assert {path.name: path.read_bytes() for path in Path("train-train").iterdir()} == before
+
+
+def test_missing_values_count_as_values(call: Call) -> None:
+    for seed, name in enumerate(("train.csv", "test.csv")):
+        lost = np.random.default_rng(seed).random(400) < 0.1 + 0.2 * table(seed)["A"]
+        table(seed).assign(M=lambda df, lost=lost: df["M"].mask(lost)).to_csv(name, index=False)
+    code, _, err = call("train", "train.csv", *QUESTION, *QUICK)
+    assert code == 2
+    assert "--missing-as-value" in err
+    both = (*QUESTION, *QUICK, "--missing-as-value")
+    code, out, err = call("train", "train.csv", *both, "--strength", "2", "--held-out", ".4")
+    assert (code, err) == (0, "")
+    assert "M may be missing" in out
+    assert "Missing values, share of rows" in out
+    assert len(pf.load("train-train/model.pyrofair").predict(pd.DataFrame({"A": [0, 1], "M": [np.nan, 1.0]}))) == 2
+    code, out, _ = call("path", "train.csv", *both, "--test", "test.csv", "--strengths", "0", "4", "--quantity",
+                        "mean_unfair_effect", "--at-most", "1")  # fmt: skip
+    assert code == 0
+    assert "M may be missing" in out
+    effect = pd.read_csv("path-train/path.csv").query("decisions == 'score'").set_index("strength")
+    assert effect["mean_unfair_effect"][0.0] > effect["mean_unfair_effect"][4.0]

@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 from torch import nn
 
 import pyrofair as pf
-from pyrofair.effects.scoring import positive_scores
+from pyrofair.effects.scoring import decide, positive_scores
 from pyrofair.exceptions import DataError
 
 RNG = np.random.default_rng(0)
@@ -62,6 +62,17 @@ def test_threads_score_modules_that_share_layers_in_evaluation_mode() -> None:
         found = list(pool.map(lambda i: (i % 2, positive_scores("m", models[i % 2], X, GRAPH)), range(60)))
     assert all(np.array_equal(scores, expected[i]) for i, scores in found)
     assert [[each.training for each in module.modules()] for module in modules] == modes
+
+
+def test_numbers_of_a_module_keep_their_precision_for_decisions() -> None:
+    """Log-odds at a threshold do not exceed it, and numbers of brain precision are read."""
+    odds = torch.tensor([0.3, 0.7, 0.8]).logit().repeat(len(X))[: len(X)]
+    found = positive_scores("m", pf.ScoresOf(lambda rows: odds, returns="logit"), X, GRAPH)
+    assert found.dtype == np.float32
+    assert decide(found, "threshold", 0.7).tolist() == (odds.sigmoid() > 0.7).double().tolist()
+    brief = odds.sigmoid().bfloat16()
+    found = positive_scores("m", pf.ScoresOf(lambda rows: brief), X, GRAPH)
+    assert found.tolist() == brief.tolist()
 
 
 # --- decisions -------------------------------------------------------------------------------------------------------

@@ -146,13 +146,27 @@ def test_no_interval_leaves_the_range_of_its_quantity() -> None:
             assert 0.0 <= low <= wild.of(each).estimate <= high <= 1.0
 
 
-def test_sizes_are_those_of_each_quantity_and_at_most_the_clusters() -> None:
+def test_sizes_are_those_of_each_quantity() -> None:
     sizes = {"m": dict.fromkeys(QUANTITIES_OF, 40.0)}
-    for known, size in [(made(sizes=sizes), 40.0), (clustered(sizes=sizes), None), (made(), np.nan)]:
+    for known, size in [(made(sizes=sizes), 40.0), (made(), np.nan)]:
         for quantity in QUANTITIES_OF:
             found = known.of(key(quantity))
-            expected = found.degrees + 1.0 if size is None else size
-            assert [each.size for each in found.shares] == pytest.approx([expected] * len(found.shares), nan_ok=True)
+            assert [each.size for each in found.shares] == pytest.approx([size] * len(found.shares), nan_ok=True)
+
+
+def test_a_share_of_clustered_rows_is_of_fewer_by_the_design_effect() -> None:
+    """Copies of a row count once, independent rows all; of clusters that agree only their number is known."""
+    answers, codes = np.random.default_rng(0).random(80) < 0.5, np.tile(np.arange(80), 3)
+    label = pd.MultiIndex.from_tuples([("m", "threshold", "positive")])
+    sizes = {"m": {"positive_rate": 240.0}}
+    for values, groups, size in [
+        (np.tile(answers, 3), codes, 80.0 * 79 / 80),
+        (np.random.default_rng(1).permutation(np.repeat([0, 1], 120)), np.arange(240), 240.0 * 239 / 240),
+        (np.zeros(240), codes, 80.0),
+    ]:
+        frame = pd.DataFrame(np.asarray(values, dtype=float)[:, None], columns=label)
+        found = Estimates(frame, np.ones(240), groups=groups, sizes=sizes).of(key("positive_rate"))
+        assert [each.size for each in found.shares] == pytest.approx([size], rel=0.02)
 
 
 # --- the estimates of a table ----------------------------------------------------------------------------------------

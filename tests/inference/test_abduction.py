@@ -515,6 +515,23 @@ def test_each_unit_is_solved_for_the_noise_that_bears_on_it() -> None:
     assert zero.noise["B", "mean"].item() == 0.0
 
 
+def test_rounding_is_judged_by_the_size_of_each_row() -> None:
+    """One row that is 1e9 times the others left all noise of these open: their M was matched to within 1e4."""
+
+    def program(n: int) -> None:
+        with pyro.plate("units", n):
+            S = pyro.sample("S", dist.Normal(0.0, 1.0))
+            A = pyro.sample("A", dist.Bernoulli(0.5))
+            K, L = pyro.sample("K", dist.Binomial(4, 0.5)), pyro.sample("L", dist.Bernoulli(0.5))
+            M = pyro.deterministic("M", S * (1.0 + 0.1 * A * (1.0 + L) + 0.1 * K))
+            pyro.sample("Y", dist.Bernoulli(logits=M))
+
+    rows = pd.DataFrame({"S": [1.0, 1.0, 1e9], "A": 0, "M": [1.0, 1.1, 1.2e9], "Y": 1})
+    found = sem(program, "S -> M; A -> M; {S A M} -> Y", "A -> M -> Y").counterfactual(rows, random_state=0, draws=500)
+    assert found.noise["K", "mean"].tolist() == [0.0, 1.0, 2.0]
+    assert found.noise["K", "sd"].tolist() == [0.0, 0.0, 0.0]
+
+
 def test_noise_of_noise_is_left_alone_once_it_does_not_matter() -> None:
     program = units(scale=normal(), U_D=lambda v: dist.Normal(v.scale.exp(), 1.0), D=lambda v: v.A + v.U_D)
     found = SEM(program, through("D")).counterfactual(pd.DataFrame({"A": [0], "D": [0.5]}))

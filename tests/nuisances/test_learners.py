@@ -74,7 +74,7 @@ def test_the_leverage_of_a_small_cell_is_what_each_row_adds_to_its_mean() -> Non
     learner = make_learner("saturated", table, 0, "regression")
     design = learner.design(table)
     fit = learner.fit(design, y, weight)
-    leverage = fit.leverage(design)
+    leverage = fit.leverage(design, design, weight)[:, 0]
     assert leverage[[0, 39]].tolist() == [0.0, 0.0]  # alone, and among many
     for i in range(1, 10):
         rest = weight.copy()
@@ -82,8 +82,24 @@ def test_the_leverage_of_a_small_cell_is_what_each_row_adds_to_its_mean() -> Non
         without = learner.fit(design, y, rest).own(design)[i, 0]
         assert y[i, 0] - without == pytest.approx((y[i, 0] - fit(design)[i, 0]) / (1.0 - leverage[i]), abs=1e-12)
     new = learner.design(pd.DataFrame({"c": ["b", "c"]}))
-    assert fit.leverage(new).tolist() == pytest.approx([1 / 2, 1 / 7])
-    assert (make_learner("logistic", table, 0, "regression").leverage(np.ones((3, 2))) == 0.0).all()
+    assert fit.leverage(new, design, weight)[:, 0].tolist() == pytest.approx([1 / 2, 1 / 7])
+
+
+def test_the_leverage_of_a_logistic_regression_is_what_each_row_adds_to_its_mean() -> None:
+    """By deletion, to first order; of several responses, and of rows that weigh five."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=30)
+    table, y = pd.DataFrame({"x": x}), np.column_stack([x + rng.normal(size=30) > 0.0, rng.random(30)])
+    learner = make_learner("logistic", table, 0, "regression")
+    design, weight = learner.design(table), np.full(30, 5.0)
+    fit = learner.fit(design, y, weight)
+    leverage = fit.leverage(design, design, weight)
+    assert leverage.shape == (30, 2)
+    assert leverage.sum(axis=0) == pytest.approx(2.0)  # of two coefficients
+    assert leverage == pytest.approx(fit.leverage(design, design, np.ones(30)))
+    for i in range(30):
+        without = learner.fit(design, y, np.where(np.arange(30) == i, 0.0, 1.0))(design)[i]
+        assert y[i] - without == pytest.approx((y[i] - fit(design)[i]) / (1.0 - leverage[i]), rel=0.25)
 
 
 def test_a_saturated_regression_refuses_a_cell_without_rows() -> None:

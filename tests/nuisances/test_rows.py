@@ -93,7 +93,7 @@ def test_clusters_go_along_where_rows_are_trimmed_refitted_and_pickled() -> None
 
 @pytest.mark.parametrize(
     ("clusters", "message"),
-    [(np.arange(5), r"groups has the shape \(5,\), expected \(400,\)"), ([None] * 400, "lacks a value in 400 of 400")],
+    [(np.arange(5), "400 rows and groups has 5"), ([None] * 400, "lacks a label in 400 of 400")],
 )
 def test_clusters_that_do_not_fit_the_rows_are_refused(clusters: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):

@@ -399,6 +399,26 @@ def test_forged_settings_of_what_is_fitted_are_refused(data: bytes, tmp_path: Pa
     refused(tmp_path / "ipw", rewritten(data, change, tmp_path), "clip='x' must be")
 
 
+FORGED_FITS: dict[str, Any] = {
+    "no nuisances": lambda state: state.update(nuisances_=[]),
+    "overlap of no group": lambda state: state.update(candidates_=["x"]),
+    "a world that is none": lambda state: state["groups_"]["dict"][0].__setitem__(0, "x"),
+    "a part that is gone": lambda state: state.pop("trimmer_"),
+    "weights that are none": lambda state: state["nuisances_"]["state"]["rows"]["state"].update(weight=1.0),
+    "columns of others": lambda state: state["nuisances_"]["state"]["rows"]["state"].update(
+        table=_of("table", columns=[], index=_range(0), names=_range(0))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED_FITS)
+def test_forged_fits_are_refused_when_they_are_loaded(name: str, data: bytes, tmp_path: Path) -> None:
+    def change(structure: Any, _: Any) -> None:
+        FORGED_FITS[name](structure["object"]["state"])
+
+    refused(tmp_path / "ipw", rewritten(data, change, tmp_path), "cannot be loaded")
+
+
 @pytest.mark.parametrize("change", ["mean", "levels", "numeric", "repeated", "twice"])
 def test_forged_encoders_are_refused(change: str, tmp_path: Path) -> None:
     """An encoder that would fail, or encode to no number, when it is used."""

@@ -280,3 +280,24 @@ def test_the_smooth_regression_finds_a_function() -> None:
     assert np.mean((fitted[:, 0] - truth[400:]) ** 2) < 0.1 * truth.var()
     assert np.mean(fitted[:, 1] ** 2) < 0.1
     assert _normal_scores(np.array([3.0, 1.0, 2.0, 2.0]))[0] > 0.5
+
+
+def test_missing_values_are_values_of_their_node() -> None:
+    rng = np.random.default_rng(0)
+    df = hiring(2000, 0)
+    df["D"] = df["D"].astype(float).where(rng.random(len(df)) > 0.1 + 0.3 * df["A"])
+    graph = graph_of()
+    with pytest.raises(DataError, match='missing="recorded"'):
+        graph.check(df, regression="smooth")
+    found = graph.check(df, regression="smooth", missing="recorded", random_state=0)
+    assert found.failures.empty
+    text = str(found)
+    assert found.missing["column"].tolist() == ["D"]
+    assert "D may be missing" in text
+    assert "Missing values, share of rows" in text
+    assert "Missing values, share of rows" in found._repr_html_()
+    lost = df.assign(M=df["M"].astype(object).where(df["D"].notna() | (rng.random(len(df)) < 0.5)))
+    assert found.failures.empty != graph.check(lost, regression="smooth", missing="recorded").failures.empty
+    for name in ("A", "Y"):
+        with pytest.raises(DataError, match=f"'{name}'"):
+            graph.check(df.assign(**{name: df[name].astype(object).where(df.index > 0)}), missing="recorded")

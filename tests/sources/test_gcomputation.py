@@ -367,6 +367,8 @@ def spiked(kind: str, n: int = 4000) -> pd.DataFrame:
         M = np.where(usual, 37.5, rng.normal(36.0, 9.0, n).clip(1.0, 80.0)).round(1)
     elif kind == "capped":
         M = np.minimum(np.exp(rng.normal(np.where(A == 1, 3.6, 3.1), 0.6)), 49.99).round(2)
+    elif kind == "grades":
+        M = rng.normal(np.where(A == 1, 2.8, 2.5), 0.3, n).clip(0.0, 4.0).round(1)
     else:
         M = (rng.binomial(8, np.where(A == 1, 0.6, 0.4)) + 2) / 2
     return pd.DataFrame({"A": A, "M": M, "Y": (rng.random(n) < 0.2 + 0.5 * (M > 0.0)).astype(int)})
@@ -379,7 +381,8 @@ def audit_once(least: float, source: Any, df: pd.DataFrame, **settings: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"), [("zeros", 0.01), ("37.5 hours", 37.5), ("capped", 49.99), ("half stars", 3.5), ("zeros", None)]
+    ("kind", "least"),
+    [("zeros", 0.01), ("37.5 hours", 37.5), ("capped", 49.99), ("half stars", 3.5), ("grades", 2.6), ("zeros", None)],
 )
 def test_values_that_recur_recur_in_both_worlds(kind: str, least: float | None) -> None:
     """A density in their place gave .188, .051, .098 and (boosted trees) .178 for .393, .206, .203 and .393."""

@@ -114,3 +114,22 @@ def test_encoder_sorts_mixed_objects_by_type() -> None:
 
 def test_encoder_of_no_columns() -> None:
     assert TableEncoder().fit_transform(pd.DataFrame(index=range(3))).shape == (3, 0)
+
+
+def test_missing_values_are_a_level_or_the_mean_beside_a_flag() -> None:
+    df = pd.DataFrame({"D": [1.0, None, 3.0], "k": [1, 2, 4], "M": ["a", None, "b"]})
+    fitted = TableEncoder(missing="recorded").fit(df)
+    found = fitted.transform(df)
+    np.testing.assert_array_equal(found, fitted.transform_sparse(df).toarray())
+    assert found.shape == (3, fitted.width_) == (3, 7)
+    np.testing.assert_allclose(found[:, 0], [-np.sqrt(1.5), 0.0, np.sqrt(1.5)])
+    np.testing.assert_array_equal(np.unique(found[:, 2:], axis=0)[:, 2:].sum(1), [1.0, 1.0, 1.0])
+    alone = pd.DataFrame([{"D": None, "k": 2, "M": None}])  # columns of objects without a value
+    np.testing.assert_array_equal(fitted.transform(alone), found[1:2])
+    with pytest.raises(DataError, match=r"no 'k'"):
+        fitted.transform(alone.assign(k=None))
+    with pytest.raises(DataError, match=r"'D' held numbers"):
+        fitted.transform(alone.assign(D="x"))
+    for refusing in (TableEncoder(), TableEncoder(missing="x")):
+        with pytest.raises(DataError, match="missing"):
+            refusing.fit(df)

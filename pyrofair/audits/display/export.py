@@ -89,6 +89,9 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
             "thresholds": _records(audit.thresholds),
             "subgroups": _records(audit.subgroups),
             "overlap": _records(context.overlap),
+            "rates": _records(audit.rates),
+            "missing": _records(context.missing),
+            "disclosure": _records(context.disclosure),
         },
         "sections": {
             each.name: {
@@ -98,7 +101,7 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
             }
             for each in context.sections
         },
-        "assumptions": context.assumptions,
+        "assumptions": [context.units, *context.assumptions],
         "outcome_assumptions": context.outcome_assumptions,
         "warnings": context.warnings,
         "context": {name: getattr(context, name) for name in KEPT},

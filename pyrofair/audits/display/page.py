@@ -15,6 +15,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pyrofair._files import csv_text
+from pyrofair._validation import in_order
 from pyrofair._version import __version__
 from pyrofair.audits.display.words import percent, span
 
@@ -106,6 +107,7 @@ def environment() -> Environment:
     made = Environment(
         loader=PackageLoader("pyrofair.audits.display"),
         autoescape=True,
+        finalize=in_order,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -125,6 +127,18 @@ def table_fragment(title: str, table: pd.DataFrame, note: str = "") -> str:
     cut = f" The first {len(head)} of {len(table):,} rows." if len(table) > len(head) else ""
     made = make_table("table", title, head, note=f"{note}{cut}".strip())
     return environment().get_template("table.html").render(name=next_name(), table=made)
+
+
+def missing_tables(shares: pd.DataFrame) -> list[Table]:
+    """Return the table of the shares of missing values, by column and group; none if nothing is missing."""
+    shown = shares.apply(lambda column: column if column.name == "column" else column.map(percent))
+    return [make_table("missing", "Missing values, share of rows", shown, shares)] if len(shares) else []
+
+
+def missing_fragment(shares: pd.DataFrame) -> str:
+    """Return that table as an element for a notebook; empty if nothing is missing."""
+    held = [{"name": next_name(), "table": table} for table in missing_tables(shares)]
+    return "".join(environment().get_template("table.html").render(each) for each in held)
 
 
 def make_table(

@@ -381,7 +381,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         numbers = isinstance(found, Categorical) and is_numeric_dtype(values.dtype) and len(found.levels) > 2
         if numbers and values.value_counts().min() < FEWEST_EACH:
             found = choose_family(values, most_levels=2, components=COMPONENTS, weight=weight)
-        if isinstance(found, Integer):  # rows to come may lie outside the range of these
+        if isinstance(found, Integer) and found.levels is None:  # rows to come may lie outside the range of these
             span = found.high - found.low
             low = 0 if found.low >= 0 else found.low - span
             found = replace(found, low=low, high=found.high + span)

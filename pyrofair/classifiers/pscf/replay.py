@@ -381,7 +381,8 @@ class _Rows:
             return {}
         given = evidence.given(repeat=draws)
         held = {key: others[key] for key in evidence.keys[site] if key in others}
-        equation = Equation(evidence, given, site, missing[0], held)
+        rows = repeat_each(torch.arange(evidence.n), draws)
+        equation = Equation(evidence, rows, given, site, missing[0], held)
         found, u = equation.preimage(CHECKS), inside(1.0 - self._uniform(draws)(missing[0], (len(given[site]),)))
         if not bool((found.conclusive & found.possible).all()):
             return {}

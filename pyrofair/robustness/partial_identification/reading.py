@@ -19,6 +19,7 @@ from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
 from pyrofair.robustness.partial_identification.response_types import flat_index
 from pyrofair.tables.labels import read_outcome, read_sensitive, show_labels
 from pyrofair.tables.reading import read_table, read_weight
+from pyrofair.tables.recorded import Missing
 
 __all__ = ["CodedTable", "few_levels", "read_cells", "read_score"]
 
@@ -49,12 +50,15 @@ class CodedTable:
         return {node: len(rows) for node, rows in self.first.items()}
 
 
-def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph) -> CodedTable:
-    """Return a table as codes; a DataError if a column is unfit, or holds more than 20 different numbers."""
+def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph, missing: Missing) -> CodedTable:
+    """Return a table as codes; a DataError if a column is unfit, or holds more than 20 different numbers.
+
+    Missing values, if they are recorded ones, are a level of their own.
+    """
     graph = observed.graph
     nodes = observed.nodes
     read = (*nodes, *(node for node in graph.inputs if node not in nodes))
-    table = read_table(df, graph.columns_of(read))
+    table = read_table(df, graph.columns_of(read), missing=missing)
     weight = read_weight(sample_weight, table)
     codes, first = np.empty((len(table), len(nodes)), dtype=np.int64), {}
     for i, node in enumerate(nodes):
@@ -67,17 +71,17 @@ def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph) -> CodedTab
             _refuse_scores(table[columns[0]])
             own = read_outcome(table[columns[0]], graph.positive)[0].astype(np.int64)
         else:
-            parts = [pd.factorize(table[column], sort=False)[0] for column in columns]
+            parts = [pd.factorize(table[column], use_na_sentinel=False)[0] for column in columns]
             own = np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
         codes[:, i] = own
         first[node] = np.unique(own, return_index=True)[1].astype(np.int64)
     return CodedTable(table, codes, first, weight)
 
 
-def few_levels(df: Any, graph: CausalGraph, node: str) -> bool:
-    """Whether a table has the columns of a node, without gaps and of few levels together."""
+def few_levels(df: Any, graph: CausalGraph, node: str, missing: Missing) -> bool:
+    """Whether a table has the columns of a node, of few levels together, and can be read."""
     try:
-        table = read_table(df, graph.columns_of([node]))
+        table = read_table(df, graph.columns_of([node]), missing=missing)
     except DataError:
         return False
     return len(table.drop_duplicates()) <= MOST_LEVELS

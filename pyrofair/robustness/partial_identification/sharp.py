@@ -22,8 +22,10 @@ from pyrofair._validation import (
     require_real,
     require_seed,
 )
-from pyrofair.effects.estimates import percentiles, reach_of, reach_of_shares, shares_of
-from pyrofair.effects.potential_outcomes import kish_size
+from pyrofair.audits.clusters import describe_units
+from pyrofair.audits.display.page import missing_tables
+from pyrofair.effects.estimates import kish_size, percentiles, reach_of, reach_of_shares, shares_of
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths, require_unfair, show_paths
@@ -41,7 +43,9 @@ from pyrofair.robustness.partial_identification.evaluations import ObservedGraph
 from pyrofair.robustness.partial_identification.program import InfeasibleError, Polytope, optimise
 from pyrofair.robustness.partial_identification.reading import CodedTable, few_levels, read_cells, read_score
 from pyrofair.robustness.partial_identification.response_types import Cells, Factors, Plan, plan_program
-from pyrofair.tables.reading import warn_unused
+from pyrofair.tables.reading import as_pandas, read_groups, warn_unused
+from pyrofair.tables.recorded import Missing, assumed_of_records, missing_shares, require_missing
+from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["MAX_TYPES", "SharpBounds", "sharp_bounds"]
 
@@ -101,6 +105,8 @@ class SharpBounds:
         allows.
     rows, n_boot, level
         The rows of the table, the bootstrap replicates, and the level of the ranges made of them.
+    missing
+        The shares of missing values, by column and group.
     """
 
     unfair: UnfairPaths
@@ -120,6 +126,7 @@ class SharpBounds:
     rows: int
     n_boot: int
     level: float
+    missing: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
 
     def interval(self, quantity: str) -> Ends:
         """Return an interval that covers the bounds of a quantity, and so its value, with about the level.
@@ -154,7 +161,7 @@ class SharpBounds:
         ):
             if texts:
                 lines += [f"{title}:", *(f"  {i}. {text}" for i, text in enumerate(texts, 1))]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(line for table in missing_tables(self.missing) for line in table.lines())])
 
     __repr__ = __str__
 
@@ -169,8 +176,10 @@ def sharp_bounds(
     threshold: float = 0.5,
     independent_errors: bool = True,
     max_types: int = MAX_TYPES,
+    groups: npt.ArrayLike | str | None = None,
     n_boot: int = 0,
     level: float = 0.95,
+    missing: Missing = "refuse",
     random_state: int | np.random.Generator | np.random.RandomState | None = None,
 ) -> SharpBounds:
     """Bound both potential outcomes and PIU by what the graph and a table of few levels say, identified or not.
@@ -201,11 +210,16 @@ def sharp_bounds(
         no assumption about the dependence between nodes in different worlds.
     max_types
         The largest number of combinations of response types of one program.
+    groups
+        The column of ``df``, outside the graph, of groups of rows such as households, or their labels (n,): replicates
+        are of whole groups, of which there must be 10. None: each row is a unit.
     n_boot
-        Bootstrap replicates of the counts of cells, by Dirichlet weights of rows; 0 for none. Each row is a unit: of a
-        table of counts, pass the rows themselves.
+        Bootstrap replicates of the counts of cells, by Dirichlet weights of units; 0 for none. Of a table of counts,
+        pass the rows themselves.
     level
         The level of the intervals.
+    missing
+        ``"recorded"``: "not recorded" is a level of a feature with missing values. ``"refuse"`` takes none.
     random_state
         Seeds the replicates.
 
@@ -252,11 +266,16 @@ def sharp_bounds(
     max_types = require_integer("max_types", max_types)
     n_boot = require_integer("n_boot", n_boot, least=0)
     level = require_real("level", level, above=0.0, below=1.0)
+    require_missing(missing)
     require_seed(random_state)
-    graphs, unused = _observed_graphs(unfair, df, known=score is not None)
+    graphs, unused = _observed_graphs(unfair, df, missing, known=score is not None)
     observed, widest = graphs[0], graphs[-1]
-    coded = read_cells(df, sample_weight, widest)
-    warn_unused(df, unfair.graph)
+    coded = read_cells(df, sample_weight, widest, missing)
+    warn_unused(df, unfair.graph, groups=groups)
+    unit = hash_groups(read_groups(groups, as_pandas(df), unfair.graph))
+    size = kish_size(coded.weight, unit)
+    if unit is not None and n_boot and size < FEWEST_ROWS:
+        raise DataError(f"df has {size:.1f} effective group(s), fewer than {FEWEST_ROWS}: too few for an interval.")
     heads = None
     if score is not None:
         probability = read_score(score, coded, widest, decisions, threshold)
@@ -269,9 +288,11 @@ def sharp_bounds(
     table = pd.DataFrame(found.ends, index=["low", "high"]).T.rename_axis("quantity")
     notes = program.notes(found)
     if n_boot:
-        drawn = progress_bar("bootstrap", _replicates(coded, index.ravel(), weight, n_boot, random_state), total=n_boot)
+        drawn = progress_bar(
+            "bootstrap", _replicates(coded, unit, index.ravel(), weight, n_boot, random_state), total=n_boot
+        )
         replicates = [program.evaluate(each, certify=False) for each in drawn]
-        table = _with_intervals(table, replicates, kish_size(coded.weight), level)
+        table = _with_intervals(table, replicates, size, level)
         moved = sum(each.slack > TOLD for each in replicates)
         if moved:
             notes.append(
@@ -288,6 +309,8 @@ def sharp_bounds(
     for text in notes[: program.warned]:
         category = PositivityWarning if "undetermined" in text else PyrofairWarning
         warnings.warn(text, category, stacklevel=2)
+    units = describe_units(unit, coded.weight)
+    records = assumed_of_records(unfair, coded.table, "prediction" if observed.known else "outcome", "errors")
     return SharpBounds(
         unfair,
         "prediction" if observed.known else "observed outcome",
@@ -297,7 +320,7 @@ def sharp_bounds(
         piu=found.ends["piu"],
         sharp=not found.reasons,
         why_not_sharp=tuple(found.reasons),
-        assumptions=_assumptions(program.observed, decisions, threshold, independent),
+        assumptions=(*_assumptions(program.observed, decisions, threshold, independent), units, *records),
         notes=tuple(notes),
         table=table,
         types=max(plan.types for plan in program.plans.values()),
@@ -306,6 +329,7 @@ def sharp_bounds(
         rows=len(coded.table),
         n_boot=n_boot,
         level=level,
+        missing=missing_shares(coded.table, coded.table.columns, unfair.graph, coded.weight),
     )
 
 
@@ -323,7 +347,7 @@ def _with_intervals(table: pd.DataFrame, replicates: Sequence[_Found], size: flo
     return table.assign(**found)
 
 
-def _observed_graphs(unfair: UnfairPaths, df: Any, *, known: bool) -> tuple[list[ObservedGraph], str]:
+def _observed_graphs(unfair: UnfairPaths, df: Any, missing: Missing, *, known: bool) -> tuple[list[ObservedGraph], str]:
     """Return the graph of what the target depends on, and one with the other nodes that tell of its latent causes.
 
     The second is missing without such nodes, or if the table lacks them, or if they join districts: then types that
@@ -335,7 +359,7 @@ def _observed_graphs(unfair: UnfairPaths, df: Any, *, known: bool) -> tuple[list
 
     def is_held(node: str) -> bool:
         above = {each for each in graph.with_ancestors([node]) if each not in graph.latent}
-        return all(few_levels(df, graph, each) for each in above - {*own.nodes})
+        return all(few_levels(df, graph, each, missing) for each in above - {*own.nodes})
 
     held = [node for node in sharing if is_held(node)]
     wide = ObservedGraph(unfair, known=known, beside=held)
@@ -561,19 +585,22 @@ def _count(number: int) -> str:
 
 def _replicates(
     coded: CodedTable,
+    unit: NDArray[np.int64] | None,
     index: NDArray[np.int64],
     weight: Vector,
     n_boot: int,
     random_state: int | np.random.Generator | np.random.RandomState | None,
 ) -> Iterator[Vector]:
-    """Yield weights of the different rows (c,): exponential weights of rows, gamma ones of the cells of equal rows."""
+    """Yield weights of the different rows (c,): exponential weights of units, gamma ones of the cells of equal rows."""
     random = np.random.default_rng(seed_from(random_state))
-    plain = bool(np.isin(coded.weight, (0.0, 1.0)).all())
+    plain = unit is None and bool(np.isin(coded.weight, (0.0, 1.0)).all())
+    code = np.arange(len(index)) if unit is None else np.unique(unit, return_inverse=True)[1]
     for _ in range(n_boot):
         if plain:
             yield random.standard_gamma(weight)
         else:
-            drawn = np.bincount(index, coded.weight * random.standard_exponential(len(index)), len(weight))
+            times = random.standard_exponential(int(code.max()) + 1)[code]
+            drawn = np.bincount(index, coded.weight * times, len(weight))
             yield np.asarray(drawn, dtype=np.float64)
 
 

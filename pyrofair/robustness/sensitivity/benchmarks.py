@@ -70,7 +70,7 @@ def _ratios(
     rows = nuisances.rows
     kept = rows.kept
     model = CrossFit(nuisances.propensity, nuisances.seed + int(other_folds), nuisances.folds)
-    model.fit(rows.table.loc[kept, columns], rows.a[kept], rows.weight[kept])
+    model.fit(rows.table.loc[kept, columns], rows.a[kept], rows.weight[kept], rows.near(kept))
     with np.errstate(divide="ignore", invalid="ignore"):
         with_all, without = (np.log(p) - np.log1p(-p) for p in (nuisances.probability(rows, given)[kept], model.fitted))
         return np.asarray(np.exp(np.abs(np.where(with_all == without, 0.0, with_all - without))))

@@ -25,6 +25,7 @@ from pyrofair.robustness.sensitivity.hidden_causes import hidden_causes as cause
 from pyrofair.robustness.sensitivity.problem import Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import QUANTITIES, Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
+from pyrofair.tables.recorded import Missing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -167,6 +168,8 @@ def confounding(
     level: float = 0.95,
     scores: ScoresAre = "auto",
     sample_weight: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | str | None = None,
+    missing: Missing = "refuse",
     random_state: int | np.random.Generator | None = None,
 ) -> Confounding:
     """Bound the unfair effect under hidden common causes of limited strength (the marginal sensitivity model).
@@ -205,6 +208,8 @@ def confounding(
         hidden cause as well.
     sample_weight
         Weights of the rows, shape (n,).
+    groups, missing
+        Groups of rows, such as households, and what becomes of missing values, as for :func:`pyrofair.audit`.
     random_state
         Seeds the source made of unfair paths.
 
@@ -242,7 +247,19 @@ def confounding(
     if later_ratio is not None:
         later_ratio = require_real("later_ratio", later_ratio, least=1.0, most=GAMMA.most)
     problem = read_problem(
-        model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, random_state
+        model,
+        source,
+        df,
+        decisions,
+        threshold,
+        above,
+        at_most,
+        level,
+        scores,
+        sample_weight,
+        groups,
+        missing,
+        random_state,
     )
     causes = choose_causes(causes_of(problem.form), hidden_causes, problem.source.estimand_)
     ratios = limits if later_ratio is None else (later_ratio,) * len(limits)

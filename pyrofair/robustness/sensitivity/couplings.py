@@ -109,15 +109,16 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
         weight = share[:, 0]
         at, regression, design, learned = walk.learn(runs.first, train)
         indicators = (known[train[at], None] == np.arange(size)).astype(np.float64)
-        fitted = walk.fitted.weight[train[at]]
-        chance = regression.fit(take(learned, train[at]), indicators, fitted)(take(design, judged))
+        fitted = walk.fitted.weight[train[at]], walk.fitted.near(train[at])
+        chance = regression.fit(take(learned, train[at]), indicators, *fitted)(take(design, judged))
         score, score_known = scores[1][0][judged, 0], scores[1][1][train, 0]
         at, regression, _, learned = walk.learn(runs.second, train)
         values = score_known[at]
         grid = make_grid(values, walk.fitted.weight[train[at]])
         exact &= all_tried(values)
         columns = np.column_stack([values, np.maximum(values[:, None] - grid, 0.0)])
-        predict = regression.fit(take(learned, train[at]), columns, walk.fitted.weight[train[at]])
+        fitted = walk.fitted.weight[train[at]], walk.fitted.near(train[at])
+        predict = regression.fit(take(learned, train[at]), columns, *fitted)
         names = form.nuisances.graph.columns_of(runs.second.given)
         here = rows.table[names].iloc[judged]
         mine = np.full(len(judged), -1)

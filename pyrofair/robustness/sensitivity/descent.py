@@ -238,7 +238,8 @@ class _Fold:
         at, regression, design, learned = self.walk.learn(stage, self.train)
         weight = self.walk.fitted.weight[self.train[at]]
         part = _Parts.of(known[at], weight, share=KEPT if regression.crossed else 1.0)
-        predict = regression.fit(take(learned, self.train[at]), part.values, weight)
+        near = self.walk.fitted.near(self.train[at])
+        predict = regression.fit(take(learned, self.train[at]), part.values, weight, near)
         return [part.whole(predict(rows)) for rows in (take(design, self.judged), take(learned, self.train))]
 
     def _tilt(self, which: int, stage: Stage, value: Level, targets: tuple[Target, ...]) -> Level:

@@ -13,15 +13,18 @@ from numpy.typing import NDArray
 
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_real, require_seed, shown
-from pyrofair.audits.audit import default_source, fit_source
+from pyrofair.audits.audit import default_source, fit_source, with_missing
+from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
 from pyrofair.effects.estimates import (
     GIVEN_UNITS,
+    kish_size,
     mean_and_spread,
     reach_of,
     reach_of_shares,
     shares_of,
+    size_of_share,
 )
 from pyrofair.effects.influence import Scorer
 from pyrofair.effects.scoring import DECISIONS, Decisions, require_decisions
@@ -32,8 +35,9 @@ from pyrofair.graph.projection import sharing_causes
 from pyrofair.nuisances.rows import Rows
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.prefix_form import PrefixForm, make_scores
-from pyrofair.tables.labels import read_outcome
+from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
+from pyrofair.tables.recorded import Missing, assumed_of_records, missing_shares
 
 __all__ = ["Problem", "read_problem"]
 
@@ -47,8 +51,8 @@ class Problem:
     ``means`` are influence values (n, 1) of n ``rows`` without any departure, of P(Y0 = 1) as ``p_y0``, P(Ypi = 1) as
     ``p_ypi``, their difference ``mean_unfair_effect`` and their ``sum``; ``scores`` the scores of either world, as the
     form's stages start from them, made by ``scorer`` of the ``model``; ``context`` what results report;
-    ``more`` is what models that were learned otherwise add to the variances of the ``means``, and ``sizes`` how many
-    rows each quantity of an audit is a share of.
+    ``more`` is what models that were learned otherwise add to the variances of the ``means``, ``sizes`` how many rows
+    each quantity of an audit is a share of, and ``degrees`` are those of Student's t, finite for groups.
     """
 
     source: OneStep
@@ -61,27 +65,26 @@ class Problem:
     scorer: Scorer
     model: AuditedModel
     sizes: Mapping[str, float]
+    degrees: float = np.inf
 
     def ends(self, quantity: str, low: Array, high: Array) -> Array:
         """Return both bounds of influence values (n, G), the lower limit of one and the upper of the other, (G, 4).
 
         Rows of which none, or all, are counted have no spread: limits are at least as far as those of shares.
         """
-        reach, weight = reach_of(self.context["level"]), self.rows.weight
+        reach, weight, groups = reach_of(self.context["level"], self.degrees), self.rows.weight, self.rows.groups
         more = self.more.get(quantity, max(self.more.values()))
-        (low, down), (high, up) = (mean_and_spread(values, weight, more) for values in (low, high))
-        downs, ups = (
-            np.array([reach_of_shares(shares_of(*self._share(quantity, value)), reach) for value in ends])
-            for ends in (low, high)
-        )
-        return np.column_stack(
-            [low, high, low - np.maximum(reach * down, downs[:, 0]), high + np.maximum(reach * up, ups[:, 1])]
-        )
-
-    def _share(self, quantity: str, value: float) -> tuple[str, dict[str, float], float]:
-        """Return as what quantity of an audit a bound is a share of rows, its value, and how many rows count."""
         name = {"sum": GIVEN_UNITS, "piu": "piu_lower"}.get(quantity, quantity)  # twice a share, a share
-        return name, {name: value}, self.sizes[name]
+        found, apart = [], kish_size(weight, groups) / kish_size(weight)
+        for side, values in enumerate((low, high)):
+            ends, spread = mean_and_spread(values, weight, more, groups)
+            plain = mean_and_spread(values, weight, more)[1]
+            moves = [
+                reach_of_shares(shares_of(name, {name: value}, size_of_share(self.sizes[name], apart, *both)), reach)
+                for value, *both in zip(ends, plain**2, spread**2, strict=True)
+            ]
+            found += [ends, ends + (1.0 if side else -1.0) * np.maximum(reach * spread, np.array(moves)[:, side])]
+        return np.column_stack([found[0], found[2], found[1], found[3]])
 
 
 def read_problem(
@@ -95,6 +98,8 @@ def read_problem(
     level: float,
     scores: ScoresAre,
     sample_weight: object,
+    groups: object,
+    missing: Missing,
     random_state: int | np.random.Generator | None,
 ) -> Problem:
     """Check all settings, fit the source unless it was, and audit the model: see ``confounding``."""
@@ -105,16 +110,17 @@ def read_problem(
         require_real("at_most", at_most, above=0.0, most=1.0)
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_choice("scores", scores, ("auto", "prediction", "outcome"))
-    chosen = _read_source(source, None if random_state is None else seed_from(random_state))
+    chosen = with_missing(_read_source(source, None if random_state is None else seed_from(random_state)), missing)
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df")
+    table = read_table(df, feature_columns(graph), what="df", missing=chosen.missing)
     weight = read_weight(sample_weight, table)
-    warn_unused(df, graph)
+    warn_unused(df, graph, groups=groups)
+    clusters = Clusters.read(groups, df, graph, read_sensitive(table, graph, weight=weight), weight)
     audited, observed, is_outcome = _read_model(model, df, table, graph, scores)
     if decisions not in audited.rules_of(DECISIONS):
         raise DataError("The model gives decisions alone, and decisions='score' asks for scores; use 'threshold'.")
-    fitted, index = fit_source(chosen, table, weight)
+    fitted, index = fit_source(chosen, table, weight, clusters)
     if is_outcome:
         fitted = fitted.for_outcome()
     form = fitted._form
@@ -126,8 +132,9 @@ def read_problem(
         )
     fresh = len(index) == fitted.n_fitted_ and bool((index == np.arange(len(table))).all())
     scorer: Scorer = Scores((audited,), {audited.name: observed}, threshold, fresh=fresh, rules=(decisions,))
-    rows = fitted.nuisances_.rows_of(table, weight)
-    estimates = estimate_by_influence([(fitted, scorer)], table, None, weight, fresh=False)  # type: ignore[list-item]
+    rows = fitted.nuisances_.rows_of(table, weight, None if clusters is None else clusters.labels)
+    asked: Any = [(fitted, scorer)]
+    estimates = estimate_by_influence(asked, table, None, weight, fresh=False, clusters=clusters)
     doubt = _judge(estimates, largest_z(fitted, table, fresh=fresh))
     made = [make_scores(scorer, world.part, rows, fitted.nuisances_.rows, fitted.estimand_) for world in form.worlds]
     influence = estimates.normal.influence[audited.name, decisions]
@@ -142,6 +149,9 @@ def read_problem(
         "at_most": at_most,
         "doubt": doubt,
         "unused": sharing_causes(graph, known=not is_outcome),
+        "units": describe_units(rows.groups, weight),
+        "missing": missing_shares(table, table.columns, graph, weight),
+        "records": assumed_of_records(fitted.unfair, table, fitted.estimand_.target),
     }
     y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
     means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
@@ -150,7 +160,8 @@ def read_problem(
     factors = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0], [1.0, 1.0]])  # of the means, in their order
     variances = np.einsum("qi,ij,qj->q", factors, normal.between[np.ix_(place, place)], factors)
     more = dict(zip(means, variances.clip(min=0.0).tolist(), strict=True))
-    return Problem(fitted, form, rows, tuple(made), means, more, context, scorer, audited, normal.sizes[audited.name])
+    sizes, degrees = normal.sizes[audited.name], normal.clusters - 1.0
+    return Problem(fitted, form, rows, tuple(made), means, more, context, scorer, audited, sizes, degrees)
 
 
 def _judge(estimates: WaldEstimates, limit: float) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from pyrofair._validation import listed, require_choice, require_real, shown
-from pyrofair.audits.display.page import table_fragment
+from pyrofair.audits.display.page import missing_fragment, missing_tables, table_fragment
 from pyrofair.exceptions import DataError
 from pyrofair.robustness.sensitivity.plots import plot_sweep
 from pyrofair.robustness.sensitivity.problem import Problem
@@ -227,16 +227,18 @@ class Sweep(ABC):
                 f"{'' if each['sharp'] else ' (valid, not sharp)'}"
                 for each in rows.to_dict("records")
             ]
-        stated = self._stated()
+        stated = [*self._stated(), first["units"], *first["records"]]
         if unused := ", ".join(first["unused"]):
             stated.append(f"{unused} shares a declared latent cause and is not used: no interval is called sharp.")
-        return "\n".join([*lines, *self._flips(), "Assumptions:", *(f"  {text}" for text in stated)])
+        shares = [line for table in missing_tables(first["missing"]) for line in table.lines()]
+        return "\n".join([*lines, *self._flips(), "Assumptions:", *(f"  {text}" for text in stated), *shares])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.context['model']}; print it for a reading>"
 
     def _repr_html_(self) -> str:
-        return table_fragment(self.title, self.table, " ".join(self._flips()))
+        note = " ".join([*self._flips(), *self.context["records"]])
+        return table_fragment(self.title, self.table, note) + missing_fragment(self.context["missing"])
 
     def _plot(self, quantity: str, benchmark: pd.DataFrame | None = None, *, axis: str = "", title: str = "") -> Figure:
         """Draw the bounds of a quantity against the parameter; ``axis`` and ``title`` replace the names of both."""

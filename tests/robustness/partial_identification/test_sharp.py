@@ -630,3 +630,20 @@ def test_few_replicates_and_groups_without_weight_are_told() -> None:
     assert "3 bootstrap replicates are too few" in str(found)
     with pytest.raises(pf.DataError, match="sample_weight is 0 in all rows with A=1"):
         pf.sharp_bounds(unfair, df, sample_weight=1.0 - df["A"])
+
+
+def test_what_is_not_recorded_is_a_level() -> None:
+    rng = np.random.default_rng(0)
+    A, R = rng.integers(0, 2, 400), rng.integers(0, 2, 400).astype(float)
+    R[rng.random(400) < 0.1 + 0.2 * A] = np.nan
+    df = pd.DataFrame({"A": A, "R": R, "M": rng.integers(0, 2, 400), "Y": rng.integers(0, 2, 400)})
+    graph = pf.CausalGraph("A -> R; {A R} -> M; {A R M} -> Y", sensitive="A", outcome="Y")
+    unfair = graph.unfair("A -> Y", "A -> R -> Y")
+    with pytest.raises(pf.DataError, match='missing="recorded"'):
+        pf.sharp_bounds(unfair, df)
+    found = pf.sharp_bounds(unfair, df, missing="recorded")
+    same = pf.sharp_bounds(unfair, df.assign(R=df["R"].fillna(2.0)))
+    assert [found.y0, found.ypi, found.piu] == [same.y0, same.ypi, same.piu]
+    assert found.missing["column"].tolist() == ["R"]
+    assert "The true R acts on M, Y by its record alone" in str(found)
+    assert "Missing values, share of rows" in str(found)

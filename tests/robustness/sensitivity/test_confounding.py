@@ -518,3 +518,19 @@ def test_declared_latent_causes_leave_one_hidden_cause_of_all() -> None:
     assert list(made.assumptions) == ["A <-> all"]
     with pytest.raises(DataError, match="A graph with latent causes of the features has the last alone"):
         confounding(three, source, df, hidden_causes="A <-> D")
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_missing_values_count_as_values() -> None:
+    df = sample(600, 0)
+    lost = np.random.default_rng(0).random(len(df)) < 0.1 + 0.2 * df["A"]
+    missing = df.assign(D=df["D"].astype(float).where(~lost))
+
+    model = Known(lambda X: 0.2 + 0.3 * X["A"] + 0.1 * X["D"].replace(9.0, 0.0).fillna(0.0) + 0.2 * X["M"])
+    found = confounding(model, pf.OneStep(UNFAIR["direct"], **SATURATED), missing, missing="recorded")
+    same = confounding(model, pf.OneStep(UNFAIR["direct"], **SATURATED), missing.fillna({"D": 9.0}))
+    pd.testing.assert_frame_equal(found.table, same.table)
+    assert not found.benchmark().empty
+    for text in (str(found), found._repr_html_()):
+        assert "counts as a value" in text
+        assert "Missing values, share of rows" in text

@@ -21,6 +21,7 @@ from pyrofair.robustness.sensitivity.problem import Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import Departure, Parameter, Sweep, sweep
 from pyrofair.robustness.sensitivity.switching.bounds import bound_switching
 from pyrofair.sources.onestep import OneStep
+from pyrofair.tables.recorded import Missing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,6 +96,8 @@ def switching(
     level: float = 0.95,
     scores: ScoresAre = "auto",
     sample_weight: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | str | None = None,
+    missing: Missing = "refuse",
     random_state: int | np.random.Generator | None = None,
 ) -> Switching:
     """Bound PIU if mediators on unfair paths change between the worlds with a limited probability.
@@ -109,7 +112,7 @@ def switching(
     model
         A fitted model, a function of the features: it is asked for the score of each row with either value of the
         sensitive attribute.
-    source, df, threshold, level, scores, sample_weight, random_state
+    source, df, threshold, level, scores, sample_weight, groups, missing, random_state
         As for :func:`confounding`.
     gammas
         Probabilities in [0, 1]; 0 is added.
@@ -148,7 +151,19 @@ def switching(
     """
     limits = GAMMA.read(gammas)
     problem = read_problem(
-        model, source, df, decisions, threshold, above, at_most, level, scores, sample_weight, random_state
+        model,
+        source,
+        df,
+        decisions,
+        threshold,
+        above,
+        at_most,
+        level,
+        scores,
+        sample_weight,
+        groups,
+        missing,
+        random_state,
     )
     form, unfair = problem.form, problem.source.unfair
     sensitive = unfair.graph.sensitive
