@@ -559,9 +559,11 @@ def _by_subgroup(
     for each in levels:
         for code, name in enumerate(each.levels):
             at = np.flatnonzero(each.codes == code)
-            sizes = [kish_size(values.rows.weight[at] * (values.rows.a[at] == group)) for group in (0, 1)]
-            if min(sizes) < FEWEST_ROWS:
-                absent[each.name, name] = f"a group has {min(sizes):.0f} effective rows, fewer than {FEWEST_ROWS}"
+            size = min(kish_size(values.rows.weight[at] * (values.rows.a[at] == group)) for group in (0, 1))
+            if size < FEWEST_ROWS:
+                absent[each.name, name] = f"a group has {size:.0f} effective rows, fewer than {FEWEST_ROWS}"
+            elif values.clusters is not None and (few := values.clusters.at(at).fewer()):
+                absent[each.name, name] = few
             else:
                 found[each.name, name] = values.within(at, plan, named)
     reach = {
