@@ -269,6 +269,11 @@ def audit_contrasts(
     require_seed(random_state)
     seed = None if random_state is None else seed_from(random_state)
     require_audit_settings(settings, "audit_contrasts")
+    if settings.get("proxies") is not None:
+        raise DataError(
+            "proxies= is for two groups, and here each level is compared with the baseline. Name one of them: "
+            "unfair.with_contrast('its label')."
+        )
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_unfitted(source, "contrast")
     unfair: UnfairPaths = (source if isinstance(source, UnfairPaths) else source.unfair).with_contrast(None)

@@ -355,3 +355,10 @@ def test_what_needs_one_contrast_asks_for_it() -> None:
     assert list(pf.Contrasts(pf.IPW(unfair)).fit(table).sources_) == ["asian", "black"]
     with pytest.raises(pf.DataError, match="audit_contrasts needs a table in memory"):
         pf.audit({"m": Model()}, unfair, [table, table])
+
+
+def test_proxies_are_for_two_groups() -> None:
+    table = exact_table(8)
+    hidden = table.assign(R=table["R"].where(table.index % 3 > 0), W=0.5)
+    with pytest.raises(pf.DataError, match=r"proxies=.*with_contrast"):
+        pf.audit_contrasts({"m": Model()}, GRAPH.unfair("R -> Y"), hidden, proxies=["W"])
