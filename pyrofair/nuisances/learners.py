@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.optimize import nnls
 from scipy.special import expit
 from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_regressor
@@ -48,7 +48,6 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Groups = NDArray[Any] | None
-Near = tuple[NDArray[Any], NDArray[Any]] | None
 LearnerName = Literal["boosted", "logistic", "saturated", "stacked"]
 Target = Literal["propensity", "regression"]
 """What is learned: the probability of label 1, of labels (m, 1) in 0 and 1, or the means of scores (m, Q)."""
@@ -130,12 +129,11 @@ class Learner(ABC):
         """
         return np.zeros((1, 1))
 
-    def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:
+    def leverage(self, design: Design, known: Design, weight: Array) -> Array:
         """Return by what share rows draw their own predictions to themselves, (m, Q) or (m, 1); 0 where that is little.
 
         The rows are among the ``known`` ones, which it was fitted to with weights. Their residuals are too small by
-        this share. It is 0 also where a row alone makes its prediction. ``near`` are the groups of both: those of a
-        group draw together.
+        this share. It is 0 also where a row alone makes its prediction.
         """
         return np.zeros((1, 1))
 
@@ -162,7 +160,7 @@ class Saturated(Learner):
         total = np.bincount(index, weight)
         with np.errstate(invalid="ignore"):
             means = np.column_stack([np.bincount(index, weight * column) / total for column in y.T])
-            rows = total**2 / np.bincount(*_squares(index, weight, groups))
+            rows = total**2 / np.bincount(index, weight**2)
         return replace(self, cells=cells, means=means, share=1.0 / rows, mean=weight @ y / weight.sum())
 
     def _at(self, design: Design) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -184,7 +182,7 @@ class Saturated(Learner):
         at, _ = self._at(design)
         return (self.mean - self.means[at]) * (self.share / (1.0 + self.share))[at, None]
 
-    def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:
+    def leverage(self, design: Design, known: Design, weight: Array) -> Array:
         """Return one over the rows of each row's cell, where these are few but more than one."""
         assert self.share is not None
         at, absent = self._at(design)
@@ -254,36 +252,20 @@ class Logistic(Learner):
             found.append(newton_logistic(design, a, weight, coef, tolerance=1e-11, fixed=fixed))
         return replace(self, coef=np.column_stack(found))
 
-    def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:
+    def leverage(self, design: Design, known: Design, weight: Array) -> Array:
         """Return the diagonal of the hat matrix of each response, for rows of the usual weight."""
         if known.shape[1] > WIDE:
             return super().leverage(design, known, weight)
         usual, spread = weight @ weight / weight.sum(), _spread(known @ self.coef)
         hats = [usual * np.linalg.pinv(information(known, weight * each), hermitian=True) for each in spread.T]
-        beside = design if near is None else _sums_near(known, *near)
-        parts = [slice(start, start + CHUNK) for start in range(0, design.shape[0], CHUNK)]
-        found = [np.column_stack([design[at].multiply(beside[at] @ hat).sum(axis=1) for hat in hats]) for at in parts]
-        return np.asarray(np.vstack(found) * _spread(design @ self.coef)).clip(0.0, MOST_OWN)
+        parts = [design[start : start + CHUNK] for start in range(0, design.shape[0], CHUNK)]
+        found = [np.column_stack([X.multiply(X @ hat).sum(axis=1) for hat in hats]) for X in parts]
+        return np.asarray(np.vstack(found) * _spread(design @ self.coef)).clip(max=MOST_OWN)
 
     def __call__(self, design: Design) -> Array:
         """Return the fitted means."""
         linear: Array = np.asarray(design @ self.coef)
         return linear if self.low is None else self.low + (1.0 - self.low) * expit(linear)
-
-
-def _squares(index: NDArray[np.int64], weight: Array, groups: Groups) -> tuple[NDArray[np.int64], Array]:
-    """Return the cell and the squared weight of each row (m,), or of all rows that a group has in a cell."""
-    if groups is None:
-        return index, weight**2
-    both, code = np.unique(np.column_stack([index, groups]), axis=0, return_inverse=True)
-    return both[:, 0], np.bincount(code.ravel(), weight) ** 2
-
-
-def _sums_near(known: Design, own: NDArray[Any], groups: NDArray[Any]) -> Design:
-    """Return for rows of groups ``own`` (m,) the sums of the known rows, of ``groups`` (k,), of the same one."""
-    levels, code = np.unique(groups, return_inverse=True)
-    member = sparse.csr_matrix((np.ones(len(code)), (code, np.arange(len(code)))))
-    return (member @ known)[np.searchsorted(levels, own).clip(max=len(levels) - 1)]
 
 
 def _spread(linear: Array) -> Array:

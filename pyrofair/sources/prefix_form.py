@@ -483,9 +483,7 @@ class Walk:
         if fit.crossed or not (own := seen[position]).any():
             return np.zeros((1, 1))
         known = fit.design(self.fitted.table[self.form.nuisances.graph.columns_of(stage.given)].iloc[learned])
-        groups, weight = self.fitted.groups, self.fitted.weight[learned]
-        near = None if groups is None else (groups[position], groups[learned])
-        return np.where(own[:, None], fit.leverage(design, known, weight, near), 0.0)
+        return np.where(own[:, None], fit.leverage(design, known, self.fitted.weight[learned]), 0.0)
 
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)
