@@ -146,10 +146,11 @@ def test_subgroups_and_thresholds_sum_by_group() -> None:
     settings: dict[str, Any] = {"subgroups": "Q", "thresholds": [0.4]}
     twice = run(pd.concat([df, df]), groups=np.tile(np.arange(320), 2), **settings)
     one = run(df, groups=np.arange(320), **settings)
-    for name in ("thresholds", "subgroups"):
-        found, known = (getattr(each, name)[["lower", "upper"]] for each in (twice, one))
-        # Intervals that hold together reach a quantile that quasi-random points find up to .01.
-        pd.testing.assert_frame_equal(found, known, atol=1e-2 * (name == "subgroups"))
+    found, known = (each.thresholds[["lower", "upper"]] for each in (twice, one))
+    pd.testing.assert_frame_equal(found, known)
+    for (_, own, _), (_, other, _) in zip(twice.context.within, one.context.within, strict=True):
+        assert own.covariance == pytest.approx(other.covariance, abs=1e-14)
+        assert own.clusters == pytest.approx(other.clusters)
 
 
 # -- other sources ----------------------------------------------------------------------------------------------------
