@@ -31,24 +31,10 @@ __all__ = ["AuditedRows", "JudgedModels"]
 
 @dataclass(frozen=True, eq=False)
 class AuditedRows:
-    """The n rows of a table with the graph's columns, as they were given, and what is to be warned of.
+    """The n rows of a table as they were given, with codes (n,) of A, -1 where it is not ``known``, and weights (n,).
 
-    Parameters
-    ----------
-    table
-        The columns that a classifier may read, and the sensitive attribute.
-    a
-        Its codes, (n,), -1 where it is not ``known``.
-    weight, clusters
-        The weights of the rows, (n,), and their groups, None without any.
-    outcome, labels
-        The outcomes in 0 and 1, -1 where one is missing, (n,), None without a column; and all their labels.
-    read
-        The columns that were read.
-    order
-        The columns that a classifier may read, in the order of the table.
-    texts
-        What is to be warned of, and of the outcome alone, ``of_outcome``.
+    ``outcome`` (n,) holds 0 and 1, -1 where it is missing, and its ``labels``; None without a column. ``read`` are all
+    columns read, ``order`` those that a classifier may read. ``texts`` and ``of_outcome`` are to be warned of.
     """
 
     table: pd.DataFrame
