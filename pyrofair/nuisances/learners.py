@@ -59,6 +59,8 @@ FEWEST_TREES, MOST_TREES = 30, 200
 """Boosted regressions have at least and at most so many trees."""
 LEAST_LEAF, MOST_LEAF, PARTS = 5, 20, 8
 """The rows of a leaf of boosted regressions: an eighth of what they learn from, within these limits."""
+REGROWN = 5_000
+"""Of so many rows the trees of one response serve others."""
 MANY = 20_000
 """Boosted propensities of so many rows have larger trees."""
 SMOOTHED = 10_000
@@ -407,8 +409,11 @@ class Boosted(Estimator):
         return other
 
     def regrown(self, design: Cells, rows: NDArray[np.int64], weight: Array) -> Callable[[Array], Array] | None:
-        """Keep the trees of each response, and learn the means of their leaves."""
-        if any(model is None for model, *_ in self.fits):
+        """Keep the trees of each response, and learn the means of their leaves; of few rows trees are grown again.
+
+        Trees of few rows split little that the first response does not read, and fits to few rows are fast.
+        """
+        if self.n < REGROWN or any(model is None for model, *_ in self.fits):
             return None
         made = {}
         for model in {id(model): model for model, *_ in self.fits}.values():
