@@ -26,7 +26,7 @@ from pyrofair._validation import (
     require_seed,
     shown,
 )
-from pyrofair.audits.audit import default_source, require_models
+from pyrofair.audits.audit import default_source, refuse_gaps, require_models
 from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, Decomposition
 from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
@@ -47,7 +47,7 @@ from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.tables.labels import read_outcome
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table
-from pyrofair.tables.recorded import Missing, assumed_of_records
+from pyrofair.tables.recorded import Missing, assumed_of_records, truths_assumed
 from pyrofair.tables.row_identity import describe_copies
 
 __all__ = ["Decomposition", "decompose"]
@@ -286,6 +286,7 @@ def decompose(
         if paths is not None:
             identify(paths)
     df = as_pandas(df)
+    refuse_gaps(df, graph)
     table = read_table(df, feature_columns(graph), what="df", missing=missing)
     rows = Rows.read(df, sample_weight, graph, groups, missing)
     clusters = Clusters.read(groups, df, graph, rows.a, rows.weight)
@@ -329,8 +330,10 @@ def decompose(
     pairs = [pair for pair in values.pairs if pair[0] != beside]
     told = [describe_units(rows.groups, rows.weight)]
     told += [text for each in asked for text in _assumptions(each, pieces, plan)]
-    for switched in plan.worlds:
-        told += assumed_of_records(pieces.paths(switched), table)
+    worlds = [(pieces.paths(switched), table, each.target) for each in asked for switched in plan.worlds]
+    told += [text for world in worlds for text in assumed_of_records(*world)]
+    for text in (truths := list(dict.fromkeys(text for world in worlds for text in truths_assumed(*world)))):
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
     return Decomposition(
         table=means.table(values.pairs, level, grouped),
         contrasts=means.contrasts(values.pairs, level, grouped),
@@ -359,7 +362,7 @@ def decompose(
         notes=tuple(notes),
         doubts=describe_doubts(stages, pd.DataFrame()),
         assumptions=tuple(dict.fromkeys(told)),
-        warnings=tuple(warned),
+        warnings=(*warned, *truths),
         swapped=pieces.swapped,
     )
 
