@@ -123,6 +123,10 @@ MOST_JOBS = 10_000
 COARSEN = "Coarsen the features that separate the groups, or limit the question to rows where both groups occur."
 
 
+class UnknownAnswersError(DataError, AttributeError):
+    """A report has no ``flips``: the answers of single rows are not known."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """The result of :func:`audit`; print it for a reading in plain text.
@@ -213,7 +217,7 @@ class Audit:
         unknown = [each for each in self.answers.values() if isinstance(each, str)]
         if not known:
             parts = "The answers of single rows are not kept of a table in partitions: audit a part of it."
-            raise DataError(next(iter(unknown), parts))
+            raise UnknownAnswersError(next(iter(unknown), parts))
         for text in unknown:
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return pd.DataFrame(pd.concat(known, ignore_index=True))

@@ -19,7 +19,7 @@ from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["GROUPS", "ROWS", "Clusters", "describe_units"]
 
-ROWS = "Rows are taken as independent units; if several are of one household, site or person, name these by groups=."
+ROWS = "Rows are taken as independent; if several are of one household or person, name these by groups=."
 GROUPS = "{:,} groups ({}; effective number {:,.0f}) are independent of each other; rows of one group need not be."
 ENOUGH = 20
 """Of fewer groups in an arm an interval may be short."""

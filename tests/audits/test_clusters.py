@@ -135,7 +135,8 @@ def test_subgroups_and_thresholds_sum_by_group() -> None:
     one = run(df, groups=np.arange(320), **settings)
     for name in ("thresholds", "subgroups"):
         found, known = (getattr(each, name)[["lower", "upper"]] for each in (twice, one))
-        pd.testing.assert_frame_equal(found, known)
+        # Intervals that hold together reach a quantile that quasi-random points find up to .01.
+        pd.testing.assert_frame_equal(found, known, atol=1e-2 * (name == "subgroups"))
 
 
 # -- other sources ----------------------------------------------------------------------------------------------------
