@@ -27,7 +27,7 @@ from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.columns import Bins, Cells, Design, number_cells, take
 from pyrofair.nuisances.folds import hold_out, split_folds
 from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, value_leaves
-from pyrofair.nuisances.newton import WIDE, fixed_columns, information, linear_design, newton_logistic
+from pyrofair.nuisances.newton import COLLINEAR, WIDE, fixed_columns, information, linear_design, newton_logistic
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels
 
@@ -271,7 +271,7 @@ class Logistic(Learner):
         if known.shape[1] > WIDE:
             return super().leverage(design, known, weight)
         usual, spread = weight @ weight / weight.sum(), _spread(known @ self.coef)
-        hats = [np.linalg.pinv(information(known, weight * each), hermitian=True) for each in spread.T]
+        hats = [np.linalg.pinv(information(known, weight * each), COLLINEAR, hermitian=True) for each in spread.T]
         together = None if near is None else _sums(known, weight, *near)
         found = []
         for start in range(0, design.shape[0], CHUNK):

@@ -98,9 +98,7 @@ def test_numbers_are_those_of_the_table_recoded_by_hand(make: Any) -> None:
     weight = np.random.default_rng(1).integers(1, 4, len(df)).astype(float)
     one = run(Reads(), make(SPLIT), df, sample_weight=weight, missing="recorded", n_boot=3)
     two = run(ReadsByHand(), make(BY_HAND), by_hand(df), sample_weight=weight, n_boot=3)
-    # The leverage of logistic rows is by a pseudo-inverse, which rounds by the order of columns.
-    close = 1e-8 if "logistic" in str(make(SPLIT)) else 1e-12
-    np.testing.assert_allclose(numbers(one), numbers(two), rtol=0.0, atol=close)
+    np.testing.assert_allclose(numbers(one), numbers(two), rtol=0.0, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
