@@ -108,6 +108,7 @@ __all__ = [
     "audit",
     "default_source",
     "fit_source",
+    "refuse_gaps",
     "require_audit_settings",
     "require_models",
     "with_missing",
@@ -505,7 +506,7 @@ def audit(
     taken = getattr(chosen, "missing", None)
     beside = () if proxies is None else require_names("proxies", proxies, one=True)
     if proxies is None:
-        _refuse_gaps(df, graph)
+        refuse_gaps(df, graph)
     else:
         _refuse_readers(models, beside)
         chosen = default_of("source with proxies")(chosen, df, beside, disclosure)
@@ -556,7 +557,7 @@ def audit(
             if each.why
         },
         outcomes=outcomes,
-        missing=missing_shares(df, rows.read, graph, weight),
+        missing=missing_shares(df, rows.read, graph, weight, rows.known),
         warnings=warned,
     )
     answers: dict[str, Any] = {
@@ -756,7 +757,7 @@ def _audit_by_influence(
     )
 
 
-def _refuse_gaps(df: Any, graph: CausalGraph) -> None:
+def refuse_gaps(df: Any, graph: CausalGraph) -> None:
     """Refuse a sensitive attribute with gaps, and name the way to audit all rows."""
     name = graph.sensitive_column
     gaps = df[name].isna() if isinstance(df, pd.DataFrame) and list(df.columns).count(name) == 1 else np.zeros(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ __all__ = [
     "basis_of",
     "graph_block",
     "missing_blocks",
+    "rates_block",
     "settings_of",
     "subgroup_tables",
     "threshold_tables",
@@ -138,7 +139,7 @@ def _blocks(
             model_lines(audit.table, readings, context),
             pictures=[_models(audit.table, readings, each) for each in both if any(key[1] == each for key in of)],
         ),
-        *([_rates(audit.rates, context)] if len(audit.rates) else []),
+        *([rates_block(audit.rates, context.graph.sensitive_column)] if len(audit.rates) else []),
         Block(
             "intervals",
             "Intervals",
@@ -258,12 +259,12 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
     )
 
 
-def _rates(rates: pd.DataFrame, context: Context) -> Block:
-    """Return the rates of each group, a line and a row for each of a model."""
+def rates_block(rates: pd.DataFrame, column: str, differences: Collection[str] = (DIFFERENCE,)) -> Block:
+    """Return the rates of each group, by a sensitive ``column``, and differences: a line and a row for each."""
     lines, rows = [GROUP_RATES], []
     keys: Any = rates.groupby(["model", "group"], sort=False)
     for (model, group), own in keys:
-        name = group if group == DIFFERENCE else f"{context.graph.sensitive_column}={group}"
+        name = group if group in differences else f"{column}={group}"
         shown = {str(row.quantity).replace("_", " "): span(row) for row in own.itertuples()}
         notes = "; ".join(dict.fromkeys(filter(None, own["note"])))
         count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
-from pyrofair.audits.audit import audit, default_source, require_audit_settings, with_missing
-from pyrofair.audits.audit_view import graph_block, subgroup_tables, threshold_tables, tracks_of
+from pyrofair.audits.audit import audit, default_source, refuse_gaps, require_audit_settings, with_missing
+from pyrofair.audits.audit_view import graph_block, rates_block, subgroup_tables, threshold_tables, tracks_of
 from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.words import percent
 from pyrofair.audits.family import (
@@ -32,6 +32,7 @@ from pyrofair.audits.family import (
     require_unfitted,
     with_paths,
 )
+from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.readings import quantities_of, read_levels, read_thresholds
 from pyrofair.audits.report import exact_accuracy
 from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
@@ -94,6 +95,16 @@ class ContrastAudit(FamilyAudit):
         """The contrast of the largest effect or bound of each model and decisions."""
         return self.summary
 
+    @property
+    def rates(self) -> pd.DataFrame:
+        """The rates of each group as in :attr:`pyrofair.Audit.rates`, by contrast; each interval holds by itself."""
+        return self.gathered("rates").reset_index(drop=True)
+
+    @property
+    def flips(self) -> pd.DataFrame:
+        """The rows whose decision flips as in :attr:`pyrofair.Audit.flips`, by contrast."""
+        return self.gathered("flips").reset_index(drop=True)
+
     def label(self, name: Any) -> str:
         """Return the level as texts have it."""
         return repr(name)
@@ -129,8 +140,22 @@ class ContrastAudit(FamilyAudit):
                     )
         return [Block(title.lower(), title, tables=tables) for title, tables in found.items()]
 
+    def _rates(self) -> Block:
+        """Return the rates of all groups, the baseline once, and the difference of each other one from it."""
+        graph = self.context["graph"]
+        named = {str(name): f"{name} less {graph.baseline}" for name in self.audits}
+        told = self.rates
+        less = told["group"] == DIFFERENCE
+        told["group"] = told["group"].mask(less, told["contrast"].astype(str).map(named))
+        told = told.drop_duplicates(["model", "group", "quantity"]).drop(columns="contrast")
+        return rates_block(told, graph.sensitive_column, named.values())
+
     def _data(self, rows: bool) -> dict[str, Any]:
-        return super()._data(rows) | {"thresholds": self.thresholds, "subgroups": self.subgroups}
+        return super()._data(rows) | {
+            "thresholds": self.thresholds,
+            "subgroups": self.subgroups,
+            "rates": self.rates,
+        }
 
     def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
         return {"rows": f"{self.context['sizes'][name]:,}"}
@@ -172,6 +197,7 @@ class ContrastAudit(FamilyAudit):
             blocks=[
                 Block("worst", "The worst contrasts", lines),
                 Block("intervals", "Intervals", aside=[SCALE], markup=self._picture),
+                self._rates(),
                 *self._more_blocks(),
                 *context.get("sections", ()),
                 graph_block(unfair),
@@ -280,6 +306,7 @@ def audit_contrasts(
     unfair: UnfairPaths = (source if isinstance(source, UnfairPaths) else source.unfair).with_contrast(None)
     graph = unfair.graph
     df = as_pandas(df)
+    refuse_gaps(df, graph)
     chosen = with_missing(default_source(source, seed) if isinstance(source, UnfairPaths) else source, missing)
     table = read_table(df, feature_columns(graph), what="df", missing=getattr(chosen, "missing", None))
     values = table[graph.sensitive_column]

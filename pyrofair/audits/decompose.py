@@ -26,7 +26,7 @@ from pyrofair._validation import (
     require_seed,
     shown,
 )
-from pyrofair.audits.audit import default_source, require_models
+from pyrofair.audits.audit import default_source, refuse_gaps, require_models
 from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, Decomposition
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
@@ -47,7 +47,7 @@ from pyrofair.nuisances.folds import FOLDS
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.tables.reading import as_pandas
-from pyrofair.tables.recorded import Missing, assumed_of_records
+from pyrofair.tables.recorded import Missing, assumed_of_records, truths_assumed
 
 __all__ = ["Decomposition", "decompose"]
 
@@ -285,6 +285,7 @@ def decompose(
         if paths is not None:
             identify(paths)
     df = as_pandas(df)
+    refuse_gaps(df, graph)
     read = AuditedRows.of(df, graph, both=True, sample_weight=sample_weight, groups=groups, missing=missing)
     table, clusters = read.table, read.clusters
     rows = Rows.of(table, read.a, read.weight, table, groups=None if clusters is None else clusters.key)
@@ -325,8 +326,10 @@ def decompose(
     pairs = [pair for pair in values.pairs if pair[0] != beside]
     told = [describe_units(rows.groups, rows.weight)]
     told += [text for each in asked for text in _assumptions(each, pieces, plan)]
-    for switched in plan.worlds:
-        told += assumed_of_records(pieces.paths(switched), table)
+    worlds = [(pieces.paths(switched), table, each.target) for each in asked for switched in plan.worlds]
+    told += [text for world in worlds for text in assumed_of_records(*world)]
+    for text in (truths := list(dict.fromkeys(text for world in worlds for text in truths_assumed(*world)))):
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
     return Decomposition(
         table=means.table(values.pairs, level, grouped),
         contrasts=means.contrasts(values.pairs, level, grouped),
@@ -355,7 +358,7 @@ def decompose(
         notes=tuple(notes),
         doubts=describe_doubts(stages, pd.DataFrame()),
         assumptions=tuple(dict.fromkeys(told)),
-        warnings=tuple(warned),
+        warnings=(*warned, *truths),
         swapped=pieces.swapped,
     )
 

@@ -23,6 +23,8 @@ from pyrofair.nuisances.rows import Rows
 from pyrofair.sources.onestep import OneStep
 from pyrofair.tables.labels import read_sensitive, repeat_label
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
+from pyrofair.tables.recorded import as_recorded
+from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["Disclosed"]
 
@@ -102,17 +104,18 @@ class Disclosed(OneStep):
         A PositivityError if A is hardly ever known for some rows, or in too few rows of a group.
         """
         graph, known, seed = self.unfair.graph, self.known, seed_from(self.random_state)
-        table = read_table(df, feature_columns(graph))
+        table = read_table(df, feature_columns(graph), missing=self.missing)
         weight, a = read_weight(sample_weight, table), read_sensitive(table, graph)
         units = np.arange(len(a)) if groups is None else pd.factorize(np.asarray(groups))[0]
         own = None if groups is None else units[known]
         given = pd.concat([table.drop(columns=graph.sensitive_column), self.proxies.set_axis(table.index)], axis=1)
+        given = as_recorded(given, given)
         model = CrossFit(self.disclosure, seed, self.folds, always=True)  # residuals of p make the interval
         of_all = None if groups is None else units
         self.chance = copy.copy(model).fit(given, known.astype(np.int8), weight, of_all).fitted
         position = np.full(len(a), -1)
         position[known] = np.arange(known.sum())
-        self.rows = Rows(table, a, weight, np.ones(len(a), dtype=bool), position=position)
+        self.rows = Rows.of(table, a, weight, table, position=position)
         self._require_overlap()
         model.fit(given[known], a[known], weight[known], own)
         self.law = model.predict(given)
@@ -121,8 +124,10 @@ class Disclosed(OneStep):
         at = np.concatenate([np.flatnonzero(known), rest, rest])
         group = np.concatenate([a[known], np.repeat([0, 1], len(rest))]).astype(np.int8)
         share = np.concatenate([np.ones(known.sum()), 1.0 - self.law[rest], self.law[rest]])
-        both = Rows(table.iloc[at], group, weight[at] * share, np.ones(len(at), dtype=bool), groups=units[at])
-        return self.fit_rows(Rows.read(table[known], (weight / self.chance)[known], graph, own), both)
+        seen = table[known]
+        by_chance = read_weight((weight / self.chance)[known], seen)
+        fitted = Rows.of(seen, read_sensitive(seen, graph, weight=by_chance), by_chance, table, groups=hash_groups(own))
+        return self.fit_rows(fitted, Rows.of(table.iloc[at], group, weight[at] * share, table, groups=units[at]))
 
     def _require_overlap(self) -> None:
         """Refuse rows whose A is hardly ever known, and groups with too few rows where it is."""
@@ -226,7 +231,7 @@ class Disclosed(OneStep):
             each, same = self._as_group(group), (self.known & (rows.a == group)) | (not reads)
             found.append(judge(asked := _on_rows(score, np.arange(len(same)), same), each))
             if reads:
-                sample = CounterfactualSample(each.table[columns], rows.weight, origin=np.arange(len(same)))
+                sample = CounterfactualSample(each.given[columns], rows.weight, origin=np.arange(len(same)))
                 decided.append(np.asarray(asked(sample)).reshape(len(same), -1))
         values: dict[str, Any] = {
             name: self._augment([getattr(each, name) for each in found], getattr(own, name)) for name in CAUSAL
@@ -245,7 +250,9 @@ class Disclosed(OneStep):
         name, table = self.unfair.graph.sensitive_column, self.rows.table
         label = repeat_label(table[name], self.unfair.graph.label(group), table.index)
         codes = np.full(len(table), group, np.int8)
-        return replace(self.rows, table=table.assign(**{name: label}), a=codes, probability={})
+        rows, shown = self.rows, self.rows.shown
+        shown = None if shown is None else shown.assign(**{name: label})
+        return replace(rows, table=table.assign(**{name: label}), a=codes, probability={}, views={}, shown=shown)
 
     def _augment(self, of: Sequence[Array], own: Array) -> Array:
         """Return psi (n, Q) from the values (n, Q) of either group, and those of the rows where A is known (m, Q)."""

@@ -123,16 +123,19 @@ def with_flags(graph: CausalGraph, table: pd.DataFrame) -> CausalGraph:
 # -- what is assumed ---------------------------------------------------------------------------------------------------
 
 
-def missing_shares(df: pd.DataFrame, columns: Collection[str], graph: CausalGraph, weight: Any) -> pd.DataFrame:
+def missing_shares(
+    df: pd.DataFrame, columns: Collection[str], graph: CausalGraph, weight: Any, known: Any = True
+) -> pd.DataFrame:
     """Return the share of missing values of each of these columns that has some: in all rows, and by group.
 
-    ``weight`` (n,) are the weights of the rows; there are no rows if nothing is missing.
+    ``weight`` (n,) are the weights of the rows, and ``known`` (n,) whether their group is; there are no rows if nothing
+    is missing.
     """
     own = [name for name in columns if df[name].isna().any()]
     gaps, groups = df[own].isna().to_numpy(dtype=np.float64), df[graph.sensitive_column]
     found: dict[str, Any] = {"column": own} | ({"all rows": np.average(gaps, axis=0, weights=weight)} if own else {})
     for level in observed_levels(groups[weight > 0.0]) if own else ():
-        share = weight * np.asarray(groups == level, dtype=bool)
+        share = weight * (known & np.asarray(groups == level, dtype=bool))
         found[f"{groups.name}={level}"] = share @ gaps / share.sum()
     return pd.DataFrame(found)
 

@@ -362,3 +362,37 @@ def test_proxies_are_for_two_groups() -> None:
     hidden = table.assign(R=table["R"].where(table.index % 3 > 0), W=0.5)
     with pytest.raises(pf.DataError, match=r"proxies=.*with_contrast"):
         pf.audit_contrasts({"m": Model()}, GRAPH.unfair("R -> Y"), hidden, proxies=["W"])
+
+
+def test_rates_and_flips_are_those_of_each_contrast() -> None:
+    table = exact_table()
+    report = pf.audit_contrasts({"m": Model()}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), table, progress=False)
+    for name, one in report.audits.items():
+        for gathered, own in ((report.rates, one.rates), (report.flips, one.flips)):
+            part = gathered[gathered["contrast"] == name].drop(columns="contrast").reset_index(drop=True)
+            pd.testing.assert_frame_equal(part, own, check_dtype=False)
+    assert len(report.flips) > 0
+    yes = (Model().predict_proba(table)[:, 1] > 0.5).astype(int)
+    lines = [line.split(":")[0] for line in str(report).splitlines() if "selection rate" in line]
+    sizes = table["R"].value_counts()
+    asian, black, white = (sizes[name] for name in sorted(LEVELS))
+    assert lines == [
+        f"  m, R=white, {white} rows",
+        f"  m, R=asian, {asian} rows",
+        f"  m, asian less white, {asian + white} rows",
+        f"  m, R=black, {black} rows",
+        f"  m, black less white, {black + white} rows",
+    ]
+    rate = report.rates.query("group == 'black' and quantity == 'selection_rate'")["estimate"].item()
+    assert rate == pytest.approx(yes[table["R"] == "black"].mean())
+    assert "Rates by group" in report.to_html()
+    assert len(json.loads(report.to_json())["rates"]) == len(report.rates)
+
+
+@pytest.mark.parametrize("missing", ["refuse", "recorded"])
+def test_an_unknown_level_is_no_value(missing: Any) -> None:
+    table = exact_table()
+    with pytest.raises(pf.DataError, match=r"sensitive attribute 'R' of df is missing in 4 of 128 rows"):
+        pf.audit_contrasts(
+            {"m": Model()}, GRAPH.unfair("R -> Y"), table.assign(R=table["R"].where(table.index > 3)), missing=missing
+        )

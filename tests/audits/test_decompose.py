@@ -343,6 +343,7 @@ def test_the_share_of_a_gap_that_may_be_none_is_left_out() -> None:
     assert found["share"].isna().all()
 
 
+@pytest.mark.filterwarnings("ignore:The true M acts on L by:pyrofair.exceptions.PyrofairWarning")
 def test_missing_values_count_as_values() -> None:
     rng = np.random.default_rng(7)
     lost = rng.random(len(TABLE)) < np.where(TABLE["A"] == 1, 0.3, 0.1)
@@ -355,6 +356,9 @@ def test_missing_values_count_as_values() -> None:
     model = Reader(C=0.1, A=0.15, M=0.2, L=0.2)
     with pytest.raises(pf.DataError, match="missing"):
         pf.decompose({"m": model}, GRAPH, table, outcome=False, **SATURATED)
+    lost_group = table.assign(A=table["A"].where(table.index > 3))
+    with pytest.raises(pf.DataError, match="sensitive attribute 'A' of df is missing in 4 of"):
+        pf.decompose({"m": model}, GRAPH, lost_group, missing="recorded", **SATURATED)
     found = pf.decompose({"m": model}, GRAPH, table, outcome=False, missing="recorded", **SATURATED)
     coded = table.assign(M=table["M"].map({0.0: "0", 1.0: "1"}).fillna("(not recorded)"))
 
@@ -365,3 +369,16 @@ def test_missing_values_count_as_values() -> None:
     by_hand = pf.decompose({"m": Coded(C=0.1, A=0.15, M=0.2, L=0.2)}, GRAPH, coded, outcome=False, **SATURATED)
     assert scores(found)["estimate"].to_numpy() == pytest.approx(scores(by_hand)["estimate"].to_numpy(), abs=1e-12)
     assert any("not recorded" in text for text in found.assumptions)
+
+
+@pytest.mark.filterwarnings("ignore:The true M acts on:pyrofair.exceptions.PyrofairWarning")
+@pytest.mark.parametrize("beside", [False, True])
+def test_an_observed_outcome_may_follow_the_truth_behind_a_record(beside: bool) -> None:
+    table = TABLE.assign(M=TABLE["M"].where(TABLE.index % 4 > 0))
+    models = {"m": Linear(C=0.2, A=0.2)} if beside else {"humans": table["Y"].astype(float)}
+    with pytest.warns(pf.PyrofairWarning, match="The true M acts on .*Y by its record alone"):
+        found = pf.decompose(models, GRAPH, table, outcome=beside, missing="recorded", **SATURATED)
+    for told in (found.assumptions, found.warnings):
+        assert any("Y by its record alone" in text for text in told)
+    alone = pf.decompose({"m": Linear(C=0.2)}, GRAPH, table, outcome=False, missing="recorded", **SATURATED)
+    assert not any("Y by its record alone" in text for text in (*alone.assumptions, *alone.warnings))

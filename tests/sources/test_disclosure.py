@@ -201,6 +201,35 @@ def test_a_report_says_what_is_assumed_and_shown() -> None:
     assert report.context.settings["proxies"] == "W, score by name"
 
 
+@pytest.mark.filterwarnings("ignore:The true C acts on A:pyrofair.exceptions.PyrofairWarning")
+@pytest.mark.parametrize("settings", [{}, {"groups": "home", "sample_weight": "share"}, {"scores": "outcome"}])
+def test_features_with_gaps_have_the_numbers_of_the_table_recoded_by_hand(settings: dict[str, Any]) -> None:
+    df, known = draw(1_500)
+    share = pd.Series(np.random.default_rng(4).integers(1, 4, len(df)), df.index)
+    df = df.assign(M=df["M"].map({0: "no", 1: "yes"}))
+    if "groups" in settings:
+        df["home"] = df.index // 2
+    gaps = df.assign(M=df["M"].mask((df.index % 7 == 0) | ((df.index % 5 == 0) & (df["A"] == 1))))
+    coded = gaps.assign(M=gaps["M"].fillna("(not recorded)"))
+
+    class Reader(Model):
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
+            m = X["M"].map({"no": 0.0, "yes": 1.0, "(not recorded)": 0.5}).fillna(0.5)
+            p = 0.3 + 0.2 * X["A"].to_numpy(float) + 0.3 * m.to_numpy(float)
+            return np.column_stack([1.0 - p, p])
+
+    model = df["Y"].astype(float) if "scores" in settings else Reader()
+    more = settings | ({"sample_weight": share} if "sample_weight" in settings else {})
+    found, by_hand = audit(gaps, known, model, missing="recorded", **more), audit(coded, known, model, **more)
+    names = ["estimate", "lower", "upper", "ess"]
+    np.testing.assert_allclose(found.table[names], by_hand.table[names], rtol=0.0, atol=1e-9)
+    weight = share if "sample_weight" in settings else share * 0 + 1
+    for a in (0, 1):  # of the rows known to be of a group
+        own = known & (df["A"] == a)
+        expected = np.average(gaps["M"].isna()[own], weights=weight[own])
+        assert found.context.missing[f"A={a:.1f}"].item() == pytest.approx(expected)
+
+
 def test_folds_hold_whole_groups() -> None:
     df, known = draw(900)
     house = np.arange(900) // 3

@@ -12,9 +12,10 @@ from pyrofair._validation import require_names, shown
 from pyrofair.exceptions import DataError
 from pyrofair.graph.identification import Estimand
 from pyrofair.nuisances.crossfit import CrossFit
-from pyrofair.nuisances.rows import Nuisances
+from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause
 from pyrofair.sources.prefix_form import PrefixForm
+from pyrofair.tables.recorded import flag_of
 
 __all__ = ["read_shared_columns", "strengths_of_columns"]
 
@@ -22,13 +23,27 @@ QUANTILES = {"q50": 0.5, "q90": 0.9, "q99": 0.99, "max": 1.0}
 NONE = "(none)"
 
 
-def read_shared_columns(form: PrefixForm, columns: object) -> tuple[list[str], list[str]]:
-    """Return the columns that the sensitive attribute does not cause, and those asked for, all unless any are named."""
-    part = form.worlds[1].part
+def read_shared_columns(form: PrefixForm, columns: object) -> dict[str, list[str]]:
+    """Return for each column asked for, all unless any are named, those without it that the attribute does not cause.
+
+    Without a column is without the flag of its missing values as well.
+    """
+    part, rows = form.worlds[1].part, form.nuisances.rows
     known = list(form.nuisances.graph.columns_of(part.order[: part.roots]))
     if not known:
         raise DataError("A benchmark takes columns that the sensitive attribute does not cause, and there are none.")
-    return known, _asked(columns, known, "columns that the sensitive attribute does not cause")
+    asked = _asked(columns, _recorded(known, rows), "columns that the sensitive attribute does not cause")
+    return {name: _without(name, known, rows) for name in asked}
+
+
+def _recorded(columns: Sequence[str], rows: Rows) -> list[str]:
+    """Return which columns are those of the user, and no flags of missing values."""
+    return [name for name in columns if name in rows.given]
+
+
+def _without(name: str, columns: Sequence[str], rows: Rows) -> list[str]:
+    """Return columns but one, and the flag of its missing values."""
+    return [each for each in columns if each != name and (each != flag_of(name) or each in rows.given)]
 
 
 def _asked(columns: object, known: list[str], what: str) -> list[str]:
@@ -52,14 +67,15 @@ def strengths_of_columns(
                     given = roots if block.kind == "group" else block.stage.given
                     named.setdefault(given, {})[cause.name] = None
     known = list(dict.fromkeys(column for given in named for column in graph.columns_of(given)))
-    asked = _asked(columns, known, "columns that a propensity is given which a hidden cause moves")
+    rows = nuisances.rows
+    asked = _asked(columns, _recorded(known, rows), "columns that a propensity is given which a hidden cause moves")
     lines = []
     for given, names in named.items():
         own = graph.columns_of(given)
         for name in [*(each for each in asked if each in own), *([NONE] if own else [])]:
-            ratio = _ratios(nuisances, given, [each for each in own if each != name], other_folds=name == NONE)
-            weight = nuisances.rows.weight[nuisances.rows.kept]
-            lines.append((", ".join(names), ", ".join(own), name, *_quantiles(ratio, weight)))
+            ratio = _ratios(nuisances, given, _without(name, own, rows), other_folds=name == NONE)
+            of = ", ".join(_recorded(own, rows))
+            lines.append((", ".join(names), of, name, *_quantiles(ratio, rows.weight[rows.kept])))
     return pd.DataFrame(lines, columns=["hidden_causes", "of", "column", *QUANTILES])
 
 

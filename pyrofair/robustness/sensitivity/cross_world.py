@@ -84,13 +84,13 @@ class CrossWorld(Sweep):
         DataError
             If the sensitive attribute causes a column, or there is none.
         """
-        known, asked = read_shared_columns(self._problem.form, columns)
+        asked = read_shared_columns(self._problem.form, columns)
         rows, found = self._problem.rows, self._couplings
         share = rows.weight / rows.weight.sum()
         up, down = float(share @ found.widest_up), float(share @ found.widest_down)
         lines = []
-        for name in asked:
-            rest = rows.table[[each for each in known if each != name]]
+        for name, others in asked.items():
+            rest = rows.table[others]
             regression = make_learner(self._problem.form.regression, rest, self._problem.form.seed, "regression")
             design = regression.design(rest)
             both = np.hstack([found.chance, found.mean, found.chance * found.mean])
