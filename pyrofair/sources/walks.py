@@ -126,8 +126,8 @@ class _Walks(Walk):
         out = [np.zeros_like(own) for own, _ in self.scores]
         for train, judged, _ in progress_bar("regressions", self.folds()):
             self.memo: dict[Any, _Averaged] = {}
-            self.learned_from: dict[Any, Learner] = {}
-            self.regrown: dict[Any, Callable[[Array], Array] | None] = {}
+            self.learned_from: dict[tuple[int, int | None], Learner] = {}
+            self.regrown: dict[tuple[int, int | None], Callable[[Array], Array] | None] = {}
             for which, world in enumerate(self.form.worlds):
                 out[which][judged] = self._judge(which, world.stages, train, judged)
         table = describe_stages([each for world in self.found for each in world], self.rows)
@@ -168,7 +168,7 @@ class _Walks(Walk):
         return self.memo[key]
 
     def _regrown(
-        self, of: tuple[int, int | None, int], fit: Learner, design: Design, rows: Indices, weight: Array
+        self, of: tuple[int, int | None], fit: Learner, design: Design, rows: Indices, weight: Array
     ) -> Callable[[Array], Array] | None:
         """Return what a fit to other scores makes of further ones, if it makes anything."""
         if of not in self.regrown:
