@@ -48,6 +48,7 @@ __all__ = [
     "basis_of",
     "graph_block",
     "missing_blocks",
+    "rates_block",
     "settings_of",
     "subgroup_tables",
     "threshold_tables",
@@ -138,7 +139,7 @@ def _blocks(
             model_lines(audit.table, readings, context),
             pictures=[_models(audit.table, readings, each) for each in both if any(key[1] == each for key in of)],
         ),
-        *([_rates(audit.rates, context)] if len(audit.rates) else []),
+        *([rates_block(audit.rates, context.graph.sensitive_column)] if len(audit.rates) else []),
         Block(
             "intervals",
             "Intervals",
@@ -258,18 +259,21 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
     )
 
 
-def _rates(rates: pd.DataFrame, context: Context) -> Block:
-    """Return the rates of each group, a line and a row for each of a model."""
+def rates_block(rates: pd.DataFrame, column: str) -> Block:
+    """Return the rates of each group, once, and each difference: a line and a row for each of a model."""
     lines, rows = [GROUP_RATES], []
-    keys: Any = rates.groupby(["model", "group"], sort=False)
+    gap = rates["group"] == DIFFERENCE
+    name = column + "=" + rates["group"]
+    of = "" if "contrast" not in rates else f" of {column}=" + rates["contrast"].astype(str)
+    named = rates.assign(group=name.mask(gap, DIFFERENCE + of)).drop_duplicates(["model", "group", "quantity"])
+    keys: Any = named.groupby(["model", "group"], sort=False)
     for (model, group), own in keys:
-        name = group if group == DIFFERENCE else f"{context.graph.sensitive_column}={group}"
         shown = {str(row.quantity).replace("_", " "): span(row) for row in own.itertuples()}
         notes = "; ".join(dict.fromkeys(filter(None, own["note"])))
         count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
-        lines.append(f"  {model}, {name}, {count} rows: {told}{notes and f' ({notes})'}")
-        rows.append({"model": model, "group": name, "rows": count} | shown | ({"note": notes} if notes else {}))
-    table = make_table("rates", "Decisions that are yes", pd.DataFrame(rows).fillna(""), rates, note=GROUP_RATES)
+        lines.append(f"  {model}, {group}, {count} rows: {told}{notes and f' ({notes})'}")
+        rows.append({"model": model, "group": group, "rows": count} | shown | ({"note": notes} if notes else {}))
+    table = make_table("rates", "Decisions that are yes", pd.DataFrame(rows).fillna(""), named, note=GROUP_RATES)
     return Block("rates", "Rates by group", lines, pictures=[table])
 
 
