@@ -38,12 +38,10 @@ from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.context import Context, collected, texts_of
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.individuals import known_flips, likely_flips
+from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import (
     AuditedModel,
     ScoresAre,
-    describe_reversal,
-    disagreement_with_predict,
-    judge_scores,
 )
 from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_stages
@@ -98,11 +96,9 @@ from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
 from pyrofair.nuisances.learners import require_learner
 from pyrofair.nuisances.rows import Nuisances
-from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.partitions import is_partitions
-from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_again, read_table, read_weight
+from pyrofair.tables.reading import as_pandas, read_again
 from pyrofair.tables.recorded import Missing, missing_shares, require_missing
-from pyrofair.tables.row_identity import describe_copies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,6 +116,10 @@ __all__ = [
 
 MOST_JOBS = 10_000
 COARSEN = "Coarsen the features that separate the groups, or limit the question to rows where both groups occur."
+
+
+class UnknownAnswersError(DataError, AttributeError):
+    """A report has no ``flips``: the answers of single rows are not known."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -212,7 +212,7 @@ class Audit:
         unknown = [each for each in self.answers.values() if isinstance(each, str)]
         if not known:
             parts = "The answers of single rows are not kept of a table in partitions: audit a part of it."
-            raise DataError(next(iter(unknown), parts))
+            raise UnknownAnswersError(next(iter(unknown), parts))
         for text in unknown:
             warnings.warn(text, PyrofairWarning, stacklevel=2)
         return pd.DataFrame(pd.concat(known, ignore_index=True))
@@ -510,42 +510,18 @@ def audit(
         _refuse_readers(models, beside)
         chosen = default_of("source with proxies")(chosen, df, beside, disclosure)
         df = chosen.filled
-    table = read_table(df, feature_columns(graph), what="df", missing=taken)
-    known = np.ones(len(table), bool) if proxies is None else chosen.known
-    a = np.where(known, read_sensitive(table, graph, both=False), -1).astype(np.int8)
+    how: dict[str, Any] = {"sample_weight": sample_weight, "groups": groups, "missing": taken}
+    how |= {"beside": beside, "known": None if proxies is None else chosen.known}
+    rows = AuditedRows.of(df, graph, both=False, **how)
+    table, a, weight, outcome, clusters = rows.table, rows.a, rows.weight, rows.outcome, rows.clusters
     levels = read_subgroups(subgroups, chosen, table)
-    weight = read_weight(sample_weight, table)
-    outcome, constant = _read_outcome(df, graph, weight, taken)
-    read = [*table.columns, *([] if outcome is None else [graph.outcome_column]), *beside]
-    clusters = Clusters.read(groups, df, graph, a, weight)
-    code, few = (None, []) if clusters is None else (clusters.code, clusters.warnings)
-    copies = describe_copies(df, read, sample_weight, code)
-    warned = _warn([*constant, *copies, *describe_reading(df, graph, beside, groups=groups), *few])
-    order = tuple(column for column in df.columns if column in graph.input_columns)
-    classes = () if outcome is None else tuple(df[graph.outcome_column].dropna().unique())
-    held = classes if len(classes) > 1 else None
-    audited = tuple(AuditedModel(name, model, graph, order, held) for name, model in models.items())
-    if scores == "outcome" and not any(model.is_scores for model in audited):
-        raise DataError(
-            f"scores='outcome' describes given scores, and {', '.join(repr(model.name) for model in audited)} has "
-            "predict_proba: give the scores themselves, models={'name': scores of the rows of df}, or leave scores out."
-        )
-    observed = {model.name: model.observed(table) for model in audited}
-    types = {model.name: judge_scores(model, table[known], observed[model.name][known], scores) for model in audited}
-    warned += _warn(filter(None, (each.warning for each in types.values())))
-    warned += _warn(
-        filter(None, (disagreement_with_predict(model, table, observed[model.name], threshold) for model in audited))
-    )
-    warned += _warn(filter(None, (describe_reversal(model, observed[model.name], outcome) for model in audited)))
-    outcomes = [name for name, each in types.items() if each.is_outcome]
+    warned = _warn([*rows.of_outcome, *rows.texts])
+    found = JudgedModels.of(models, rows, graph, scores, threshold)
+    audited, observed, outcomes, types = found.models, found.observed, found.outcomes, found.types
+    warned += _warn(found.texts)
     _check_outcomes(chosen, {name: types[name].why for name in outcomes})
     if beside and outcomes:
         chosen.proxies = chosen.proxies.assign(**{f"the scores {name!r}": observed[name] for name in outcomes})
-    # What is no function of the features has scores of observed rows only, a model's too.
-    audited = tuple(
-        replace(each, model=observed[each.name], decided=len(each.decisions) == 1) if each.name in outcomes else each
-        for each in audited
-    )
     shared, by_influence = set(graph.columns_of(chosen.unfair.shared)), is_influence_based(chosen)
     settings: dict[str, tuple[Any, Any]] = {  # each with whether it was used
         "n_boot": (n_boot, not by_influence),
@@ -568,10 +544,10 @@ def audit(
         threshold=threshold,
         settings={name: value for name, (value, used) in settings.items() if used},
         clusters=clusters,
-        units=describe_units(code, weight),
+        units=describe_units(None if clusters is None else clusters.code, weight),
         source=" ".join(str(chosen).split()),
         versions=known_versions(),
-        order=order,
+        order=rows.order,
         unnamed=[model.name for model in audited if model.is_unnamed],
         untouched={each.name: each.reads for each in audited if each.reads and shared.issuperset(each.reads)},
         score_types={
@@ -580,7 +556,7 @@ def audit(
             if each.why
         },
         outcomes=outcomes,
-        missing=missing_shares(df, read, graph, weight),
+        missing=missing_shares(df, rows.read, graph, weight),
         warnings=warned,
     )
     answers: dict[str, Any] = {
@@ -597,11 +573,30 @@ def audit(
         rates = estimate_rates(observed, threshold, a, outcome, weight, graph, level, clusters)
     if by_influence:
         asked = Scores(audited, observed, threshold)
-        report = _audit_by_influence(chosen, asked, table, a, outcome, weight, random_state, context, levels)
+        report = _audit_by_influence(chosen, asked, rows, random_state, context, levels)
         return replace(report, rates=rates, answers=answers)
+    how = {"n_boot": n_boot, "bootstrap": bootstrap, "n_jobs": n_jobs, "progress": progress}
+    report = _audit_by_replicates(chosen, found, rows, at, random_state, context, **how)
+    return replace(report, rates=rates, answers=answers)
+
+
+def _audit_by_replicates(
+    source: Any,
+    found: JudgedModels,
+    rows: AuditedRows,
+    at: tuple[float, ...],
+    random_state: int | None,
+    context: Context,
+    *,
+    n_boot: int,
+    **how: Any,
+) -> Audit:
+    """Return the audit of a source of potential outcomes, whose uncertainty is that of replicates."""
+    table, a, outcome, weight, clusters = rows.table, rows.a, rows.outcome, rows.weight, rows.clusters
+    audited, outcomes, level, warned = found.models, found.outcomes, context.level, [*context.warnings]
     used: Any = None
     with collected() as caught:
-        fitted, index = fit_source(chosen, table, weight, clusters)
+        fitted, index = fit_source(source, table, weight, clusters)
         predicted = fitted
         if outcomes:
             used = fitted.for_outcome()
@@ -612,15 +607,15 @@ def audit(
     known = (index, fitted.n_fitted_) if worlds and isinstance(fitted, Refittable) else (np.full(len(table), -1), 0)
     units = Units.of_rows(*known)
     if clusters is not None:
-        key = clusters.key if fitted is not chosen or not known[1] else fitted.nuisances_.rows.groups
+        key = clusters.key if fitted is not source or not known[1] else fitted.nuisances_.rows.groups
         units = Units.of_groups(clusters.key, key[: known[1]])
     estimator = Estimator(
         models=audited,
-        observed=observed,
+        observed=found.observed,
         table=table,
         outcome=outcome,
         weight=weight,
-        threshold=threshold,
+        threshold=context.threshold,
         sources=sources,
         worlds=worlds,
         units=units,
@@ -628,14 +623,12 @@ def audit(
         thresholds=at,
     )
     point, notes = estimator.point()
-    replicates = replicate(
-        estimator, point, n_boot, bootstrap=bootstrap, n_jobs=n_jobs, progress=progress, random_state=random_state
-    )
+    replicates = replicate(estimator, point, n_boot, random_state=random_state, **how)
     fresh = fitted is not source
     warned += texts_of(caught)
     poor = _poor_overlap(predicted, table, weight, worlds, fresh=fresh)
-    warned += poor if fresh else _warn(poor, PositivityWarning)  # a fresh source has warned already
-    warned += _warn(_doubtful_intervals(replicates, n_boot, predicted, worlds, level))
+    warned += poor if fresh else _warn(poor, PositivityWarning, stacklevel=4)  # a fresh source has warned already
+    warned += _warn(_doubtful_intervals(replicates, n_boot, predicted, worlds, level), stacklevel=4)
     draws = replicates.draws.iloc[:0] if replicates.most_failed else replicates.draws
     compared = group_table(point, draws, level, worlds)
     labels = {model.name: estimator.label_of(model.name) for model in audited}
@@ -680,25 +673,20 @@ def audit(
             failure=failure,
         ),
         thresholds=measured.thresholds(at, more),
-        rates=rates,
-        answers=answers,
     )
 
 
 def _audit_by_influence(
     source: Any,
     scores: Scores,
-    table: pd.DataFrame,
-    a: NDArray[np.int8],
-    outcome: NDArray[np.int8] | None,
-    weight: NDArray[np.float64],
+    rows: AuditedRows,
     random_state: int | None,
     context: Context,
     levels: Sequence[Subgroup],
 ) -> Audit:
     """Return the audit of a source with influence values, of which everything is made without replicates."""
+    table, a, outcome, weight, clusters = rows.table, rows.a, rows.outcome, rows.weight, rows.clusters
     with collected() as caught:
-        clusters = context.clusters
         fitted, _ = fit_source(source, table, weight, clusters)
         fresh, level, outcomes = fitted is not source, context.level, context.outcomes
         # Scores that are an outcome have a formula of their own.
@@ -887,34 +875,6 @@ def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
                 f"{known} {type(source).__name__} {does}, and what their outcome would be is not "
                 "observed; IPW(unfair) weights observed rows."
             )
-
-
-def _read_outcome(
-    df: pd.DataFrame, graph: CausalGraph, weight: NDArray[np.float64], missing: Missing | None
-) -> tuple[NDArray[np.int8] | None, list[str]]:
-    """Return the outcomes (n,) in 0 and 1, -1 where one is missing, and what is to be warned of.
-
-    That is one class alone, which accuracy can do with, and rows that accuracy leaves out.
-    """
-    name = graph.outcome_column
-    if name not in df.columns:
-        return None, []
-    column = read_table(df, [name], what="df", missing=missing)[name]
-    known, found, texts = column.notna().to_numpy(), np.full(len(df), -1, dtype=np.int8), []
-    if not weight[known].any():
-        raise DataError(f"No row with a weight has an outcome {name!r}. Leave this column out, or weight other rows.")
-    if lost := int((~known).sum()):
-        texts = [f"The outcome {name!r} is missing in {lost:,} of {len(df):,} rows, which accuracy leaves out."]
-    column = column[known]
-    if len(column.unique()) > 1:
-        found[known] = read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0]
-        return found, texts
-    found[known] = positive = (column == graph.positive).to_numpy()
-    text = (
-        f"The outcome {name!r} of df is always {column.iloc[0]}, read as {'yes' if positive.all() else 'no'} (yes is "
-        f"{graph.positive!r}): accuracy is that of one class. Audit rows with both outcomes, or read the effect alone."
-    )
-    return found, [*texts, text]
 
 
 def fit_source(

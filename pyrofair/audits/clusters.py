@@ -17,9 +17,9 @@ from pyrofair.graph import CausalGraph
 from pyrofair.tables.reading import read_groups
 from pyrofair.tables.row_identity import hash_groups
 
-__all__ = ["GROUPS", "ROWS", "Clusters", "describe_units"]
+__all__ = ["GROUPS", "ROWS", "Clusters", "describe_units", "note_on_few"]
 
-ROWS = "Rows are taken as independent units; if several are of one household, site or person, name these by groups=."
+ROWS = "Rows are taken as independent; if several are of one household or person, name these by groups=."
 GROUPS = "{:,} groups ({}; effective number {:,.0f}) are independent of each other; rows of one group need not be."
 ENOUGH = 20
 """Of fewer groups in an arm an interval may be short."""
@@ -32,6 +32,11 @@ def describe_units(groups: NDArray[np.int64] | None, weight: NDArray[np.float64]
     count = np.unique(groups, return_counts=True)[1]
     size = kish_size(np.ones(len(groups)) if weight is None else weight, groups)
     return GROUPS.format(len(count), f"largest {count.max():,} rows", size)
+
+
+def note_on_few(groups: float) -> str:
+    """Return that so many effective groups are too few for an interval, or an empty string."""
+    return f"no interval: {groups:.1f} effective groups, fewer than {FEWEST_ROWS}" if groups < FEWEST_ROWS else ""
 
 
 @dataclass(frozen=True, eq=False)

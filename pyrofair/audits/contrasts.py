@@ -257,6 +257,7 @@ def audit_contrasts(
 
     Examples
     --------
+    >>> from pyrofair import CausalGraph
     >>> graph = CausalGraph(
     ...     "race -> M -> Y; race -> Y", sensitive="race", outcome="Y", baseline="white", contrast="black"
     ... )

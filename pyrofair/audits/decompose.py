@@ -29,7 +29,8 @@ from pyrofair._validation import (
 from pyrofair.audits.audit import default_source, require_models
 from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, Decomposition
-from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
+from pyrofair.audits.inputs import AuditedRows, JudgedModels
+from pyrofair.audits.models import AuditedModel, ScoresAre
 from pyrofair.audits.parts import NONE, TABLE_COLUMNS, Means, Plan
 from pyrofair.audits.subgroups import Subgroup, read_subgroups
 from pyrofair.audits.thresholds import read_thresholds
@@ -45,10 +46,8 @@ from pyrofair.graph.paths import require_unfair
 from pyrofair.nuisances.folds import FOLDS
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
-from pyrofair.tables.labels import read_outcome
-from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_table
+from pyrofair.tables.reading import as_pandas
 from pyrofair.tables.recorded import Missing, assumed_of_records
-from pyrofair.tables.row_identity import describe_copies
 
 __all__ = ["Decomposition", "decompose"]
 
@@ -286,33 +285,30 @@ def decompose(
         if paths is not None:
             identify(paths)
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df", missing=missing)
-    rows = Rows.read(df, sample_weight, graph, groups, missing)
-    clusters = Clusters.read(groups, df, graph, rows.a, rows.weight)
+    read = AuditedRows.of(df, graph, both=True, sample_weight=sample_weight, groups=groups, missing=missing)
+    table, clusters = read.table, read.clusters
+    rows = Rows.of(table, read.a, read.weight, table, groups=None if clusters is None else clusters.key)
     if clusters is not None and (few := clusters.fewer()):
         raise DataError(f"Parts need intervals, and {few}. Leave out groups= to have them of rows, or add groups.")
     within = read_subgroups(subgroups, default_source(whole, seed), table)
-    warned = [
-        *describe_copies(df, table.columns, sample_weight, None if clusters is None else clusters.code),
-        *describe_reading(df, graph, groups=groups),
-        *(() if clusters is None else clusters.warnings),
-    ]
-    columns = tuple(name for name in df.columns if name in graph.input_columns)
-    judged = _judge_models([AuditedModel(*each, graph, columns) for each in models.items()], table, scores)
-    for text in (warned := [*warned, *judged.warned]):
+    judged = JudgedModels.of(models, read, graph, scores, threshold)
+    for text in (warned := [*read.texts, *judged.texts]):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     made = Nuisances(graph, propensity, rows, seed, None, folds, missing)
     learners = default_of("means in many worlds")(made, regression, splits)
     ask = partial(Asked.of, observed=judged.observed, threshold=threshold, pieces=pieces, order=wanted)
-    asked = [ask(target, own, rules=rules) for target, own in judged.by_target.items() if own]
+    targets: dict[Target, list[AuditedModel]] = {"prediction": [], "outcome": []}
+    for model in judged.models:
+        targets["outcome" if judged.types[model.name].is_outcome else "prediction"].append(model)
+    asked = [ask(target, own, rules=rules) for target, own in targets.items() if own]
     for each in asked:
         each.choose_order(learners, pieces)
     plan, notes = _plan(asked, pieces, wanted)
     beside = f"{graph.outcome_column}, observed"
-    y, reason = (None, "") if outcome is False else _observed_outcome(df, graph)
+    y, reason = (None, "") if outcome is False else _observed_outcome(read, graph)
     if y is not None:
         judged.observed[beside] = y
-        own = ask("outcome", [AuditedModel(beside, y, graph, columns, None, True)], rules=DECISIONS[:1])
+        own = ask("outcome", [AuditedModel(beside, y, graph, read.order, None, True)], rules=DECISIONS[:1])
         joint, more = _plan_beside(own, asked, learners, pieces, wanted)
         reason = more if joint is None else FEWER_PARTS if len(joint.blocks) < len(plan.blocks) and not outcome else ""
         if joint is not None and not reason:
@@ -404,40 +400,14 @@ def _read_names(names: object, graph: CausalGraph) -> dict[str, str]:
     return dict(names)
 
 
-@dataclass(frozen=True)
-class Judged:
-    """Models by what their scores are, with those of the n rows by model, and what is to be warned of."""
-
-    by_target: Mapping[Target, list[AuditedModel]]
-    observed: dict[str, NDArray[Any]]
-    warned: Sequence[str]
-
-
-def _judge_models(models: Sequence[AuditedModel], table: pd.DataFrame, scores: ScoresAre) -> Judged:
-    """Return models whose scores are a function of the features, and those whose scores are an outcome."""
-    observed: dict[str, NDArray[Any]] = {each.name: each.observed(table) for each in models}
-    types = {each.name: judge_scores(each, table, observed[each.name], scores) for each in models}
-    given = [
-        replace(each, model=observed[each.name], decided=len(each.decisions) == 1)
-        for each in models
-        if types[each.name].is_outcome
-    ]
-    predicted = [each for each in models if not types[each.name].is_outcome]
-    warned = [each.warning for each in types.values() if each.warning]
-    return Judged({"prediction": predicted, "outcome": given}, observed, warned)
-
-
-def _observed_outcome(df: pd.DataFrame, graph: CausalGraph) -> tuple[NDArray[np.float64] | None, str]:
+def _observed_outcome(rows: AuditedRows, graph: CausalGraph) -> tuple[NDArray[np.float64] | None, str]:
     """Return the outcomes (n,) in 0 and 1, or why there are none to be split."""
-    name = graph.outcome_column
-    if name not in df.columns:
+    name, y = graph.outcome_column, rows.outcome
+    if y is None:
         return None, f"df has no column {name!r}"
-    if missing := int(df[name].isna().sum()):
+    if missing := int((y < 0).sum()):
         return None, f"{name!r} is missing in {missing:,} rows"
-    column = read_table(df, [name], what="df")[name]
-    if column.nunique() < 2:
-        return None, f"{name!r} has one value in all rows"
-    return read_outcome(column, graph.positive, what=f"The outcome {name!r}")[0].astype(np.float64), ""
+    return (y.astype(np.float64), "") if len(rows.labels) > 1 else (None, f"{name!r} has one value in all rows")
 
 
 def _plan_beside(
@@ -565,9 +535,11 @@ def _by_subgroup(
     for each in levels:
         for code, name in enumerate(each.levels):
             at = np.flatnonzero(each.codes == code)
-            sizes = [kish_size(values.rows.weight[at] * (values.rows.a[at] == group)) for group in (0, 1)]
-            if min(sizes) < FEWEST_ROWS:
-                absent[each.name, name] = f"a group has {min(sizes):.0f} effective rows, fewer than {FEWEST_ROWS}"
+            size = min(kish_size(values.rows.weight[at] * (values.rows.a[at] == group)) for group in (0, 1))
+            if size < FEWEST_ROWS:
+                absent[each.name, name] = f"a group has {size:.0f} effective rows, fewer than {FEWEST_ROWS}"
+            elif values.clusters is not None and (few := values.clusters.at(at).fewer()):
+                absent[each.name, name] = few
             else:
                 found[each.name, name] = values.within(at, plan, named)
     reach = {

@@ -103,9 +103,7 @@ class Decomposition:
         return list(found.items())
 
     def _of(self, pair: tuple[str, Any]) -> pd.DataFrame:
-        own = self.table[(self.table["model"] == pair[0]) & (self.table["decisions"] == pair[1])]
-        found: pd.DataFrame = own.set_index("part", drop=False)
-        return found
+        return _rows_of(self.table, pair).set_index("part", drop=False)
 
     def _labels(self) -> tuple[str, str]:
         """Return the labels of the group that is compared with, and of the other one."""
@@ -125,8 +123,7 @@ class Decomposition:
         return f"decisions of {pair[0]!r} (score above {self.threshold if pair[1] == 'threshold' else pair[1]:g})"
 
     def _group_means(self, pair: tuple[str, Any]) -> tuple[float, float]:
-        own = self.means[(self.means["model"] == pair[0]) & (self.means["decisions"] == pair[1])]
-        by = own.set_index("mean")["estimate"]
+        by = _rows_of(self.means, pair).set_index("mean")["estimate"]
         return float(by["group 0"]), float(by["group 1"])
 
     def _head(self, pair: tuple[str, Any]) -> str:
@@ -140,7 +137,7 @@ class Decomposition:
     def _lines(self, pair: tuple[str, Any]) -> list[str]:
         """Return the text about one model."""
         own = self._of(pair)
-        parts = own.drop(index=[each for each in WHOLE if each in own.index])
+        parts = own.drop(index=[*WHOLE], errors="ignore")
         words = {each: self._word(each) for each in parts.index}
         width = min(max(map(len, words.values())), 60)
         lines = [f"Where the gap comes from: {self._what(pair)}, {self.rows:,} rows", f"  {self._head(pair)}"]
@@ -163,9 +160,8 @@ class Decomposition:
         return lines
 
     def _after(self, pair: tuple[str, Any], part: str) -> pd.DataFrame:
-        own: pd.DataFrame = self.contrasts
-        found: pd.DataFrame = own[(own["model"] == pair[0]) & (own["decisions"] == pair[1]) & (own["part"] == part)]
-        return found
+        own = _rows_of(self.contrasts, pair)
+        return own[own["part"] == part]
 
     def _turns(self, pair: tuple[str, Any], part: str) -> bool:
         """Return whether the sign of a part changes over orders by more than chance."""
@@ -174,10 +170,7 @@ class Decomposition:
 
     def _beside(self, pair: tuple[str, Any], part: str) -> str:
         """Return by how much the part of a model is more than that of the observed outcome."""
-        if self.differences.empty:
-            return ""
-        own = self.differences[(self.differences["model"] == pair[0]) & (self.differences["decisions"] == pair[1])]
-        if own.empty:
+        if self.differences.empty or (own := _rows_of(self.differences, pair)).empty:
             return ""
         outcome = self._of((str(self.outcome), "threshold"))["estimate"][part]
         return f"in the data {points(outcome)}; the model adds {_span(own.set_index('part').loc[part])}"
@@ -199,7 +192,7 @@ class Decomposition:
         require_choice("model", model, list(pairs))
         pair = model, pairs[model]
         own = self._of(pair)
-        parts = own.drop(index=[each for each in WHOLE if each in own.index])
+        parts = own.drop(index=[*WHOLE], errors="ignore")
         (one, other), (first, last) = self._labels(), self._group_means(pair)
         more = "more" if last >= first else "fewer"
         size, column = abs(round(100.0 * (last - first))), shorten(self.graph.sensitive_column)
@@ -254,7 +247,7 @@ class Decomposition:
     def _answer(self, pair: tuple[str, Any]) -> Answer:
         """Return the gap, and its parts in the order of their size."""
         own = self._of(pair)
-        parts = own.drop(index=[each for each in WHOLE if each in own.index])
+        parts = own.drop(index=[*WHOLE], errors="ignore")
         parts = parts.loc[parts["estimate"].abs().sort_values(ascending=False).index]
         rows: Any = parts.itertuples()
         listed = [f"{points(row.estimate)} {self._word(row.part)}" for row in rows]
@@ -337,6 +330,12 @@ class Decomposition:
     def __repr__(self) -> str:
         models = ", ".join(dict.fromkeys(self.table["model"]))
         return f"<Decomposition of {models} on {self.rows:,} rows; print it for the parts>"
+
+
+def _rows_of(table: pd.DataFrame, pair: tuple[str, Any]) -> pd.DataFrame:
+    """Return the rows of a model and decisions."""
+    found: pd.DataFrame = table[(table["model"] == pair[0]) & (table["decisions"] == pair[1])]
+    return found
 
 
 def _span(row: Any, *, point: bool = True) -> str:

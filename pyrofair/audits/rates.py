@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.audits.clusters import Clusters
+from pyrofair.audits.clusters import Clusters, note_on_few
 from pyrofair.effects.estimates import AUDITED, Estimates, Key, kish_size
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import decide
 from pyrofair.graph import CausalGraph
 
@@ -78,8 +77,7 @@ def tell_rates(
         (_, n, one, few), (_, m, other, fewer) = found
         gap = None if one is None or other is None else other - one
         for name, count, estimate, size in [*found, (DIFFERENCE, n + m, gap, min(few, fewer) if joint else 0.0)]:
-            note = "" if size >= FEWEST_ROWS else f"no interval: {size:.1f} effective groups, fewer than {FEWEST_ROWS}"
-            note = note if joint or name != DIFFERENCE else "no interval: groups may have rows of both"
+            note = note_on_few(size) if joint or name != DIFFERENCE else "no interval: groups may have rows of both"
             ends = (np.nan, np.nan) if note or estimate is None else estimate.interval(level)
             share = np.nan if estimate is None else estimate.estimate
             rows.append((model, name, quantity, share, *ends, count, "no row" if estimate is None else note))

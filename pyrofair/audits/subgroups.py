@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import did_you_mean, shown
-from pyrofair.audits.clusters import Clusters
+from pyrofair.audits.clusters import Clusters, note_on_few
 from pyrofair.audits.wald import LARGEST_Z, is_influence_based
 from pyrofair.effects.estimates import (
     AUDITED,
@@ -415,5 +415,6 @@ def estimate_level(
     if causal and abs(effect.value) > 1.0 + ROUNDING:
         text = f"the mean unfair effect is estimated at {effect.value:.2f}, and none lies outside -1 to 1"
         return row | {"note": f"in doubt: {text}"}, None
-    note = f"in doubt: {level.doubt}" if causal and level.doubt else ""
-    return row | {"estimate": estimate.estimate, "note": note}, estimate
+    few = note_on_few(of.clusters)
+    note = few or (f"in doubt: {level.doubt}" if causal and level.doubt else "")
+    return row | {"estimate": estimate.estimate, "note": note}, None if few else estimate

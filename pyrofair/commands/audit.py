@@ -313,11 +313,10 @@ def _add_files(folder: ResultsFolder, report: Any, problem: Problem) -> None:
     folder.add_text("report.json", report.to_json(indent=2))
     folder.add_table("audit.csv", report.table)
     one = isinstance(report, Audit)
-    for name in ("groups", "stages"):
+    for name in ("groups", "stages", "rates"):
         folder.add_table(f"{name}.csv", getattr(report, name) if one else report.gathered(name))
     folder.add_table("thresholds.csv", report.thresholds)
     folder.add_table("subgroups.csv", report.subgroups)
-    folder.add_table("rates.csv", report.rates)
     if one:
         folder.add_table("disclosure.csv", report.context.disclosure)
     folder.add_figure("audit.png", report.plot())

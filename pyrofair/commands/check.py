@@ -9,7 +9,7 @@ from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, LIMIT_EXCEEDED, Command, Option, Settings, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import computing
+from pyrofair.commands.running import as_options, computing
 
 if TYPE_CHECKING:
     from pyrofair.robustness import GraphCheck
@@ -56,7 +56,7 @@ def run(settings: Settings, lines: Any) -> int:
             folder.add_figure("graph.png", draw_graph(problem.graph, unfair).figure)
             head = [f"pyrofair check of {settings['data']}", *problem.notes, ""]
             text = "\n".join([*head, str(found), *(f"Warning: {each}" for each in warned())])
-            if not folder.finish(text, lines):
+            if not folder.finish(as_options(text), lines):
                 return FAILED
     if settings["strict"] and found.table["fails"].any():
         return LIMIT_EXCEEDED

@@ -25,7 +25,6 @@ AS_OPTIONS = tuple(
         (r"graph\.with_latent\(\.\.\.\)", "--latent NODE"),
         (r"when making the graph: CausalGraph\(\.\.\., (baseline)=([^,)]*)[^)]*\)", r"--\1 \2 --contrast all"),
         (r"other='its label'", "other=VALUE among the columns of --one-hot"),
-        (r"keep it once: df\.drop_duplicates\(\)", "keep it once in the file"),
         (
             r"when making the graph, CausalGraph\(\.\.\., baseline=\.\.\., contrast=\.\.\.\)",
             "--baseline and --contrast",
@@ -34,7 +33,7 @@ AS_OPTIONS = tuple(
         (r"\bgroups='(\w+)'", r"--groups \1"),
         (r"\bgroups=", "--groups"),
         (r"\border=\[[^\]]*\]", "pyrofair explain --order"),
-        (r"write them out: df\.loc\[.*?\)\]", "write each row into the file as often, without --weight"),
+        (r"write (?:them|the rows) out: df\.loc\[.*?\)\]", "write each row into the file as often, without --weight"),
         (r"\bsample_weight (holds|is)", r"--weight \1"),
         (r", of all such columns at once, df\.infer_objects\(\)", ""),
         (rf": \(pd\.to_datetime\({COLUMN}\) - pd\.Timestamp\('[\d-]*'\)\)\.dt\.days", ", as a column of the file"),

@@ -474,7 +474,7 @@ def gap_of(family: Family) -> float | None:
     """
     if isinstance(family, Atoms):
         return GAP if GAP in family.atoms else None
-    first = getattr(family, "levels", (None,))[0]
+    first = (getattr(family, "levels", None) or (None,))[0]
     return 0.0 if isinstance(first, float) and math.isnan(first) else None
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, sparse
 from scipy.optimize import nnls
 from scipy.special import expit
 from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_regressor
@@ -27,7 +27,7 @@ from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.columns import Bins, Cells, Design, number_cells, take
 from pyrofair.nuisances.folds import hold_out, split_folds
 from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, value_leaves
-from pyrofair.nuisances.newton import WIDE, fixed_columns, information, linear_design, newton_logistic
+from pyrofair.nuisances.newton import COLLINEAR, WIDE, fixed_columns, information, linear_design, newton_logistic
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels
 
@@ -48,6 +48,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Groups = NDArray[Any] | None
+Near = tuple[NDArray[np.int64], NDArray[np.int64]] | None
 LearnerName = Literal["boosted", "logistic", "saturated", "stacked"]
 Target = Literal["propensity", "regression"]
 """What is learned: the probability of label 1, of labels (m, 1) in 0 and 1, or the means of scores (m, Q)."""
@@ -129,11 +130,12 @@ class Learner(ABC):
         """
         return np.zeros((1, 1))
 
-    def leverage(self, design: Design, known: Design, weight: Array) -> Array:
+    def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:
         """Return by what share rows draw their own predictions to themselves, (m, Q) or (m, 1); 0 where that is little.
 
         The rows are among the ``known`` ones, which it was fitted to with weights. Their residuals are too small by
-        this share. It is 0 also where a row alone makes its prediction.
+        this share. It is 0 also where a row alone makes its prediction. ``near`` are the groups of these rows and of
+        the known ones: all rows of a group draw together.
         """
         return np.zeros((1, 1))
 
@@ -160,7 +162,7 @@ class Saturated(Learner):
         total = np.bincount(index, weight)
         with np.errstate(invalid="ignore"):
             means = np.column_stack([np.bincount(index, weight * column) / total for column in y.T])
-            rows = total**2 / np.bincount(index, weight**2)
+            rows = total**2 / _squares(index, weight, groups)
         return replace(self, cells=cells, means=means, share=1.0 / rows, mean=weight @ y / weight.sum())
 
     def _at(self, design: Design) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -182,8 +184,8 @@ class Saturated(Learner):
         at, _ = self._at(design)
         return (self.mean - self.means[at]) * (self.share / (1.0 + self.share))[at, None]
 
-    def leverage(self, design: Design, known: Design, weight: Array) -> Array:
-        """Return one over the rows of each row's cell, where these are few but more than one."""
+    def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:
+        """Return one over the rows, or groups, of each row's cell, where these are few but more than one."""
         assert self.share is not None
         at, absent = self._at(design)
         few = (self.share > 1.0 / FEW) & (self.share < 1.0 - ALONE)
@@ -211,6 +213,15 @@ class Saturated(Learner):
             f"A saturated regression has no row of the group in {len(cells)} of the cells of {names} where it is "
             "needed. Use regression='boosted' or 'logistic', or merge levels."
         )
+
+
+def _squares(cell: NDArray[np.int64], weight: Array, groups: Groups) -> Array:
+    """Return the sum of squared weights of each cell's rows, or of its groups."""
+    if groups is None:
+        return np.asarray(np.bincount(cell, weight**2), dtype=np.float64)
+    pairs, unit = np.unique(np.column_stack([cell, groups]), axis=0, return_inverse=True)
+    squares = np.bincount(unit.ravel(), weight) ** 2
+    return np.asarray(np.bincount(pairs[:, 0], squares, cell.max() + 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,20 +263,38 @@ class Logistic(Learner):
             found.append(newton_logistic(design, a, weight, coef, tolerance=1e-11, fixed=fixed))
         return replace(self, coef=np.column_stack(found))
 
-    def leverage(self, design: Design, known: Design, weight: Array) -> Array:
-        """Return the diagonal of the hat matrix of each response, for rows of the usual weight."""
+    def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:
+        """Return the diagonal of the hat matrix of each response, for rows of the usual weight; its sums over groups.
+
+        A group whose rows err alike errs less than it would without them by the sum of its rows' entries.
+        """
         if known.shape[1] > WIDE:
             return super().leverage(design, known, weight)
         usual, spread = weight @ weight / weight.sum(), _spread(known @ self.coef)
-        hats = [usual * np.linalg.pinv(information(known, weight * each), hermitian=True) for each in spread.T]
-        parts = [design[start : start + CHUNK] for start in range(0, design.shape[0], CHUNK)]
-        found = [np.column_stack([X.multiply(X @ hat).sum(axis=1) for hat in hats]) for X in parts]
-        return np.asarray(np.vstack(found) * _spread(design @ self.coef)).clip(max=MOST_OWN)
+        hats = [np.linalg.pinv(information(known, weight * each), COLLINEAR, hermitian=True) for each in spread.T]
+        together = None if near is None else _sums(known, weight, *near)
+        found = []
+        for start in range(0, design.shape[0], CHUNK):
+            X = design[start : start + CHUNK].toarray()
+            drawn = usual * X if together is None else together(slice(start, start + CHUNK))
+            found.append(np.column_stack([((X @ hat) * drawn).sum(axis=1) for hat in hats]))
+        return np.asarray(np.vstack(found) * _spread(design @ self.coef)).clip(0.0, MOST_OWN)
 
     def __call__(self, design: Design) -> Array:
         """Return the fitted means."""
         linear: Array = np.asarray(design @ self.coef)
         return linear if self.low is None else self.low + (1.0 - self.low) * expit(linear)
+
+
+def _sums(
+    known: Design, weight: Array, group: NDArray[np.int64], groups: NDArray[np.int64]
+) -> Callable[[slice], Array]:
+    """Return what gives some rows the weighted sum of the known rows of their group, (m, p); 0 where there are none."""
+    every, code = np.unique(groups, return_inverse=True)
+    sums = (sparse.csr_array((weight, (code, np.arange(len(code))))) @ known).toarray()
+    at = np.searchsorted(every, group).clip(max=len(every) - 1)
+    there = every[at] == group
+    return lambda rows: np.where(there[rows, None], sums[at[rows]], 0.0)
 
 
 def _spread(linear: Array) -> Array:

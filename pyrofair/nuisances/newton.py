@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from pyrofair.tables.encoder import TableEncoder
 
-__all__ = ["WIDE", "fixed_columns", "information", "linear_design", "newton_logistic"]
+__all__ = ["COLLINEAR", "WIDE", "fixed_columns", "information", "linear_design", "newton_logistic"]
 
 WIDE = 256
 """Steps on more columns are found by conjugate gradients."""

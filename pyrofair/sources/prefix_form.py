@@ -483,7 +483,9 @@ class Walk:
         if fit.crossed or not (own := seen[position]).any():
             return np.zeros((1, 1))
         known = fit.design(self.fitted.table[self.form.nuisances.graph.columns_of(stage.given)].iloc[learned])
-        return np.where(own[:, None], fit.leverage(design, known, self.fitted.weight[learned]), 0.0)
+        groups = self.fitted.groups
+        near = None if groups is None else (groups[position.clip(min=0)], groups[learned])
+        return np.where(own[:, None], fit.leverage(design, known, self.fitted.weight[learned], near), 0.0)
 
     def _of(self, which: int, stage: Stage) -> StageValues:
         return next(each for each in self.found[which] if each.stage.start == stage.start)

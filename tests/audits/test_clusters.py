@@ -119,6 +119,19 @@ def test_fewer_than_ten_groups_of_an_arm_have_no_interval() -> None:
     assert rates.isna().to_dict() == {"0": False, "1": True, "difference": True}
 
 
+def test_a_level_of_few_groups_has_no_interval_and_leaves_the_others_theirs() -> None:
+    df = draw(60, 5)
+    df["Q"] = (df["home"] // 9).clip(upper=2)  # levels 0 and 1 have nine groups each
+    settings: dict[str, Any] = {"propensity": "logistic", "regression": "logistic", "random_state": 0}
+    found = run(df, groups="home", subgroups="Q").subgroups
+    parts = pf.decompose({"m": Model()}, GRAPH, df, groups="home", subgroups="Q", **settings).subgroups
+    for table in (found, parts):
+        few = table["level"] != "2"
+        assert table.loc[few, ["lower", "upper"]].isna().all(axis=None)
+        assert table.loc[few, "note"].str.contains("effective group").all()
+        assert (table["upper"] - table["lower"])[~few].between(0.0, 0.9).all(), "not by the quantile of so few groups"
+
+
 def test_folds_and_stages_of_boosted_models_hold_whole_groups() -> None:
     df = draw(120, 5)
     fitted = pf.OneStep(UNFAIR, splits=1, random_state=0).fit(df, groups="home")
@@ -133,9 +146,11 @@ def test_subgroups_and_thresholds_sum_by_group() -> None:
     settings: dict[str, Any] = {"subgroups": "Q", "thresholds": [0.4]}
     twice = run(pd.concat([df, df]), groups=np.tile(np.arange(320), 2), **settings)
     one = run(df, groups=np.arange(320), **settings)
-    for name in ("thresholds", "subgroups"):
-        found, known = (getattr(each, name)[["lower", "upper"]] for each in (twice, one))
-        pd.testing.assert_frame_equal(found, known)
+    found, known = (each.thresholds[["lower", "upper"]] for each in (twice, one))
+    pd.testing.assert_frame_equal(found, known)
+    for (_, own, _), (_, other, _) in zip(twice.context.within, one.context.within, strict=True):
+        assert own.covariance == pytest.approx(other.covariance, abs=1e-14)
+        assert own.clusters == pytest.approx(other.clusters)
 
 
 # -- other sources ----------------------------------------------------------------------------------------------------

@@ -241,7 +241,7 @@ class Complete:
     ("change", "settings", "match"),
     [
         ({}, {}, r"'D'.*missing=\"recorded\""),
-        ({"A": np.nan}, {"missing": "recorded"}, "'A' is missing in 3 of 800 rows"),
+        ({"A": np.nan}, {"missing": "recorded"}, "'A' of df is missing in 3 of 800 rows"),
         ({"M": None}, {"source": pf.GComputation(SPLIT), "missing": "impute"}, "missing"),
         ({}, {"model": Complete(), "missing": "recorded"}, "ValueError: Input contains NaN.*imputer"),
         ({}, {"source": pf.MilesBounds(SPLIT), "missing": "recorded"}, "MilesBounds"),

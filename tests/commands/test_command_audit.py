@@ -527,7 +527,7 @@ AGED = ("--graph", "{sex age} -> job; {sex job age} -> hired")
             4,
             [
                 "\nWarning: 600 of 600 rows repeat another one in all 4 columns (sex, age, job, hired), though 'age'",
-                "If one unit stands there several times, keep it once in the file.",
+                "If one unit stands there several times, keep it once in the file, ",
             ],
         ),
     ],

@@ -102,6 +102,21 @@ def test_the_leverage_of_a_logistic_regression_is_what_each_row_adds_to_its_mean
         assert y[i] - without == pytest.approx((y[i] - fit(design)[i]) / (1.0 - leverage[i]), rel=0.25)
 
 
+@pytest.mark.parametrize("name", ["saturated", "logistic"])
+def test_copies_in_a_group_have_the_leverage_of_one_row(name: str) -> None:
+    rng = np.random.default_rng(0)
+    table, y = pd.DataFrame({"c": np.repeat(["a", "b"], [3, 4])}), rng.random((7, 1))
+    learner = make_learner(name, table, 0, "regression")
+    design, weight, groups = learner.design(table), np.ones(7), np.arange(7)
+    twice = learner.design(pd.concat([table, table]))
+    one = learner.fit(design, y, weight)
+    both = np.tile(groups, 2)
+    copied = learner.fit(twice, np.tile(y, (2, 1)), np.ones(14), both)
+    found = copied.leverage(design, twice, np.ones(14), (groups, both))
+    assert found == pytest.approx(one.leverage(design, design, weight), rel=1e-6)
+    assert (found > 0.1).all()
+
+
 def test_a_saturated_regression_refuses_a_cell_without_rows() -> None:
     table, y = units()
     known = (table["x"] > 0).to_numpy()

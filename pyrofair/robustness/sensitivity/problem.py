@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from pyrofair._random import seed_from
 from pyrofair._validation import require_choice, require_real, require_seed, shown
 from pyrofair.audits.audit import default_source, fit_source, with_missing
-from pyrofair.audits.clusters import Clusters, describe_units
-from pyrofair.audits.models import AuditedModel, ScoresAre, judge_scores
+from pyrofair.audits.clusters import describe_units
+from pyrofair.audits.inputs import AuditedRows, JudgedModels
+from pyrofair.audits.models import AuditedModel, ScoresAre
 from pyrofair.audits.wald import Scores, WaldEstimates, describe_doubts, estimate_by_influence, largest_z
 from pyrofair.effects.estimates import (
     GIVEN_UNITS,
@@ -35,8 +36,7 @@ from pyrofair.graph.projection import sharing_causes
 from pyrofair.nuisances.rows import Rows
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.prefix_form import PrefixForm, make_scores
-from pyrofair.tables.labels import read_outcome, read_sensitive
-from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, warn_unused
+from pyrofair.tables.reading import as_pandas
 from pyrofair.tables.recorded import Missing, assumed_of_records, missing_shares
 
 __all__ = ["Problem", "read_problem"]
@@ -113,11 +113,13 @@ def read_problem(
     chosen = with_missing(_read_source(source, None if random_state is None else seed_from(random_state)), missing)
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    table = read_table(df, feature_columns(graph), what="df", missing=chosen.missing)
-    weight = read_weight(sample_weight, table)
-    warn_unused(df, graph, groups=groups)
-    clusters = Clusters.read(groups, df, graph, read_sensitive(table, graph, weight=weight), weight)
-    audited, observed, is_outcome = _read_model(model, df, table, graph, scores)
+    how: dict[str, Any] = {"sample_weight": sample_weight, "groups": groups, "missing": chosen.missing}
+    read = AuditedRows.of(df, graph, both=True, **how)
+    judged = JudgedModels.of({"model": model}, read, graph, scores, threshold)
+    for text in (*read.texts, *judged.texts):
+        warnings.warn(text, PyrofairWarning, stacklevel=3)
+    table, weight, clusters, is_outcome = read.table, read.weight, read.clusters, bool(judged.outcomes)
+    (audited,), observed = judged.models, judged.observed["model"]
     if decisions not in audited.rules_of(DECISIONS):
         raise DataError("The model gives decisions alone, and decisions='score' asks for scores; use 'threshold'.")
     fitted, index = fit_source(chosen, table, weight, clusters)
@@ -186,25 +188,3 @@ def _read_source(source: object, random_state: int | None) -> OneStep:
         )
     require_unfair("source.unfair", source.unfair)
     return source
-
-
-def _read_model(
-    model: object, df: pd.DataFrame, table: pd.DataFrame, graph: Any, scores: ScoresAre
-) -> tuple[AuditedModel, NDArray[np.floating[Any]], bool]:
-    order = tuple(column for column in df.columns if column in graph.input_columns)
-    labels = None
-    if graph.outcome_column in df.columns:
-        column = read_table(df, [graph.outcome_column], what="df")[graph.outcome_column]
-        if len(column.unique()) > 1:
-            read_outcome(column, graph.positive, what=f"The outcome {graph.outcome_column!r}")
-            labels = tuple(pd.unique(column))
-    audited = AuditedModel("model", model, graph, order, labels)
-    if scores == "outcome" and not audited.is_scores:
-        raise DataError("scores='outcome' describes given scores, and the model has predict_proba; leave scores out.")
-    observed = audited.observed(table)
-    found = judge_scores(audited, table, observed, scores)
-    if found.warning:
-        warnings.warn(found.warning, PyrofairWarning, stacklevel=4)
-    if found.is_outcome:
-        audited = AuditedModel("model", observed, graph, order, labels, len(audited.decisions) == 1)
-    return audited, observed, found.is_outcome
