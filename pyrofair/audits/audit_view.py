@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -259,18 +259,21 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
     )
 
 
-def rates_block(rates: pd.DataFrame, column: str, differences: Collection[str] = (DIFFERENCE,)) -> Block:
-    """Return the rates of each group, by a sensitive ``column``, and differences: a line and a row for each."""
+def rates_block(rates: pd.DataFrame, column: str) -> Block:
+    """Return the rates of each group, once, and each difference: a line and a row for each of a model."""
     lines, rows = [GROUP_RATES], []
-    keys: Any = rates.groupby(["model", "group"], sort=False)
+    gap = rates["group"] == DIFFERENCE
+    name = column + "=" + rates["group"]
+    of = "" if "contrast" not in rates else f" of {column}=" + rates["contrast"].astype(str)
+    named = rates.assign(group=name.mask(gap, DIFFERENCE + of)).drop_duplicates(["model", "group", "quantity"])
+    keys: Any = named.groupby(["model", "group"], sort=False)
     for (model, group), own in keys:
-        name = group if group in differences else f"{column}={group}"
         shown = {str(row.quantity).replace("_", " "): span(row) for row in own.itertuples()}
         notes = "; ".join(dict.fromkeys(filter(None, own["note"])))
         count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
-        lines.append(f"  {model}, {name}, {count} rows: {told}{notes and f' ({notes})'}")
-        rows.append({"model": model, "group": name, "rows": count} | shown | ({"note": notes} if notes else {}))
-    table = make_table("rates", "Decisions that are yes", pd.DataFrame(rows).fillna(""), rates, note=GROUP_RATES)
+        lines.append(f"  {model}, {group}, {count} rows: {told}{notes and f' ({notes})'}")
+        rows.append({"model": model, "group": group, "rows": count} | shown | ({"note": notes} if notes else {}))
+    table = make_table("rates", "Decisions that are yes", pd.DataFrame(rows).fillna(""), named, note=GROUP_RATES)
     return Block("rates", "Rates by group", lines, pictures=[table])
 
 

@@ -32,7 +32,6 @@ from pyrofair.audits.family import (
     require_unfitted,
     with_paths,
 )
-from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.readings import quantities_of, read_levels, read_thresholds
 from pyrofair.audits.report import exact_accuracy
 from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
@@ -91,14 +90,14 @@ class ContrastAudit(FamilyAudit):
     key = "contrast"
 
     @property
+    def rates(self) -> pd.DataFrame:
+        """As :attr:`pyrofair.Audit.rates`, by contrast: each interval for itself."""
+        return self.gathered("rates").reset_index(drop=True)
+
+    @property
     def worst(self) -> pd.DataFrame:
         """The contrast of the largest effect or bound of each model and decisions."""
         return self.summary
-
-    @property
-    def rates(self) -> pd.DataFrame:
-        """The rates of each group as in :attr:`pyrofair.Audit.rates`, by contrast; each interval holds by itself."""
-        return self.gathered("rates").reset_index(drop=True)
 
     @property
     def flips(self) -> pd.DataFrame:
@@ -123,7 +122,7 @@ class ContrastAudit(FamilyAudit):
         return drawn("tracks.html", tracks=tracks)
 
     def _more_blocks(self) -> list[Block]:
-        """Return the tables of thresholds and of subgroups, by contrast."""
+        """Return the tables of thresholds, of subgroups and of rates, by contrast."""
         found: dict[str, list[Table]] = {}
         for i, (name, one) in enumerate(self.audits.items()):
             for title, table in (("Thresholds", self.thresholds), ("Subgroups", self.subgroups)):
@@ -138,24 +137,11 @@ class ContrastAudit(FamilyAudit):
                         replace(each, name=f"{each.name}-{i}", caption=f"{self.label(name)}, {each.caption}")
                         for each in made
                     )
-        return [Block(title.lower(), title, tables=tables) for title, tables in found.items()]
-
-    def _rates(self) -> Block:
-        """Return the rates of all groups, the baseline once, and the difference of each other one from it."""
-        graph = self.context["graph"]
-        named = {str(name): f"{name} less {graph.baseline}" for name in self.audits}
-        told = self.rates
-        less = told["group"] == DIFFERENCE
-        told["group"] = told["group"].mask(less, told["contrast"].astype(str).map(named))
-        told = told.drop_duplicates(["model", "group", "quantity"]).drop(columns="contrast")
-        return rates_block(told, graph.sensitive_column, named.values())
+        more = [Block(title.lower(), title, tables=tables) for title, tables in found.items()]
+        return [*more, rates_block(self.rates, self.context["graph"].sensitive_column)] if len(self.rates) else more
 
     def _data(self, rows: bool) -> dict[str, Any]:
-        return super()._data(rows) | {
-            "thresholds": self.thresholds,
-            "subgroups": self.subgroups,
-            "rates": self.rates,
-        }
+        return super()._data(rows) | {"thresholds": self.thresholds, "subgroups": self.subgroups, "rates": self.rates}
 
     def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
         return {"rows": f"{self.context['sizes'][name]:,}"}
@@ -197,7 +183,6 @@ class ContrastAudit(FamilyAudit):
             blocks=[
                 Block("worst", "The worst contrasts", lines),
                 Block("intervals", "Intervals", aside=[SCALE], markup=self._picture),
-                self._rates(),
                 *self._more_blocks(),
                 *context.get("sections", ()),
                 graph_block(unfair),

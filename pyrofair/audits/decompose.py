@@ -320,6 +320,12 @@ def decompose(
     notes += [f"The observed outcome is left out: {reason}."] if reason and y is not None else []
     compared = y is not None and not reason
     values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
+    lacking = stages[stages["problem"] != ""].drop_duplicates(["regime", "nodes"]) if len(stages) else stages
+    if texts := [f"{each.regime}, stage {each.nodes}: {each.problem}" for each in lacking.itertuples()]:
+        raise PositivityError(
+            f"The two groups do not overlap enough in one of the splits into folds. {'. '.join(texts)}. Join rare "
+            "levels of the features of these stages, 'not recorded' among them, or leave out their rows."
+        )
     means = values.within(np.arange(len(table)), plan, pieces.named)
     grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()

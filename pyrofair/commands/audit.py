@@ -67,8 +67,8 @@ OPTIONS = (
         Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
         Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", int, default=200,
                least=0, most=1_000_000),
-        GROUPS,
     ),
+    GROUPS,
     *grouped(
         "more in the report",
         Option("check", "test the graph on the table, as pyrofair check does", bool),
@@ -118,8 +118,9 @@ def run(settings: Settings, lines: Any) -> int:
             several=True,
             gaps=bool(settings["proxy"]),
         )
-        if problem.contrasts and (settings["proxy"] or settings["flips"]):
-            raise UsageError("--proxy and --flips are for two groups, and --contrast names several: name one.")
+        pairs = [f"--{each}" for each in ("proxy", "flips", "explain", "sensitivity") if settings[each]]
+        if problem.contrasts and pairs:
+            raise UsageError(f"{' and '.join(pairs)}: for two groups, and --contrast names several; name one.")
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source = make_source(settings, problem.unfair)
         with ResultsFolder.claimed(settings, read, (*FILES, *filter(None, [settings["flips"]]))) as folder:

@@ -57,9 +57,12 @@ DATA_OPTIONS = grouped(
     Option("weight", "the column of sample weights", metavar="COLUMN"),
 )  # fmt: skip
 
-GROUPS = Option("groups", "the column of groups of rows that may depend on each other, such as households or sites: "
-                "intervals, folds and replicates are of whole groups (default: each row is independent of the others)",
-                metavar="COLUMN")  # fmt: skip
+(GROUPS,) = grouped(
+    "the table",
+    Option("groups", "the column of groups of rows that may depend on each other, such as households or sites: "
+           "intervals, folds and replicates are of whole groups (default: each row is independent of the others)",
+           metavar="COLUMN"),
+)  # fmt: skip
 UNCERTAIN = frozenset(
     {"NA", "N/A", "n/a", "na", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none", "<NA>", "#N/A", "#NA", "?"}
     | {".", "-", "--", "missing", "Missing"}

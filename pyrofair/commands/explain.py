@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
 from pyrofair.commands.decisions import (
     DECISION_OPTIONS,
     check_decisions,
@@ -45,6 +45,7 @@ OPTIONS = (
         Option("thresholds", "further thresholds at which decisions are split, such as .1 .3 .7 .9", float, many=True),
         Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
     ),
+    GROUPS,
     *DATA_OPTIONS,
     *(each for each in source_options(("onestep",), "onestep") if each.name not in ("form", "clip")),
     *RESULT_OPTIONS,
@@ -95,6 +96,8 @@ def explain(
     """Return the parts of the difference between the two groups of a problem."""
     from pyrofair.audits import decompose
 
+    if outcome is None and problem.graph.outcome_column in settings["score"]:
+        outcome = False  # it is split already
     more = {each: settings[each] for each in ("propensity", "regression", "folds") if each in settings.given}
     return decompose(
         models,
@@ -107,6 +110,8 @@ def explain(
         thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
         scores=scores_are(settings, problem),
         sample_weight=problem.weight,
+        groups=problem.groups,
+        missing=missing_of(settings),
         level=settings["level"],
         random_state=settings["seed"],
         **more,

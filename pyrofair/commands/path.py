@@ -46,8 +46,8 @@ OPTIONS = (
                choices=("onestep", "source")),
         Option("replicates", "bootstrap replicates, of --judge source", int, default=100, least=0, most=1_000_000),
         Option("threshold", "a decision is yes where the score exceeds this", float, default=0.5, least=0.0, below=1.0),
-        GROUPS,
     ),
+    GROUPS,
     *grouped(
         "the choice",
         Option("at-most", "save the most accurate classifier whose quantity stays within this, up to the end of its "

@@ -182,7 +182,7 @@ def read_problem(
     paths needs no unfair ones, and one that is about no groups either needs no two of them. ``several`` is whether the
     command compares several values with the baseline. With ``gaps`` the sensitive attribute may be missing in rows.
     """
-    if names_several(settings) and not several:
+    if names_several(settings) and about_groups and not several:
         raise UsageError(
             f"--contrast {' '.join(settings['contrast'])}: pyrofair {settings.command} compares two values; name one. "
             "pyrofair train takes several, and so does pyrofair audit."

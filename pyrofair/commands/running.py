@@ -32,6 +32,7 @@ AS_OPTIONS = tuple(
         (r"keep it once, df\.drop_duplicates\(\), ", "keep it once in the file, "),
         (r"\bgroups='(\w+)'", r"--groups \1"),
         (r"\bgroups=", "--groups"),
+        (r"\border=\[[^\]]*\]", "pyrofair explain --order"),
         (r"write (?:them|the rows) out: df\.loc\[.*?\)\]", "write each row into the file as often, without --weight"),
         (r"\bsample_weight (holds|is)", r"--weight \1"),
         (r", of all such columns at once, df\.infer_objects\(\)", ""),

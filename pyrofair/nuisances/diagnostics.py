@@ -38,6 +38,7 @@ __all__ = [
     "stage_table",
     "unsupported_cells",
     "warn_of_overlap",
+    "worst_stages",
 ]
 
 Array = NDArray[np.float64]
@@ -434,6 +435,18 @@ def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: t
         return ""
     columns = ", ".join(nuisances.graph.columns_of(given))
     return f"{mass:.1%} of that world hardly occurs in the group: its chance given {columns} is below {least:.2g}"
+
+
+def worst_stages(splits: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the diagnostics of stages in the first split into folds, or in the first in which one has a problem.
+
+    The numbers are means over splits, and one without overlap spoils them.
+    """
+    found, *rest = splits
+    for each in rest:
+        if (worse := (each["problem"] != "") & (found["problem"] == "")).any():
+            found = pd.concat([found[~worse], each[worse]]).sort_index()
+    return found
 
 
 def describe_stages(values: Sequence[StageValues], rows: Rows) -> pd.DataFrame:

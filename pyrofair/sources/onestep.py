@@ -41,6 +41,7 @@ from pyrofair.nuisances.diagnostics import (
     group_overlap,
     group_sizes,
     warn_of_overlap,
+    worst_stages,
 )
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
@@ -548,7 +549,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
 
 def _average(found: Sequence[InfluenceValues], new: NDArray[np.bool_]) -> InfluenceValues:
-    """Return the mean of the values by several splits; diagnostics, and the values of new rows, are those of the first.
+    """Return the mean of the values by several splits; the values of new rows are those of the first.
 
     To the variance adds the mean square of the splits' differences from their mean.
     """
@@ -560,7 +561,7 @@ def _average(found: Sequence[InfluenceValues], new: NDArray[np.bool_]) -> Influe
         values[:, new] = values[0, new]
     mean = {name: each.mean(axis=0) for name, each in own.items()}
     moves = {name: (each - mean[name]) / np.sqrt(len(found)) for name, each in own.items()}
-    return replace(first, **mean, apart=moves, splits=len(found))
+    return replace(first, **mean, stages=worst_stages([each.stages for each in found]), apart=moves, splits=len(found))
 
 
 def _add_moves(values: InfluenceValues, moves: Mapping[str, NDArray[np.float64]], n: int) -> InfluenceValues:

@@ -15,7 +15,7 @@ from pyrofair._progress import progress_bar
 from pyrofair.effects.influence import Scorer
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.nuisances.columns import Design, take
-from pyrofair.nuisances.diagnostics import Stage, describe_stages, describe_unsupported
+from pyrofair.nuisances.diagnostics import Stage, describe_stages, describe_unsupported, worst_stages
 from pyrofair.nuisances.learners import Learner, LearnerName
 from pyrofair.nuisances.rows import Nuisances
 from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
@@ -91,18 +91,18 @@ class ManyWorlds:
     def walk(
         self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], score: Scorer
     ) -> tuple[Array, pd.DataFrame]:
-        """Return influence values by split (S, n, Q times the worlds), and the diagnostics of the first split's stages.
+        """Return influence values by split (S, n, Q times the worlds), and the diagnostics of the stages.
 
         The columns are those of all worlds for the first column of scores, then for the next.
         """
         crossed = not self._names <= {"logistic", "saturated"} and self.nuisances.folds > 1
-        found, stages = [], pd.DataFrame()
+        found, stages = [], []
         for split in range(self.splits if crossed else 1):
             form = self._form(estimand, worlds, split)
             values, table = _Walks(form, form.nuisances.rows, _scores_of(form, score)).all_worlds()
             found.append(np.stack(values, axis=-1).reshape(len(values[0]), -1))
-            stages = table if not split else stages
-        return np.stack(found), stages
+            stages.append(table)
+        return np.stack(found), worst_stages(stages)
 
 
 def _scores_of(form: PrefixForm, score: Scorer) -> list[tuple[Array, Array]]:

@@ -379,9 +379,9 @@ def test_rates_and_flips_are_those_of_each_contrast() -> None:
     assert lines == [
         f"  m, R=white, {white} rows",
         f"  m, R=asian, {asian} rows",
-        f"  m, asian less white, {asian + white} rows",
+        f"  m, difference of R=asian, {asian + white} rows",
         f"  m, R=black, {black} rows",
-        f"  m, black less white, {black + white} rows",
+        f"  m, difference of R=black, {black + white} rows",
     ]
     rate = report.rates.query("group == 'black' and quantity == 'selection_rate'")["estimate"].item()
     assert rate == pytest.approx(yes[table["R"] == "black"].mean())

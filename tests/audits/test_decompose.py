@@ -382,3 +382,21 @@ def test_an_observed_outcome_may_follow_the_truth_behind_a_record(beside: bool) 
         assert any("Y by its record alone" in text for text in told)
     alone = pf.decompose({"m": Linear(C=0.2)}, GRAPH, table, outcome=False, missing="recorded", **SATURATED)
     assert not any("Y by its record alone" in text for text in (*alone.assumptions, *alone.warnings))
+
+
+def test_a_split_without_overlap_gives_no_numbers() -> None:
+    rng = np.random.default_rng(0)
+    a, C = (rng.random(600) < 0.15).astype(int), rng.integers(0, 2, 600).astype(float)
+    C[np.concatenate([np.flatnonzero(a == 0)[:11], np.flatnonzero(a == 1)[:2]])] = (
+        np.nan
+    )  # 2 rows, in some split in one fold
+    M = (rng.random(600) < 0.5 + 0.2 * a).astype(int)
+    df = pd.DataFrame({"C": C, "A": a, "M": M, "Y": (rng.random(600) < 0.4 + 0.2 * M).astype(int)})
+    graph = pf.CausalGraph("C; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
+    scores, how = {"y": df["Y"].astype(float)}, {"missing": "recorded", "scores": "outcome"}
+    source = pf.OneStep(graph.unfair(through="M", direct=True), random_state=3)  # not the first of its splits
+    report = pf.audit(scores, source, df, **how, random_state=0)
+    assert (report.stages["problem"] != "").any()
+    assert report.table.query("quantity == 'mean_unfair_effect'")["lower"].isna().all()
+    with pytest.raises(pf.PositivityError, match="one of the splits into folds"):
+        pf.decompose(scores, graph, df, **how, random_state=3)

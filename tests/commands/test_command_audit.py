@@ -649,6 +649,11 @@ def test_several_values_are_compared_with_the_baseline(call: Call) -> None:
     for name, table in (("audit", report.table), ("thresholds", report.thresholds), ("worst", report.worst)):
         written = pd.read_csv(folder / f"{name}.csv").fillna({"note": ""})
         pd.testing.assert_frame_equal(written, table.reset_index(drop=True), check_dtype=False, rtol=1e-9)
+    rates = pd.read_csv(folder / "rates.csv").set_index(["contrast", "group", "quantity"])["estimate"]
+    for each, own in df.assign(yes=df["p"] > 0.4).groupby("race")["yes"]:
+        of = "Asian" if each == "White" else each
+        assert rates[of, each, "selection_rate"] == pytest.approx(own.mean(), abs=1e-12)
+        assert out.count(f"p, race={each}, {len(own)} rows:") == 1
     upper = report.table.query("quantity == 'piu_upper' and decisions == 'threshold'").set_index("contrast")["upper"]
     assert code == (3 if upper.max() > 0.1 else 0) == 3
     for name, most in upper.items():
@@ -672,6 +677,7 @@ def test_several_values_are_compared_with_the_baseline(call: Call) -> None:
         (("audit", "--contrast", "Black", "White", "--score", "p"), "'White', which is the baseline"),
         (("audit", "--contrast", "all", "--score", "p", "--drop-other-groups"), "--drop-other-groups"),
         (("audit", "--contrast", "all", "--model", "races.csv", "--train", "races.csv"), "--train"),
+        (("audit", "--contrast", "all", "--score", "p", "--explain"), "--explain: for two groups"),
         (("path", "--contrast", "all"), "pyrofair path compares two values"),
         (("audit", "--contrast", "all", "--score", "p", "--one-hot", "job=p,q"), "'job'"),
     ],

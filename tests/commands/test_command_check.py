@@ -222,3 +222,11 @@ def test_missing_values_count_as_values_when_asked(call: Call) -> None:
         assert code == 0, err
         assert "Missing values, share of rows" in out
         assert "job may be missing" in out
+
+
+def test_a_test_of_the_graph_is_about_all_groups(call: Call) -> None:
+    table().assign(sex=lambda df: df["sex"].where(df.index > 50, "other")).to_csv("t.csv", index=False)
+    asked = ("check", "t.csv", "--graph", RIGHT, *ROLES, "--baseline", "male")
+    outs = [call(*asked, *more, "--overwrite")[:2] for more in ((), ("--contrast", "all"))]
+    assert [code for code, _ in outs] == [0, 0]
+    assert outs[0][1] == outs[1][1]

@@ -64,3 +64,28 @@ def test_a_report_of_an_audit_says_where_the_gap_comes_from(call: Call) -> None:
     assert "by way of job" in out
     assert "Where the gap comes from" in Path("audit-t/report.html").read_text()
     assert len(pd.read_csv("audit-t/parts.csv"))
+
+
+def test_parts_count_gaps_and_are_of_whole_groups(call: Call) -> None:
+    table = pd.read_csv("t.csv")
+    table.loc[::9, "job"] = None
+    twice = pd.concat([table.assign(home=range(len(table)))] * 2)
+    twice.to_csv("t.csv", index=False)
+    widths = []
+    for name, more in (("rows", ()), ("homes", ("--groups", "home"))):
+        code, _, _ = call("audit", "t.csv", *ROLES, *FAST, "--direct", "--explain", "--missing-as-value", *more,
+                          "--output", f"audit-{name}")  # fmt: skip
+        parts = pd.read_csv(f"audit-{name}/parts.csv")
+        assert code == 0
+        assert (
+            call("explain", "t.csv", *ROLES, *FAST, "--direct", "--missing-as-value", *more, "--output", name)[0] == 0
+        )
+        pd.testing.assert_frame_equal(pd.read_csv(f"{name}/parts.csv"), parts)
+        gap = parts[(parts["part"] == "gap") & (parts["decisions"] == "threshold")].iloc[0]
+        widths.append(gap["upper"] - gap["lower"])
+    assert widths[1] > 1.2 * widths[0]
+
+
+def test_the_outcome_as_a_score_is_split_once(call: Call) -> None:
+    assert call("explain", "t.csv", *ROLES[:-1], "hired", *FAST)[0] == 0
+    assert {*pd.read_csv("explain-t/parts.csv")["model"]} == {"hired"}
