@@ -257,7 +257,7 @@ def decompose(
     >>> parts = decompose({"model": Model()}, graph, df, propensity="saturated", regression="saturated")
     >>> scores = parts.table[parts.table["decisions"] == "score"].set_index("part")
     >>> scores["estimate"].round(2).to_dict()
-    {'gap': 0.4, 'total effect': 0.32, 'confounding': 0.07, 'by way of M': 0.12, 'directly': 0.2}
+    {'gap': 0.38, 'total effect': 0.32, 'confounding': 0.06, 'by way of M': 0.12, 'directly': 0.2}
     """
     require_models(models)
     require_instance("graph", graph, CausalGraph, "a CausalGraph")
