@@ -468,6 +468,7 @@ class Values:
     sizes: Mapping[Switched, float]
     rows: Rows
     clusters: Clusters | None
+    swapped: bool
 
     @property
     def pairs(self) -> list[tuple[str, Any]]:
@@ -475,7 +476,7 @@ class Values:
         return [*self.observed]
 
     def within(self, at: NDArray[np.int64], plan: Plan, named: Callable[[Block], str]) -> Means:
-        """Return the means of some rows: of both groups among them, and of all worlds."""
+        """Return the means of some rows in all worlds, and in both groups, first that of the baseline world."""
         a, weight = self.rows.a[at], self.rows.weight[at]
         columns = [*self.values[at].T]
         labels = list(self.labels)
@@ -483,11 +484,12 @@ class Values:
         part = kish_size(weight) / kish_size(self.rows.weight)
         sizes |= {each: size * part for each, size in self.sizes.items()}
         for group in (0, 1):
-            member = weight * (a == group)
+            own = a == (group != self.swapped)
+            member = weight * own
             sizes[group] = kish_size(member)
             for pair, of in self.observed.items():
                 mean = float(member @ of[at] / member.sum())
-                columns.append(mean + (a == group) * (of[at] - mean) * weight.sum() / member.sum())
+                columns.append(mean + own * (of[at] - mean) * weight.sum() / member.sum())
                 labels.append((*pair, group))
         more = len(labels) - len(self.labels)
         moves = None if self.moves is None else np.pad(self.moves[:, at], ((0, 0), (0, 0), (0, more)))
@@ -526,7 +528,7 @@ def _walk(
         labels += [(*pair, switched) for pair in one.scores.columns for switched in worlds]
         decided |= {pair: decide(observed[pair[0]], pair[1], one.scores.threshold) for pair in one.scores.columns}
     apart = np.concatenate(moves, axis=2) if len(moves[0]) > 1 else None
-    held = Values(labels, np.hstack(means), apart, decided, sizes, rows, clusters)
+    held = Values(labels, np.hstack(means), apart, decided, sizes, rows, clusters, pieces.swapped)
     return held, pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 from pyrofair.exceptions import NotIdentifiedError
@@ -36,10 +35,10 @@ def beginning_with(heads: Collection[str], graph: CausalGraph) -> UnfairPaths:
     return UnfairPaths(graph, every.without_edges(barred))
 
 
-def world_of(unfair: UnfairPaths, target: Target, *, swapped: bool = False) -> RegimeEstimand | None:
+def world_of(unfair: UnfairPaths, target: Target) -> RegimeEstimand | None:
     """Return the world in which some paths are switched; None if the data do not identify it."""
     try:
-        return derive(replace(unfair, swapped=swapped), target).switched
+        return derive(unfair, target).switched
     except NotIdentifiedError:
         return None
 

@@ -162,6 +162,22 @@ def test_the_total_and_the_unfair_block_are_those_of_audits() -> None:
     assert "as an audit does" in str(found)
 
 
+def test_reversed_paths_begin_at_the_other_group() -> None:
+    unfair = GRAPH.unfair("A -> Y", through=["M"]).reversed()
+    found = pf.decompose({"m": MODEL}, GRAPH, TABLE, unfair=unfair, outcome=False, random_state=0, **SATURATED)
+    report = pf.audit({"m": MODEL}, pf.OneStep(unfair, **SATURATED), TABLE, random_state=0).table
+    effect = report[report["quantity"] == "mean_unfair_effect"].set_index("decisions")["estimate"]
+    first = found.contrasts.query("part == 'unfair paths' and after == ''").set_index("decisions")["estimate"]
+    assert first[effect.index].tolist() == pytest.approx(effect.tolist(), abs=1e-10)
+    exchanged = pf.CausalGraph(EDGES, sensitive="A", outcome="Y", baseline=1, contrast=0)
+    paths = exchanged.unfair("A -> Y", through=["M"])
+    same = pf.decompose({"m": MODEL}, exchanged, TABLE, unfair=paths, outcome=False, random_state=0, **SATURATED)
+    for decisions in ("score", "threshold"):
+        one, two = scores(found, decisions)["estimate"], scores(same, decisions)["estimate"]
+        assert one.tolist() == pytest.approx(two[one.index].tolist(), abs=1e-12)
+    assert str(found) == str(same)
+
+
 def test_an_edge_that_does_nothing_has_no_part() -> None:
     found = scores(pf.decompose({"m": Linear(C=0.1, M=0.3)}, GRAPH, TABLE, **SATURATED))
     assert found["estimate"][["directly", "by way of L"]].abs().max() < 1e-12
