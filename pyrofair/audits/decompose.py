@@ -47,7 +47,7 @@ from pyrofair.nuisances.folds import FOLDS
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.tables.reading import as_pandas
-from pyrofair.tables.recorded import Missing, assumed_of_records, truths_assumed
+from pyrofair.tables.recorded import Missing, assumed_of_records
 
 __all__ = ["Decomposition", "decompose"]
 
@@ -310,10 +310,13 @@ def decompose(
     if y is not None:
         judged.observed[beside] = y
         own = ask("outcome", [AuditedModel(beside, y, graph, read.order, None, True)], rules=DECISIONS[:1])
-        joint, more = _plan_beside(own, asked, learners, pieces, wanted)
-        reason = more if joint is None else FEWER_PARTS if len(joint.blocks) < len(plan.blocks) and not outcome else ""
-        if joint is not None and not reason:
-            plan, notes = _plan([*asked, own], pieces, wanted)
+        joint, told = _plan_beside(own, asked, learners, pieces, wanted)
+        if joint is None:
+            (reason,) = told
+        elif len(joint.blocks) < len(plan.blocks) and not outcome:
+            reason = FEWER_PARTS
+        else:
+            plan, notes = joint, told
             asked.append(own)
     if reason and outcome:
         raise DataError(f"outcome=True splits the observed outcome, which cannot be: {reason}.")
@@ -333,8 +336,9 @@ def decompose(
     told = [describe_units(rows.groups, rows.weight)]
     told += [text for each in asked for text in _assumptions(each, pieces, plan)]
     worlds = [(pieces.paths(switched), table, each.target) for each in asked for switched in plan.worlds]
-    told += [text for world in worlds for text in assumed_of_records(*world)]
-    for text in (truths := list(dict.fromkeys(text for world in worlds for text in truths_assumed(*world)))):
+    records = [assumed_of_records(*world) for world in worlds]
+    told += [text for stated in records for text in stated]
+    for text in (truths := list(dict.fromkeys(text for _, *of_truths in filter(None, records) for text in of_truths))):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     return Decomposition(
         table=means.table(values.pairs, level, grouped),
@@ -415,13 +419,13 @@ def _observed_outcome(rows: AuditedRows, graph: CausalGraph) -> tuple[NDArray[np
 
 def _plan_beside(
     own: Asked, asked: Sequence[Asked], learners: Any, pieces: Pieces, order: Block | None
-) -> tuple[Plan | None, str]:
-    """Return the finest plan for models and the observed outcome, or why there is none."""
+) -> tuple[Plan | None, list[str]]:
+    """Return the finest plan for models and the observed outcome with its notes, or why there is none."""
     if own.worlds[NONE] is None or own.worlds[Switched(pieces.heads)] is None:
-        return None, NOT_FOR_OUTCOME
+        return None, [NOT_FOR_OUTCOME]
     own.choose_order(learners, pieces)
-    plan, _ = _plan_or_none([*asked, own], pieces, order)
-    return plan, "" if plan else "the groups do not overlap enough for it"
+    plan, notes = _plan_or_none([*asked, own], pieces, order)
+    return plan, notes if plan else ["the groups do not overlap enough for it"]
 
 
 def _plan_or_none(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[Plan | None, list[str]]:

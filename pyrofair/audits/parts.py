@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, product
 from math import comb
 from typing import Any
@@ -128,6 +129,10 @@ class Means:
     plan: Plan
     named: Callable[[Block], str]
 
+    @cached_property
+    def _means(self) -> dict[Any, float]:
+        return dict(zip(self.of.influence.columns, self.of.mean.tolist(), strict=True))
+
     def sum_of(self, pair: Pair, factors: Mapping[Any, float]) -> Estimate:
         """Return the estimate of a sum of means, of decisions at least as uncertain as the shares that it is made of.
 
@@ -138,12 +143,12 @@ class Means:
             return self.of.sum_of(places)
         worlds = [each for each in factors if isinstance(each, frozenset)]
         shares = [
-            Share(self.of.sum_of({(*pair, group): 1.0}).value, self.sizes[group], factors[group])
+            Share(self._means[*pair, group], self.sizes[group], factors[group])
             for group in factors
             if group not in worlds
         ]
         if worlds:
-            value = self.of.sum_of({(*pair, each): factors[each] for each in worlds}).value
+            value = sum(factors[each] * self._means[*pair, each] for each in worlds)
             size = min(self.sizes[each] for each in worlds)
             shares += [Share(max(value, 0.0), size), Share(max(-value, 0.0), size, -1.0)]
         return self.of.sum_of(places, shares)
@@ -208,7 +213,7 @@ class Means:
         every: list[Any] = [*self.plan.worlds, 0, 1]
         for pair, each in product(pairs, every):
             at = {(*pair, each): 1.0}
-            shares = [] if pair[1] == "score" else [Share(self.of.sum_of(at).value, self.sizes[each])]
+            shares = [] if pair[1] == "score" else [Share(self._means[*pair, each], self.sizes[each])]
             found = self.of.sum_of(at, shares)
             name = f"group {each}" if isinstance(each, int) else named(each)
             rows.append([*pair, name, found.value, *found.interval(level), self.sizes[each]])

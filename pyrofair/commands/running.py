@@ -25,10 +25,6 @@ AS_OPTIONS = tuple(
         (r"graph\.with_latent\(\.\.\.\)", "--latent NODE"),
         (r"when making the graph: CausalGraph\(\.\.\., (baseline)=([^,)]*)[^)]*\)", r"--\1 \2 --contrast all"),
         (r"other='its label'", "other=VALUE among the columns of --one-hot"),
-        (
-            r"when making the graph, CausalGraph\(\.\.\., baseline=\.\.\., contrast=\.\.\.\)",
-            "--baseline and --contrast",
-        ),
         (r"keep it once, df\.drop_duplicates\(\), ", "keep it once in the file, "),
         (r"\bgroups='(\w+)'", r"--groups \1"),
         (r"\bgroups=", "--groups"),

@@ -612,37 +612,33 @@ class Estimates:
             v = self.covariance[np.ix_(at, at)]
             more = float(product**2 * (v[0, 0] * v[1, 1] + v[0, 1] ** 2))
         slope = factors + product * mean[::-1]
-        size = self._size(self.sizes.get(key.model, {}).get(key.quantity, np.nan), at, slope)
+        found, scale = self._sum(at, slope)
         value = float(factors @ mean + product * mean[0] * mean[-1] + constant)
+        size = scale * self.sizes.get(key.model, {}).get(key.quantity, np.nan)
         shares = shares_of(key.quantity, self._reported[key.model, key.decisions], size)
-        found = self._sum(at, slope)
         return replace(found, value=value, image=image, more=found.more + more, shares=shares)
 
     def sum_of(self, factors: Mapping[Any, float], shares: Sequence[Share] = ()) -> Estimate:
         """Return the estimate of a sum of means, from the factors of their labels and the shares that it is made of."""
-        at, slope = [self._place[label] for label in factors], np.array([*factors.values()])
-        scale = self._size(1.0, at, slope) if shares else 1.0
-        return replace(self._sum(at, slope), shares=tuple(each._replace(size=scale * each.size) for each in shares))
+        found, scale = self._sum([self._place[label] for label in factors], np.array([*factors.values()]))
+        return replace(found, shares=tuple(each._replace(size=scale * each.size) for each in shares))
 
-    def _sum(self, at: list[int], slope: Array) -> Estimate:
-        """Return the estimate of a sum of means at some places by their factors."""
+    def _sum(self, at: list[int], slope: Array) -> tuple[Estimate, float]:
+        """Return the estimate of a sum of means at some places by their factors, and of how many units a row counts."""
         own, errors = float(slope @ self.between[np.ix_(at, at)] @ slope), self._errors(at, slope)
-        where, degrees = self.at, np.inf
+        where, degrees, scale = self.at, np.inf, 1.0
         if self._clusters is not None:
-            errors = self._clusters.sums(errors[:, None])[:, 0]
+            plain, errors = errors, self._clusters.sums(errors[:, None])[:, 0]
             where, degrees = self._clusters.at, self.clusters - 1.0
+            scale = size_of_share(1.0, self._units_of_row, float(plain @ plain), float(errors @ errors))
         if self.samples is not None:
             degrees = self.samples.degrees_of(float(errors @ errors), own)
-        return Estimate(float(slope @ self.mean[at]), errors, where, more=own, degrees=degrees)
+        return Estimate(float(slope @ self.mean[at]), errors, where, more=own, degrees=degrees), scale
 
-    def _size(self, size: float, at: list[int], slope: Array) -> float:
-        """Return of how many independent rows a share of so many effective rows is."""
-        if self._clusters is None:
-            return size
-        plain = self._errors(at, slope)
-        errors = self._clusters.sums(plain[:, None])[:, 0]
-        apart = kish_size(self.weight, self.groups) / kish_size(self.weight)
-        return size_of_share(size, apart, float(plain @ plain), float(errors @ errors))
+    @cached_property
+    def _units_of_row(self) -> float:
+        """The effective number of clusters for each effective row."""
+        return kish_size(self.weight, self.groups) / kish_size(self.weight)
 
     @property
     def notes(self) -> dict[Key, str]:
