@@ -253,12 +253,12 @@ def test_slices_by_index_are_refused_with_covariates_too() -> None:
         SEM(with_covariates(sliced, table(50)), UNFAIR).nodes(3, random_state=0)
 
 
-def test_the_example_of_the_methods_page_runs() -> None:
-    text = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+def test_the_example_of_the_page_on_programs_runs() -> None:
+    text = (ROOT / "docs" / "programs.md").read_text(encoding="utf-8")
     blocks = [each for each in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "with_covariates" in each]
     assert len(blocks) == 1
     names: dict[str, Any] = {}
-    exec(compile(blocks[0], "methods.md", "exec"), names)
+    exec(compile(blocks[0], "programs.md", "exec"), names)
     gap = names["switched"]["income"] - names["baseline"]["income"]
     assert sorted(gap.round(4).unique().tolist()) == [1.0, 2.0, 3.0]
     assert (names["found"].switched["income"] - names["found"].baseline["income"]).round(4).tolist() == [3.0, 1.0]

@@ -106,7 +106,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
     learned distribution of the outcome says of it.
 
     *Assumes* that the learned model is the true one, and that a unit keeps its noise as ``coupling`` says. Data do not
-    determine what a latent variable stands for (``docs/decisions/0019-pscf.md``): :meth:`truth` reports the cost where
+    determine what a latent variable stands for (``docs/pscf.md``): :meth:`truth` reports the cost where
     the true model is known.
 
     Parameters
