@@ -46,7 +46,7 @@ from pyrofair.audits.models import (
 from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.rates import estimate_rates
-from pyrofair.audits.readings import read_audit
+from pyrofair.audits.readings import quantities_of, read_audit
 from pyrofair.audits.report import (
     Measured,
     effective_sizes,
@@ -54,6 +54,7 @@ from pyrofair.audits.report import (
     judged,
     percentile_numbers,
     rows_alike,
+    short_lines,
     stage_lines,
 )
 from pyrofair.audits.subgroups import (
@@ -333,12 +334,49 @@ class Audit:
     def _repr_html_(self) -> str:
         return view_of(self).fragment()
 
-    def __str__(self) -> str:
+    def summary(self) -> pd.DataFrame:
+        """Return one row for each model: its verdict and the numbers behind it.
+
+        ``piu_least`` is the lower confidence limit of PIU's lower bound, ``piu_most`` the upper limit of its upper
+        bound. The decisions are those at the threshold.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by model: verdict, mean_unfair_effect, effect_lower, effect_upper, piu_least, piu_most, accuracy,
+            majority_rate, positive_rate.
+
+        See Also
+        --------
+        details : everything in words.
+        """
+        verdicts, found = read_audit(self.table, self.groups, self.context), {}
+        for (model, decisions), of in quantities_of(self.table).items():
+            effect = of["mean_unfair_effect"]
+            found.setdefault(
+                model,
+                {
+                    "verdict": verdicts[model, decisions].status,
+                    "mean_unfair_effect": effect.estimate,
+                    "effect_lower": effect.lower,
+                    "effect_upper": effect.upper,
+                    "piu_least": of["piu_lower"].lower,
+                    "piu_most": of["piu_upper"].upper,
+                }
+                | {name: of[name].estimate for name in ("accuracy", "majority_rate", "positive_rate") if name in of},
+            )
+        return pd.DataFrame.from_dict(found, orient="index").rename_axis("model")
+
+    def details(self) -> str:
+        """Return the whole report in plain text: settings, worlds, every quantity, checks and assumptions."""
         return view_of(self).text()
+
+    def __str__(self) -> str:
+        return "\n".join(short_lines(self, read_audit(self.table, self.groups, self.context)))
 
     def __repr__(self) -> str:
         models = ", ".join(map(str, self.table["model"].unique()))
-        return f"<Audit of {models} on {self.context.rows:,} rows; print it for a reading>"
+        return f"<Audit of {models} on {self.context.rows:,} rows; print it for its verdict>"
 
 
 def audit(

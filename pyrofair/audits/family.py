@@ -274,8 +274,12 @@ class FamilyAudit(ABC):
         """Return the family as JSON: quantities, summary, readings and failures; with ``rows`` the audits as well."""
         return self.view.json(rows=rows, indent=indent)
 
-    def __str__(self) -> str:
+    def details(self) -> str:
+        """Return the family in plain text, as it prints."""
         return self.view.text()
+
+    def __str__(self) -> str:
+        return self.details()
 
     def _repr_html_(self) -> str:
         return self.view.fragment()

@@ -65,61 +65,62 @@ class Verdict(NamedTuple):
 
 VERDICTS: dict[Status, Verdict] = {
     "unfair": Verdict(
-        "Yes, for at least {least}", "", "unfair to at least {least} of units, and to at most {most}.", "unfair",
-        "A model trained with a penalty on this effect, or without the columns on the unfair paths; audit it again, "
-        "and compare accuracy and rates.",
+        "Yes, for at least {least}", "", "unfair to at least {least} of individuals, and to at most {most}.", "unfair",
+        "Train with a penalty on this effect, or leave out the columns on the unfair paths. Audit the new model, and "
+        "compare accuracy and rates.",
     ),
     "small": Verdict(
-        "Little, at most {most}", "", "unfair to at most {most} of units.", "calm",
-        "Other rows: the share holds for the population that these rows stand for, and for decisions made in this way. "
-        "It is no proof of fairness.",
+        "Little, at most {most}", "", "unfair to at most {most} of individuals.", "calm",
+        "Audit other rows: this share is about the population of these rows, and about decisions made in this way. It "
+        "does not show that the model is fair.",
     ),
     "inconclusive": Verdict(
         "Undecided", "inconclusive",
-        "the data allow anything from 0 % to {most} of units; a wide interval is no evidence of unfairness, nor of its "
-        "absence.", "open",
-        "More rows narrow what chance adds; where the ends stay apart with many rows, a model of how features arise "
-        "(learned mechanisms or a program) narrows them.",
+        "the data allow anything from 0 % to {most} of individuals. A wide interval is evidence neither of unfairness "
+        "nor of its absence.", "open",
+        "More rows narrow the confidence intervals. If the bounds stay apart with many rows, learned mechanisms or "
+        "structural equations narrow them.",
     ),
     "untouched": Verdict(
         "No, if the graph is right", "no unfair effect, by the graph",
-        "it reads {cause} only, which no unfair path touches, so its two answers are the same. A mean unfair effect "
-        "other than 0 is the error of the estimate.", "calm",
-        "An arrow that the graph lacks, from the sensitive attribute to a column that the model reads.",
+        "it reads {cause} only, which no unfair path touches, so its decisions are the same in both worlds. A mean "
+        "unfair effect other than 0 is estimation error.", "calm",
+        "Look for a missing arrow from the sensitive attribute to a column that the model reads.",
     ),
     "constant": Verdict(
-        "No answer: it decides alike for all", "none",
-        "{cause}: a bound that is small for that reason is no merit.", "open",
-        "Another threshold, or a model that decides differently on more rows.",
+        "No verdict: nearly the same decision for everyone", "none",
+        "{cause}, so the unfair effect is small for a trivial reason.", "open",
+        "Use another threshold, or a model that decides differently on more rows.",
     ),
     "few_rows": Verdict(
-        "No answer: too few rows", "none",
-        "{cause}, and what a few rows lack, no interval made of them shows.", "open",
-        "More rows of the smaller group, or coarser features.",
+        "No verdict: too few rows", "none",
+        "{cause}, and intervals from so few rows cannot be trusted.", "open",
+        "Add rows of the smaller group, or use coarser features.",
     ),
     "doubtful": Verdict(
         "Withheld: a check failed", "withheld", "{cause}.", "open",
-        "Models for weights, regressions or mechanisms that pass the check; the diagnostics name the stage or column.",
+        "Choose models of weights, regressions or mechanisms that pass the check; the diagnostics name the stage or "
+        "column.",
     ),
     "groups_disagree": Verdict(
         "Withheld: two estimates disagree", "withheld",
-        "the two observed groups, weighted alone, disagree on {cause} beyond chance (see below), so the numbers above "
-        "may be those of a wrong propensity.", "open",
-        "Another model of the propensities, or coarser features where groups overlap too little.",
+        "estimates of {cause} from the two observed groups, each weighted alone, differ significantly (see below). A "
+        "propensity model may be wrong.", "open",
+        "Choose other propensity models, or coarser features if the groups overlap too little.",
     ),
     "no_probability": Verdict(
-        "No answer: no valid estimate", "",
-        "none, for the estimate is no probability; normalise the weights (normalize=True) or look at overlap.", "open",
-        "Normalised weights, or more overlap between the groups.",
+        "No verdict: no valid estimate", "none",
+        "the estimate is outside [0, 1]. Normalise the weights (normalize=True) or look at overlap.", "open",
+        "Normalise the weights, or find groups that overlap more.",
     ),
     "no_interval": Verdict(
-        "No answer: no intervals", "",
-        "none, for there are no intervals; the point estimates allow {low} to {high} of units.", "open",
-        "Intervals: audit with replicates (n_boot=200).",
+        "No verdict: no intervals", "none",
+        "there are no intervals. The point estimates allow {low} to {high} of individuals.", "open",
+        "Audit with replicates to get intervals (n_boot=200).",
     ),
     "failed": Verdict(
-        "No answer: it cannot be estimated", "no unfair effect could be estimated", "{cause}.", "open",
-        "Rows, or a source, without the reason given; until then no number here bears on the question.",
+        "No verdict: it cannot be estimated", "no unfair effect could be estimated", "{cause}.", "open",
+        "Remove the reason above, or use another source. Until then no number here answers the question.",
     ),
 }  # fmt: skip
 """Every judgement in words, for each form of the report."""
@@ -129,8 +130,8 @@ VERDICTS: dict[Status, Verdict] = {
 class Reading:
     """What the quantities of a model show, or why no verdict is given.
 
-    ``least`` and ``most`` bound the share of units decided on unfairly, NaN where no verdict rests on them; ``cause``
-    is the reason of a verdict that is not given; ``low`` and ``high`` are the ends of PIU as they are estimated.
+    ``least`` and ``most`` bound the share of individuals decided on unfairly, NaN without a verdict; ``cause`` is the
+    reason if none is given; ``low`` and ``high`` are the estimated bounds on PIU.
     """
 
     status: Status
@@ -250,7 +251,7 @@ def judge(
         rarer = max(min(rate.estimate, 1.0 - rate.estimate), 0.0) * rate.ess
         if rarer < FEW:
             few = f"all but about {rarer:.0f} of the" if rarer >= 0.5 else "all"
-            return Reading("constant", cause=f"{few} rows get the same answer")
+            return Reading("constant", cause=f"{few} rows get the same decision")
     if reason := next(filter(None, few), ""):
         return Reading("few_rows", cause=reason)
     if doubt:
@@ -264,8 +265,8 @@ def judge(
     least, most = lower.lower, upper.upper
     if most < least - ROUNDING:  # by chance alone the intervals of both ends would overlap
         cause = (
-            f"the interval of PIU's upper end ends at {most:.1%}, below that of the lower end, which begins at "
-            f"{least:.1%}; no population has such ends, so a model behind them is wrong"
+            f"the upper limit of PIU's upper bound, {most:.1%}, is below the lower limit of its lower bound, "
+            f"{least:.1%}; no population has such bounds, so a model behind them is wrong"
         )
         return Reading("doubtful", cause=cause)
     if least >= SHOWN:

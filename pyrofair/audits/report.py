@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
+from pyrofair.audits.display.words import read_as
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.readings import ROUNDING, SHOWN, Reading, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
@@ -35,6 +36,7 @@ from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_es
 from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
+from pyrofair.graph.paths import show_path
 
 __all__ = [
     "GROUPS",
@@ -49,6 +51,7 @@ __all__ = [
     "percentile_numbers",
     "rows_alike",
     "setting_lines",
+    "short_lines",
     "show_interval",
     "sizes_of",
     "stage_lines",
@@ -67,7 +70,7 @@ GROUPS = ("group 0", "group 1")
 IN_DOUBT = "in doubt by diagnostics"
 RESOLUTION = 1e-12
 """What is smaller is the rounding of sums, and is shown as 0."""
-CROSSED = "below the lower end by chance, for either end is estimated by itself"
+CROSSED = "below the lower bound by chance, because each bound is estimated separately"
 
 Numbers = tuple[float, float, float]
 """An estimate and both ends of its interval, NaN where there is none."""
@@ -312,13 +315,23 @@ def tell_groups(
 
 
 MOST_LISTED = 6
+SHORTEST = 3
+"""The most unfair paths that the short report lists, the shortest ones."""
+SHORT = {
+    "mean_unfair_effect": "mean unfair effect",
+    "piu_lower": "PIU, at least",
+    "piu_upper": "PIU, at most",
+    "accuracy": "accuracy",
+    "positive_rate": "positive decisions",
+}
+"""The five numbers of the short report."""
 BASES = {"threshold": "decisions", "score": "scores (as if each decision were drawn with its score)"}
 Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
 
 
 def model_lines(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], context: Context) -> list[str]:
-    """Return for each model its rates and, by decisions, its effect, PIU and reading, with an empty line between."""
+    """Return for each model its rates and, by decisions, its effect, PIU and verdict, with an empty line between."""
     lines: list[str] = []
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
@@ -326,9 +339,62 @@ def model_lines(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading]
     return lines
 
 
+def short_lines(audit: Any, readings: Mapping[tuple[str, Any], Reading]) -> list[str]:
+    """Return the verdict and five numbers of each model, the checks in one line, and where to find more."""
+    context, graph = audit.context, audit.context.graph
+    first, other = (graph.contrast, graph.baseline) if context.swapped else (graph.baseline, graph.contrast)
+    paths = context.paths.paths
+    listed = "; ".join(show_path(tuple(read_as(graph, node) for node in each)) for each in paths.shortest(SHORTEST))
+    more = f"; and {paths.size - SHORTEST:,} more" if paths.size > SHORTEST else ""
+    intervals = f"{context.level:.0%} confidence intervals" if describe_intervals(context) else "no intervals"
+    lines = [
+        f"Audit of {audit.table['model'].nunique()} model(s) on {context.rows:,} rows: {graph.sensitive_column} as "
+        f"{other!r} instead of {first!r} on the unfair paths; {intervals}.",
+        f"Unfair: {listed}{more}",
+    ]
+    for model, own in audit.table.groupby("model", sort=False):
+        decisions = own["decisions"].iloc[0]
+        of = {row.quantity: row for row in own.itertuples() if row.decisions == decisions}
+        verdict = readings[model, decisions]
+        lines += ["", f"{model}: {verdict.text}"]
+        lines += [] if context.failure else _numbers(of, audit.rates[audit.rates["model"] == model], graph)
+    doubts = context.doubts
+    failed = f"failed for {', '.join(dict.fromkeys(str(key) for key in doubts))}" if doubts else "passed"
+    warned = f"; {len(context.warnings)} warning(s)" if context.warnings else ""
+    return [
+        *lines,
+        "",
+        f"Checks: {failed}{warned}. These numbers depend on the graph and the assumptions in the details.",
+        'More: .details(), .summary(), .plot(), .to_html("audit.html").',
+    ]
+
+
+def _numbers(of: Mapping[str, Any], rates: pd.DataFrame, graph: CausalGraph) -> list[str]:
+    """Return the five numbers of a model, in percent, each with its interval and what to compare it with."""
+    beside = {}
+    if not np.isnan(of["accuracy"].estimate):
+        beside["accuracy"] = f"   majority class {of['majority_rate'].estimate:.1%}"
+    selected = rates[(rates["quantity"] == "selection_rate") & rates["group"].isin((graph.baseline, graph.contrast))]
+    if len(selected):
+        shown = (f"{row.group} {row.estimate:.1%}" for row in selected.itertuples())
+        beside["positive_rate"] = f"   {', '.join(shown)}"
+    lines = []
+    for quantity, label in SHORT.items():
+        row = of[quantity]
+        if np.isnan(row.estimate):
+            lines.append(f"  {label:20} not available: {row.note}")
+            continue
+        sign, unit = ("+", " points") if quantity == "mean_unfair_effect" else ("", "%")
+        number = f"{100.0 * row.estimate:{sign}.1f}{unit}"
+        known = np.isfinite([row.lower, row.upper]).all()
+        interval = f"[{100.0 * row.lower:.1f}, {100.0 * row.upper:.1f}]" if known else ""
+        lines.append(f"  {label:20} {number:13} {interval:14}{beside.get(quantity, '')}".rstrip())
+    return lines
+
+
 def threshold_lines(thresholds: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading]) -> list[str]:
     """Return a line for each model and threshold."""
-    lines = ["Decisions at other thresholds, the interval of each by itself:"]
+    lines = ["Decisions at other thresholds; each interval holds separately:"]
     for (model, threshold), reading in readings.items():
         own = thresholds[(thresholds["model"] == model) & (thresholds["threshold"] == threshold)]
         lines.append(f"  {model}, {threshold:g}: {_effect(own, reading)}")
@@ -337,7 +403,7 @@ def threshold_lines(thresholds: pd.DataFrame, readings: Mapping[tuple[str, Any],
 
 def subgroup_lines(subgroups: pd.DataFrame, readings: Mapping[tuple[str, str, str], Reading], sure: float) -> list[str]:
     """Return a line for each level of each subgroup and model."""
-    lines = [f"Decisions within subgroups, all intervals together {sure:.0%}:"]
+    lines = [f"Decisions within subgroups; all intervals hold together ({sure:.0%}):"]
     levels: Any = subgroups.groupby(["subgroup", "level", "model"], sort=False)
     for key, own in levels:
         subgroup, level, model = key
@@ -353,19 +419,19 @@ def setting_lines(context: Context, models: int) -> list[str]:
         intervals = f"points only, {reason}"
     if context.swapped:
         roles = (
-            f"The roles are swapped: Y0 is the answer with the contrast, {graph.contrast!r}, on all paths, Ypi with "
+            f"The roles are swapped: Y0 is the decision with the contrast, {graph.contrast!r}, on all paths, Ypi with "
             f"the baseline, {graph.baseline!r}, on the unfair ones."
         )
     else:
-        roles = "Y0 is the answer with the baseline on all paths, Ypi with the contrast on the unfair ones."
+        roles = "Y0 is the decision with the baseline on all paths, Ypi with the contrast on the unfair ones."
     lines = [f"Audit of {models} model(s) on {context.rows:,} rows; {intervals}."]
     if context.resampling and describe_intervals(context):
         lines.append(context.resampling)
     lines += [
-        f"{graph.sensitive} is {graph.sensitive_column!r}: {graph.coding}. Yes is "
-        f"{graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
+        f"{graph.sensitive} is {graph.sensitive_column!r}: {graph.coding}. Positive is "
+        f"{graph.outcome_column!r} = {graph.positive!r}; a decision is positive if the score exceeds "
         f"{context.threshold:g}.",
-        f"{roles} PIU is the share of units whose two answers differ.",
+        f"{roles} PIU is the share of individuals whose two decisions differ.",
         *context.unfair.splitlines(),
     ]
     if context.unnamed:
@@ -454,7 +520,7 @@ def _model(rows: Rows, model: str, readings: Mapping[tuple[str, Any], Reading], 
             f"    mean unfair effect {_span(of['mean_unfair_effect'])}",
             _piu(of, seen_twice=context.paired and decisions == "threshold"),
             f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
-            f"    reading: {readings[model, decisions].text}",
+            f"    verdict: {readings[model, decisions].text}",
         ]
     return lines
 
@@ -477,11 +543,11 @@ def _accuracy(accuracy: Any, majority: Any) -> str:
 def _piu(of: Mapping[str, Any], *, seen_twice: bool) -> str:
     lower, upper, doubled = of["piu_lower"], of["piu_upper"], of.get("piu_double_disagreement")
     if seen_twice and abs(upper.estimate - lower.estimate) <= ROUNDING:
-        return f"    PIU {_span(lower)}, a point under what is listed below: both answers of each unit follow"
+        return f"    PIU {_span(lower)}, a point under the assumptions: both decisions of each individual are known"
     ends = f"at least {_span(lower)}, at most {_span(upper)}"
     if doubled is None:
         return f"    PIU {ends}"
-    return f"    PIU, given what both worlds share, {ends}; twice the disagreement given it {_span(doubled)}"
+    return f"    PIU, given the shared features, {ends}; twice the disagreement {_span(doubled)}"
 
 
 def _span(row: Any) -> str:
@@ -519,7 +585,10 @@ def group_lines(groups: pd.DataFrame, context: Context) -> list[str]:
         widest = groups["difference"].abs().max()
         return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals)."]
     if apart.empty:
-        return [*lines, "Either observed group, weighted alone, gives the same, as far as a joint test can show."]
+        return [
+            *lines,
+            "Check passed: estimates from the two observed groups, each weighted alone, agree (joint test).",
+        ]
     advice = "compare propensity='boosted', and look at source.overlap()"
     share = f"one test of all: chance alone makes any disagree in about {1.0 - context.level:.0%} of audits"
     if context.wald:
@@ -528,9 +597,9 @@ def group_lines(groups: pd.DataFrame, context: Context) -> list[str]:
         if not context.doubts:
             advice = "the estimates above use other weights, and no stage fails its check, so you need not act on it"
     lines.append(
-        f"The two observed groups, weighted alone, disagree beyond chance in {len(apart)} of {len(judged)} "
-        f"comparisons ({share}). Unless by chance, that is a misspecified propensity or poor overlap, never a latent "
-        f"cause; {advice}:"
+        f"The two observed groups, weighted alone, differ significantly in {len(apart)} of {len(judged)} "
+        f"comparisons ({share}). The cause is a wrong propensity model, poor overlap or chance, never a latent cause; "
+        f"{advice}:"
     )
     lines += [
         f"  {row.model}, {row.decisions}, {row.quantity}: {row.group_0:.3f} from group 0, {row.group_1:.3f} from group "

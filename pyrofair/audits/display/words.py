@@ -1,4 +1,4 @@
-"""The judgements of an audit in plain English, for those who decide on it."""
+"""The judgements of an audit in plain English, for decision makers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
 
-__all__ = ["Answer", "answer", "changes", "describe_question", "percent", "shorten", "span"]
+__all__ = ["Answer", "answer", "changes", "describe_question", "percent", "read_as", "shorten", "span"]
 
 SHOWN = 4
 """The most paths that the question lists, the shortest ones."""
@@ -71,27 +71,27 @@ def describe_question(
     first, other = graph.baseline, graph.contrast
     if paths.swapped:
         first, other = other, first
-    shown = "; ".join(_arrows([_read_as(graph, node) for node in path]) for path in paths.paths.shortest(SHOWN))
+    shown = "; ".join(_arrows([read_as(graph, node) for node in path]) for path in paths.paths.shortest(SHOWN))
     more = f"; and {paths.paths.size - SHOWN:,} more" if paths.paths.size > SHOWN else ""
-    which = "this model" if models == 1 else f"these {models} models"
+    which = "this model's decision" if models == 1 else f"the decision of these {models} models"
     return [
-        f"Would {which} decide otherwise on an individual if {shorten(graph.sensitive_column)} were {_quoted(other)} "
-        f"instead of {_quoted(first)} along the paths called unfair, and {_quoted(first)} along all others?",
-        f"Called unfair: {shown}{more}." if paths.paths else "No path was called unfair.",
-        f"Judged were {rows:,} individuals. {_what_is_yes(graph, threshold, decisions, without_scores)}",
+        f"For how many individuals does {which} depend on {shorten(graph.sensitive_column)} through the unfair paths?",
+        f"Comparison: as if {_quoted(other)} instead of {_quoted(first)} on the unfair paths only.",
+        f"Unfair: {shown}{more}." if paths.paths else "No path was marked as unfair.",
+        f"{rows:,} individuals were audited. {_what_is_positive(graph, threshold, decisions, without_scores)}",
     ]
 
 
-def _what_is_yes(graph: CausalGraph, threshold: float, decisions: Decisions, without_scores: Sequence[str]) -> str:
-    yes = f"yes ({shorten(graph.outcome_column)} = {shorten(graph.positive)})"
+def _what_is_positive(graph: CausalGraph, threshold: float, decisions: Decisions, without_scores: Sequence[str]) -> str:
+    positive = f"positive ({shorten(graph.outcome_column)} = {shorten(graph.positive)})"
     if decisions == "threshold":
-        return f"A decision is {yes} where the score exceeds {threshold:g}."
-    drawn = f"Decisions are drawn with their scores: the score is the probability of {yes}."
+        return f"A decision is {positive} if the score exceeds {threshold:g}."
+    drawn = f"Decisions are drawn with their scores: the score is the probability of a {positive} decision."
     if not without_scores:
         return drawn
     named = ", ".join(_quoted(each) for each in without_scores[:SHOWN])
     more = f" and {len(without_scores) - SHOWN} more" if len(without_scores) > SHOWN else ""
-    has = "has no scores: its answer is" if len(without_scores) == 1 else "have no scores: their answers are"
+    has = "has no scores: its verdict is" if len(without_scores) == 1 else "have no scores: their verdicts are"
     return f"{drawn} {named}{more} {has} about the decisions as they are given."
 
 
@@ -101,7 +101,7 @@ def shorten(text: object) -> str:
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _read_as(graph: CausalGraph, node: str) -> str:
+def read_as(graph: CausalGraph, node: str) -> str:
     """Return the column of a node that has one, or else the name of the node."""
     columns = graph.columns.get(node, ())
     return str(columns[0]) if len(columns) == 1 else node
@@ -127,18 +127,18 @@ def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths | None, l
         other = paths.graph.baseline if paths.swapped else paths.graph.contrast
         moves = "rises" if effect > 0.0 else "falls"
         body += (
-            f" With {_quoted(other)} along the unfair paths, the share of yes {moves} by {percent(abs(effect))[:-1]} "
-            "percentage points."
+            f" With {_quoted(other)} on the unfair paths, the share of positive decisions {moves} by "
+            f"{percent(abs(effect))[:-1]} percentage points."
         )
     return Answer(reading.head, body, reading.tone)
 
 
 def changes(readings: Sequence[Reading], warned: int) -> list[str]:
-    """Return what would change the answers, most general first, a sentence each."""
+    """Return what the reader can do, most general first, one sentence each."""
     statuses = {each.status for each in readings}
     found = [
-        "Another graph, or another choice of unfair paths: the answer is about the paths named here, and no table can "
-        "confirm a graph.",
+        "Discuss the graph and the unfair paths: the verdict is about the paths named here, and no table can confirm a "
+        "graph.",
         *(each.change for status, each in VERDICTS.items() if status in statuses),
     ]
     if warned:
