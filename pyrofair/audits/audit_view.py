@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from pyrofair.audits.report import (
     threshold_lines,
     world_lines,
 )
-from pyrofair.audits.view import MOST_CARDS, Block, View, drawn
+from pyrofair.audits.view import Block, View, drawn
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
@@ -63,9 +64,9 @@ MOST_INDIVIDUALS = 50
 INDIVIDUAL_COLUMNS = ("row", "model", "path", "baseline", "switched", "effect", "effect_sd", "flips")
 RIGHT_GRAPH = "The causal graph, and which of its paths are unfair. No table can confirm a graph."
 SCALE = (
-    "On one scale from 0 to 100%. The thick bar is the range of PIU that the estimates leave open, thin lines are "
-    "intervals for chance, and the upright mark beside accuracy is the majority class: what always giving the commoner "
-    "answer gets right. A bound near 0 is no merit of a model that decides alike for all."
+    "On one scale from 0 to 100%. The thick bar runs from the lower to the upper bound on PIU. Thin lines are "
+    "confidence intervals. The upright mark next to accuracy is the majority class, the accuracy of a constant "
+    "prediction. A nearly constant model has a bound near 0 for a trivial reason."
 )
 WORLDS = (
     "Each world is made of the rows of a group that resemble it. The effective size is the number of equally weighted "
@@ -75,12 +76,12 @@ CUT_ELSEWHERE = (
     "An effect may be small where few scores lie and large elsewhere: the same scores, cut at other thresholds."
 )
 GROUP_RATES = (
-    "Rates of yes by group, with intervals; of rows whose outcome was yes (true positive) or no (false positive). They "
-    "compare groups as they are, whatever the paths."
+    "Shares of positive decisions by group, with intervals: of all rows (selection), of rows with a positive outcome "
+    "(true positive) and of the others (false positive). They compare the groups as they are, whatever the paths."
 )
 WITHIN = (
-    "Within subgroups that the sensitive attribute does not cause. The effect in all is an average over them and may "
-    "hide opposite ones."
+    "Subgroups that the sensitive attribute does not cause. The overall effect is an average over them and may hide "
+    "opposite effects."
 )
 Quantities = Mapping[tuple[str, Any], Mapping[str, Any]]
 """The rows of each model and decisions, by quantity."""
@@ -97,11 +98,10 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
     without = [name for name in models if basis[name] != decisions]
     more = _at_thresholds(audit, {name: each for name, each in chosen.items() if basis[name] == "threshold"})
     failed = [f"No unfair effect could be estimated: {context.failure.rstrip('.')}."] if context.failure else []
-    rates = [_facts(of, name, basis[name], context.threshold) for name in models]
     stated = context.assumptions or ("(the source states none)",)
-    assumptions: list[tuple[str, Sequence[str]]] = [("These numbers rest on:", [context.units, *stated])]
+    assumptions: list[tuple[str, Sequence[str]]] = [("These numbers assume:", [context.units, *stated])]
     if context.outcome_assumptions:
-        of_outcomes = f"Those of {', '.join(context.outcomes)}, an outcome, rest on:"
+        of_outcomes = f"Those of {', '.join(context.outcomes)}, an outcome, assume:"
         assumptions.append((of_outcomes, context.outcome_assumptions))
     return View(
         title="Audit of unfair effects",
@@ -110,8 +110,17 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
         blocks=_blocks(audit, decisions, basis, of, readings, _individuals(individuals)),
         schema="pyrofair-audit",
         data=partial(audit_data, audit),
-        answers=[(name, answer(chosen[name], of[name, basis[name]], context.paths, context.level)) for name in models],
-        basis=basis_of(rates, context),
+        answers=[
+            (
+                name,
+                replace(
+                    each := answer(chosen[name], of[name, basis[name]], context.paths, context.level),
+                    body=f"{each.body} {_facts(audit, of, name, basis[name])}",
+                ),
+            )
+            for name in models
+        ],
+        basis=basis_of(context),
         changes=[*changes([*chosen.values()], len(context.warnings))[:4], *([more] if more else [])],
         assumptions=assumptions,
         closing=failed,
@@ -184,33 +193,30 @@ def graph_block(paths: UnfairPaths) -> Block:
     return Block("graph", "The graph", markup=markup)
 
 
-def basis_of(rates: Sequence[str], context: Context) -> list[str]:
-    """Return what the answers rest on, in sentences, among them the rates of each model unless there are many."""
-    found = [RIGHT_GRAPH]
-    if len(rates) > MOST_CARDS:
-        rates = ["Accuracy and rates of each model, below: a bound is no merit of a model that decides alike for all."]
+def basis_of(context: Context) -> list[str]:
+    """Return what the verdicts assume, in sentences."""
     intervals = describe_intervals(context)
-    covers = "which cover chance, not a wrong graph; and the assumptions below."
-    last = f"{intervals}, {covers}" if intervals else "Points only, without intervals, and the assumptions below."
-    return [*found, *rates, last]
+    covers = "which account for sampling error, not for a wrong graph; and the assumptions below."
+    last = f"{intervals}, {covers}" if intervals else "Estimates without intervals, and the assumptions below."
+    return [RIGHT_GRAPH, last]
 
 
-def _facts(of: Quantities, model: str, decisions: Decisions, threshold: float) -> str:
-    """Return how often a model says yes and is right, and what is to be said of these, as a sentence.
+def _facts(audit: Audit, of: Quantities, model: str, decisions: Decisions) -> str:
+    """Return a model's rates, by group as well, and its accuracy, as a sentence with remarks on these.
 
-    Accuracy is that of thresholded decisions, whatever the decisions that the rate is about.
+    Accuracy and rates by group are those of thresholded decisions, whatever the decisions that the verdict is about.
     """
-    own = of[model, "threshold"]
+    own, graph = of[model, "threshold"], audit.context.graph
     accuracy, majority, rate = own["accuracy"], own["majority_rate"], of[model, decisions]["positive_rate"]
-    drawn_with = decisions == "score"
-    said = f"{shorten(model)} says yes to {percent(rate.estimate)}{' if drawn with its scores' if drawn_with else ''}"
+    rates = audit.rates.query("model == @model and quantity == 'selection_rate'") if len(audit.rates) else audit.rates
+    groups = [row for row in rates.itertuples() if row.group in (graph.baseline, graph.contrast)]
+    shown_groups = ", ".join(f"{shorten(row.group)} {percent(row.estimate)}" for row in groups)
+    drawn_with = " if drawn with the scores" if decisions == "score" else ""
+    said = f"Positive decisions: {percent(rate.estimate)}{drawn_with}"
+    said += f" ({shown_groups})" if shown_groups else ""
     remarks = [rate_remark(rate)]
     if not np.isnan(accuracy.estimate):
-        where = f", with yes where they exceed {threshold:g}," if drawn_with else ""
-        said += (
-            f" and{where} is right in {percent(accuracy.estimate)} (always giving the majority class: "
-            f"{percent(majority.estimate)})"
-        )
+        said += f". Accuracy: {percent(accuracy.estimate)} (majority class: {percent(majority.estimate)})"
         remarks.insert(0, accuracy_remark(accuracy, majority))
     remarks = [each for each in remarks if each]
     return f"{said}{': ' if remarks else ''}{', '.join(remarks)}."
@@ -234,11 +240,11 @@ def _at_thresholds(audit: Audit, own: Mapping[str, Reading]) -> str:
     low, high = (end(ends[model], key=ends[model].__getitem__) for end in (min, max))
     if ends[model][low] == ends[model][high]:
         most = max(max(of.values()) for of in ends.values())
-        return f"Another threshold: of those tried, none has a lower end above {percent(most)}."
+        return f"Another threshold: of those tried, none has a lower bound above {percent(most)}."
     return (
-        f"Another threshold: the lower end of {shorten(model)} runs from {percent(ends[model][low])} (at {low:g}) to "
-        f"{percent(ends[model][high])} (at {high:g}) over those tried. Each interval holds by itself, so the largest "
-        "of several lower ends is too large more often."
+        f"Another threshold: the lower bound of {shorten(model)} runs from {percent(ends[model][low])} (at {low:g}) to "
+        f"{percent(ends[model][high])} (at {high:g}) over those tried. Each interval holds separately, so the "
+        "largest of several lower bounds is too large more often."
     )
 
 
@@ -273,7 +279,7 @@ def rates_block(rates: pd.DataFrame, column: str) -> Block:
         count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
         lines.append(f"  {model}, {group}, {count} rows: {told}{notes and f' ({notes})'}")
         rows.append({"model": model, "group": group, "rows": count} | shown | ({"note": notes} if notes else {}))
-    table = make_table("rates", "Decisions that are yes", pd.DataFrame(rows).fillna(""), named, note=GROUP_RATES)
+    table = make_table("rates", "Positive decisions", pd.DataFrame(rows).fillna(""), named, note=GROUP_RATES)
     return Block("rates", "Rates by group", lines, pictures=[table])
 
 
@@ -286,7 +292,7 @@ def threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading]) 
             own,
             "threshold",
             last=("answer", {at: each.head for (name, at), each in readings.items() if name == model}),
-            note="The interval of each threshold holds by itself, not together with those of others.",
+            note="Each interval holds separately.",
         )
         for i, (model, own) in enumerate(audit.thresholds.groupby("model", sort=False))
     ]
@@ -298,7 +304,7 @@ def subgroup_tables(
     """Return the tables of subgroups, which are about thresholded decisions whatever the page is about."""
     note = f"All intervals of subgroups hold together with {audit.context.level:.0%}, asymptotically."
     if decisions == "score":
-        note += f" Decisions are yes where the score exceeds {audit.context.threshold:g}, not drawn."
+        note += f" Decisions are positive if the score exceeds {audit.context.threshold:g}, not drawn."
 
     def sizes(_: Any, of: Mapping[str, Any]) -> dict[str, str]:
         effect = of["mean_unfair_effect"]

@@ -55,7 +55,7 @@ NUMBERS = ("estimate", "low", "high", "lower", "upper", "ess")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FamilyAudit(ABC):
-    """The audits of a family; print it for a reading in plain text.
+    """The audits of a family; print it for its verdicts.
 
     Attributes
     ----------
@@ -177,15 +177,15 @@ class FamilyAudit(ABC):
             for name, each in contexts.items()
             for model, text in each.doubts.items()
         ]
-        assumptions = [("These numbers rest on:", self._rest_on())]
+        assumptions = [("These numbers assume:", self._rest_on())]
         if outcomes := self._each("outcome_assumptions"):
-            assumptions.append(("Those of an outcome rest on:", outcomes))
+            assumptions.append(("Those of an outcome assume:", outcomes))
         first = next(iter(contexts.values()), None)
         return replace(
             made,
             blocks=[*self._blocks(readings), *made.blocks, *missing_blocks(self._missing())],
             answers=answers,
-            basis=[RIGHT_GRAPH] if first is None else basis_of([], replace(first, level=level)),
+            basis=[RIGHT_GRAPH] if first is None else basis_of(replace(first, level=level)),
             changes=changes([*chosen.values()], len(warned))[:4],
             assumptions=assumptions,
             closing=[*doubts, *made.closing],
@@ -286,7 +286,7 @@ class FamilyAudit(ABC):
 
     def __repr__(self) -> str:
         names = ", ".join(repr(each) for each in dict.fromkeys(self.quantities[self.key]))
-        return f"<{type(self).__name__} of {names} on {self.context['rows']:,} rows; print it for a reading>"
+        return f"<{type(self).__name__} of {names} on {self.context['rows']:,} rows; print it for its verdicts>"
 
 
 @dataclass(eq=False)
