@@ -1,4 +1,4 @@
-"""Figures and axes that a notebook shows, whether or not pyplot has been imported."""
+"""The style of all figures, and figures and axes that a notebook shows whether or not pyplot has been imported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["ShownAxes", "ShownFigure"]
+__all__ = ["BLUE", "COLOURS", "GREEN", "GREY", "LEGEND", "RED", "ShownAxes", "ShownFigure"]
+
+BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#5A5A5A", "#009E73"
+COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
+"""Colours that people with a colour vision deficiency can tell apart (Okabe and Ito, 2008); texts are grey or black."""
+LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
 
 
 def _png(figure: Any) -> bytes:

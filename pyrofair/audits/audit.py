@@ -232,9 +232,23 @@ class Audit:
         ]
         return pd.DataFrame(rows, columns=["model", "decisions", "status", "least", "most", "reading"])
 
-    def plot(self, decisions: Decisions = "threshold") -> Figure:
-        """Draw accuracy and the interval of PIU of every model."""
-        return plot_audit(self.table, decisions)
+    def plot(self, decisions: Decisions = "threshold", *, paper_bound: bool = False) -> Figure:
+        """Draw accuracy, the mean unfair effect and the bounds on PIU of every model, with its verdict.
+
+        ``paper_bound`` adds the paper's upper bound on PIU, which is never below ours.
+        """
+        require_flag("paper_bound", paper_bound)
+        verdicts = read_audit(self.table, self.groups, self.context)
+        graph, swapped = self.context.graph, self.context.swapped
+        first, other = (graph.contrast, graph.baseline) if swapped else (graph.baseline, graph.contrast)
+        return plot_audit(
+            self.table,
+            decisions,
+            title=f"{graph.sensitive_column}: {other} instead of {first} on unfair paths; {self.context.rows:,} rows",
+            verdicts={model: each.head for (model, of), each in verdicts.items() if of == decisions},
+            level=self.context.level,
+            paper_bound=paper_bound,
+        )
 
     def plot_stages(self, model: str | None = None) -> Figure:
         """Draw the diagnostics of each stage, of one model or the largest of all, beside their limits.

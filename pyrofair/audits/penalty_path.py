@@ -38,7 +38,7 @@ from pyrofair.audits.audit import Audit, audit, default_source, fit_source, with
 from pyrofair.audits.bootstrap import make_views
 from pyrofair.audits.clusters import ROWS, Clusters, describe_units
 from pyrofair.audits.display import table_fragment
-from pyrofair.audits.plots import mean_by_strength, plot_trade_off
+from pyrofair.audits.plots import mean_by_strength, plot_frontier, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
 from pyrofair.audits.wald import is_influence_based, require_estimates
 from pyrofair.classifiers.batches import Problem, hold_out, share_rows
@@ -135,9 +135,29 @@ class PenaltyPath:
         means = self.summary().filter(items=SUMMARISED).reset_index()
         return table_fragment("Penalty path", means, " ".join(self._told()))
 
-    def plot(self, decisions: Decisions = "threshold") -> Figure:
-        """Draw accuracy, mean unfair effect and PIU by strength (the paper's figure 3), and accuracy against PIU."""
-        return plot_trade_off(self.table, decisions, self.intervals)
+    def plot(
+        self, decisions: Decisions = "threshold", *, at_most: float | None = None, details: bool = False
+    ) -> Figure:
+        """Draw accuracy against the upper bound on PIU, one labelled point for each strength.
+
+        Parameters
+        ----------
+        decisions
+            ``"threshold"`` or ``"score"``.
+        at_most
+            Draw this limit, and ring the classifier that ``select(at_most=...)`` returns.
+        details
+            Draw accuracy, mean unfair effect and PIU by strength in place of this (the paper's figure 3).
+        """
+        require_flag("details", details)
+        if details:
+            return plot_trade_off(self.table, decisions, self.intervals)
+        chosen = None
+        if at_most is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PyrofairWarning)
+                chosen = self.select(at_most=at_most, decisions=decisions).strength
+        return plot_frontier(self.table, decisions, self.intervals, at_most, chosen)
 
     def summary(self, decisions: Decisions = "threshold") -> pd.DataFrame:
         """Return means over seeds by strength (NaN where one seed's value is), and whether seeds fall into two groups.

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from pyrofair._figures import ShownAxes, ShownFigure
+from pyrofair._figures import BLUE, COLOURS, GREY, LEGEND, RED, ShownAxes, ShownFigure
 from pyrofair._validation import listed, require_instance, require_real, shown
 from pyrofair.effects.bounds import feasible_interval
 from pyrofair.effects.estimates import reach_of
@@ -24,38 +24,64 @@ __all__ = [
     "mean_by_strength",
     "plot_audit",
     "plot_feasible_region",
+    "plot_frontier",
     "plot_members",
     "plot_stages",
     "plot_trade_off",
 ]
 
-BLUE, RED, GREY, GREEN = "#0072B2", "#D55E00", "#666666", "#009E73"
-COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
 BAND = 0.18
 """How opaque a band over seeds is."""
-LEGEND: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 8}
 
 
-def plot_audit(table: pd.DataFrame, decisions: str = "threshold") -> Figure:
-    """Draw the accuracy of each model of an audit's table, and beside it the interval that holds its PIU."""
+def plot_audit(
+    table: pd.DataFrame,
+    decisions: str = "threshold",
+    *,
+    title: str = "",
+    verdicts: Mapping[str, str] | None = None,
+    level: float = 0.95,
+    paper_bound: bool = False,
+) -> Figure:
+    """Draw accuracy, the signed mean unfair effect and the bounds on PIU of each model of an audit's table.
+
+    ``verdicts`` stand at the end of each row; ``paper_bound`` adds the paper's upper bound on PIU.
+    """
     _check_decisions(table, decisions)
     models = list(dict.fromkeys(table["model"][table["decisions"] == decisions]))  # some give decisions alone
     height = np.arange(len(models))[::-1]
-    figure = ShownFigure(figsize=(10.0, 1.7 + 0.5 * len(models)), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(2, 3), sharey=True)
+    figure = ShownFigure(figsize=(12.0, 1.9 + 0.5 * len(models)), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=(2, 2, 3), sharey=True)
+    what = "decisions" if decisions == "threshold" else "scores"
     _draw_accuracy(left, table, models, height)
+    effect = _column(table, decisions, "mean_unfair_effect", models)
+    _whiskers(middle, effect, height, BLUE)
+    middle.axvline(0.0, color=GREY, linewidth=1)
+    middle.set_xlabel(f"mean unfair effect, {what}")
     _draw_piu(right, table, decisions, models, height)
+    right.set_xlabel(f"individual unfairness (PIU), {what}")
     handles = [
-        Patch(color=RED, alpha=0.35, label="PIU lies here"),
-        Line2D([], [], color=RED, linewidth=2, label="interval of each end"),
-        Line2D([], [], color=GREY, marker="D", markersize=5, linestyle="", label="the paper's upper bound"),
-        Line2D([], [], color=GREY, marker=">", markersize=7, linestyle="", label="that bound, 1 or more: vacuous"),
+        Patch(color=RED, alpha=0.35, label="PIU, lower to upper bound"),
+        Line2D([], [], color=BLUE, linewidth=2, label=f"{level:.0%} confidence interval of each number"),
     ]
+    if paper_bound:
+        paper = _column(table, decisions, "piu_paper_bound", models)["estimate"].to_numpy()
+        right.plot(np.where(paper < 1.0, paper, np.nan), height, "D", color=GREY, markersize=5)
+        right.plot(np.where(paper >= 1.0, 1.0, np.nan), height, ">", color=GREY, markersize=7, clip_on=False)
+        handles += [
+            Line2D([], [], color=GREY, marker="D", markersize=5, linestyle="", label="paper's bound"),
+            Line2D([], [], color=GREY, marker=">", markersize=7, linestyle="", label="paper's bound (uninformative)"),
+        ]
+    for model, at in zip(models, height, strict=True):
+        right.annotate((verdicts or {}).get(model, ""), (1.0, at), xycoords=("axes fraction", "data"), xytext=(8, 0),
+                       textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
+    figure.suptitle(title, fontsize=11)
     figure.legend(handles=handles, ncols=4, **LEGEND)
     left.set_yticks(height, models)
     left.set_ylim(-0.6, len(models) - 0.4)
-    _finish(left, "x")
-    _finish(right, "x")
+    for axes in (left, middle, right):
+        axes.locator_params(axis="x", nbins=5)
+        _finish(axes, "x")
     return figure
 
 
@@ -70,7 +96,7 @@ def _draw_accuracy(axes: Axes, table: pd.DataFrame, models: Sequence[str], heigh
     exact = accuracy["note"].astype(str).str.contains("test-set").any()
     axes.set_xlabel("accuracy (exact interval)" if exact else "accuracy")
     if accuracy["estimate"].isna().all():
-        axes.text(0.5, 0.5, "no outcomes, no accuracy", transform=axes.transAxes, ha="center", color=GREY, fontsize=8)
+        axes.text(0.5, 0.5, "no outcomes", transform=axes.transAxes, ha="center", color=GREY, fontsize=8)
         axes.set_xticks([])
         return
     _whiskers(axes, accuracy, height, BLUE)
@@ -83,14 +109,10 @@ def _draw_piu(axes: Axes, table: pd.DataFrame, decisions: str, models: Sequence[
     low, high = (_column(table, decisions, f"piu_{end}", models) for end in ("lower", "upper"))
     axes.barh(height, high["estimate"] - low["estimate"], left=low["estimate"], height=0.34, color=RED, alpha=0.35)
     for end in (low, high):
-        _whiskers(axes, end, height, RED, marker="|")
-    paper = _column(table, decisions, "piu_paper_bound", models)["estimate"].to_numpy()
-    axes.plot(np.where(paper < 1.0, paper, np.nan), height, "D", color=GREY, markersize=5)
-    axes.plot(np.where(paper >= 1.0, 1.0, np.nan), height, ">", color=GREY, markersize=7, clip_on=False)
+        _whiskers(axes, end, height, BLUE, marker="|")
     for at in height[low["estimate"].isna().to_numpy()]:
-        axes.text(0.5, at, "cannot be estimated", ha="center", va="center", color=GREY, fontsize=8)
+        axes.text(0.5, at, "not available", ha="center", va="center", color=GREY, fontsize=9)
     axes.set_xlim(-0.02, 1.02)
-    axes.set_xlabel("probability of individual unfairness, " + ("decisions" if decisions == "threshold" else "scores"))
 
 
 def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure:
@@ -115,7 +137,7 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
         left.errorbar(1.0 + off[which], height[which], xerr=half[which], fmt="o", color=colour, capsize=3)
     reach = max(0.15, 1.15 * float(np.nanmax(np.abs(off) + half, initial=0.0)))
     left.set_xlim(1.0 - reach, 1.0 + reach)
-    left.set_xlabel("mean weight, 95 % interval (should hold 1)")
+    left.set_xlabel("mean weight, 95 % interval (should contain 1)")
     middle.barh(height, first["ess"], height=0.5, color=np.where(bad, RED, BLUE).tolist(), alpha=0.5)
     for at, size in zip(height, first["ess"], strict=True):
         middle.annotate(f"{size:,.0f}", (size, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
@@ -133,8 +155,8 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
     right.set_xlim(0.0, 1.1 * furthest + 0.5)
     right.set_xlabel("largest |z| of balance and correction")
     handles = [
-        Line2D([], [], color=BLUE, marker="o", label="balance: far out, the weights are wrong"),
-        Line2D([], [], color=BLUE, marker="s", label="correction: far out, the regressions are wrong"),
+        Line2D([], [], color=BLUE, marker="o", label="balance: large if weights are wrong"),
+        Line2D([], [], color=BLUE, marker="s", label="correction: large if regressions are wrong"),
         Patch(color=RED, alpha=0.3, label=f"beyond {limit:.2g}, or weights unusable: the verdict is withheld"),
     ]
     figure.legend(handles=handles, ncols=3, **LEGEND)
@@ -197,9 +219,9 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
     left.set_yticks(height, names)
     left.set_ylim(-0.6, len(members) - 0.4)
     handles = [
-        Patch(color=RED, alpha=0.4, label="PIU lies here"),
+        Patch(color=RED, alpha=0.4, label="PIU, lower to upper bound"),
         Line2D([], [], color=BLUE, marker="o", markersize=5, label="mean unfair effect"),
-        Line2D([], [], color=GREY, linewidth=1.2, label=f"thin lines: {level:.0%} intervals"),
+        Line2D([], [], color=GREY, linewidth=1.2, label=f"thin lines: {level:.0%} confidence intervals"),
     ]
     figure.legend(handles=handles, ncols=3, **LEGEND)
     for axes in (left, right):
@@ -260,8 +282,8 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold", intervals:
     effect.axhline(0.0, color=GREY, linewidth=0.8)
     effect.set_ylabel("mean unfair effect")
     piu.set_ylim(0.0, 1.05 * max(min(1.0, rows["piu_paper_bound"].max()), 0.1))
-    piu.set_ylabel("PIU: where it can lie")
-    frontier.set_xlabel("PIU: where it can lie, and its upper end")
+    piu.set_ylabel("PIU, lower to upper bound")
+    frontier.set_xlabel("PIU, lower to upper bound")
     frontier.set_xlim(left=min(0.0, frontier.get_xlim()[0]))
     for axes in (accuracy, effect, piu):
         axes.set_xlabel("strength of the penalty")
@@ -271,15 +293,72 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold", intervals:
     handles = [
         *(Line2D([], [], color=colour, marker=".", label=method) for colour, method in methods),
         Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="accuracy: majority class"),
-        Line2D([], [], color=GREY, label="PIU: sharp upper end"),
-        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="PIU: sharp lower end"),
-        Line2D([], [], color=GREY, linestyle=":", label="PIU: the paper's upper bound"),
+        Line2D([], [], color=GREY, label="PIU: upper bound"),
+        Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="PIU: lower bound"),
+        Line2D([], [], color=GREY, linestyle=":", label="PIU: paper's bound"),
         Patch(color=GREY, alpha=BAND, label="lowest to highest seed"),
-        Line2D([], [], color=GREY, linewidth=4, alpha=0.3, label="frontier: lower to upper end of PIU"),
+        Line2D([], [], color=GREY, linewidth=4, alpha=0.3, label="accuracy against PIU: lower to upper bound"),
     ]
     if reach is not None:
-        handles.append(Line2D([], [], color=GREY, marker="|", label="frontier: 95 % interval of the upper end"))
+        handles.append(
+            Line2D([], [], color=GREY, marker="|", label="accuracy against PIU: 95 % limit of the upper bound")
+        )
     figure.legend(handles=handles, ncols=4, **LEGEND)
+    return figure
+
+
+def plot_frontier(
+    table: pd.DataFrame,
+    decisions: str,
+    intervals: pd.DataFrame,
+    at_most: float | None = None,
+    chosen: float | None = None,
+) -> Figure:
+    """Draw a penalty path's accuracy against the upper bound on PIU: a labelled point for each strength.
+
+    Points are means over seeds, with the intervals of both numbers; ``at_most`` draws a limit on the upper confidence
+    limit of PIU, and ``chosen`` rings a strength.
+    """
+    _check_decisions(table, decisions)
+    rows = table[table["decisions"] == decisions]
+    mean, majority = mean_by_strength(rows[["strength", "accuracy", "piu_upper"]]), rows["majority_rate"].mean()
+    figure = ShownFigure(figsize=(7.5, 5.0), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot(mean["piu_upper"], mean["accuracy"], "-", color=GREY, linewidth=0.8, alpha=0.6)
+    axes.plot(mean["piu_upper"], mean["accuracy"], "o", color=RED, markersize=6)
+    if not intervals.empty:
+        far = _far_ends(intervals, decisions).reindex(mean.index)
+        axes.hlines(mean["accuracy"], mean["piu_upper"], far, color=RED, linewidth=1.2)
+        axes.plot(far, mean["accuracy"], "|", color=RED)
+        own = intervals[(intervals["decisions"] == "threshold") & (intervals["quantity"] == "accuracy")]
+        around = mean_by_strength(own[["strength", "lower", "upper"]]).reindex(mean.index)
+        axes.vlines(mean["piu_upper"], around["lower"], around["upper"], color=BLUE, linewidth=1.2)
+    for strength, row in mean.dropna().iterrows():
+        axes.annotate(f"{strength:g}", (row["piu_upper"], row["accuracy"]), xytext=(6, 6), textcoords="offset points")
+    handles = [
+        Line2D([], [], color=RED, marker="o", linestyle="", label="strength of the penalty (mean over seeds)"),
+        Line2D([], [], color=RED, marker="|", label="up to the 95 % limit of PIU"),
+        Line2D([], [], color=BLUE, label="interval of accuracy"),
+        Line2D([], [], color=GREY, linestyle="--", label=f"majority class: {majority:.2f}"),
+    ]
+    axes.set_ylim(axes.get_ylim())  # as large as the points are: the majority class may lie far below
+    axes.axhline(majority, color=GREY, linestyle="--", linewidth=1)
+    if at_most is not None:
+        axes.axvline(at_most, color="black", linewidth=1)
+        handles.append(Line2D([], [], color="black", linewidth=1, label=f"limit {at_most:g}"))
+    if chosen is not None:
+        at = mean.loc[chosen]
+        axes.plot(at["piu_upper"], at["accuracy"], "o", markersize=16, markerfacecolor="none", color="black")
+        handles.append(
+            Line2D([], [], color="black", marker="o", markersize=11, markerfacecolor="none", linestyle="",
+                   label=f"chosen: strength {chosen:g}")
+        )  # fmt: skip
+    axes.set_xlabel(f"upper bound on PIU, {'decisions' if decisions == 'threshold' else 'scores'}")
+    axes.set_ylabel("accuracy")
+    axes.set_xlim(left=0.0)
+    axes.set_title("Accuracy against the upper bound on PIU, by strength of the penalty", fontsize=11)
+    figure.legend(handles=handles, ncols=2, **LEGEND)
+    _finish(axes, "both")
     return figure
 
 
