@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tqdm import TqdmWarning
@@ -14,17 +16,28 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", TqdmWarning)
     from tqdm.auto import tqdm
 
-__all__ = ["progress_bar"]
+__all__ = ["progress_bar", "without_bars"]
 
 AFTER = 5.0
 """Seconds after which a bar appears."""
+_HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
+
+
+@contextmanager
+def without_bars(hide: bool = True) -> Iterator[None]:
+    """Show no bar inside, of whatever is called there, if ``hide``."""
+    token = _HIDDEN.set(hide or _HIDDEN.get())
+    try:
+        yield
+    finally:
+        _HIDDEN.reset(token)
 
 
 def progress_bar(
     desc: str, items: Iterable[Any] | None = None, *, total: int | None = None, shown: bool = True, **settings: Any
 ) -> Any:
     """Return a bar over items, or one that is updated by hand; ``settings`` are those of tqdm."""
-    hidden = not (shown and _is_seen())
+    hidden = _HIDDEN.get() or not (shown and _is_seen())
     return tqdm(items, desc=desc, total=total, disable=hidden, delay=AFTER, leave=False, **settings)
 
 

@@ -69,6 +69,8 @@ def test_long_loops_have_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def optional(*, progress: bool) -> None:
         pf.audit({"m": table["M"]}, pf.IPW(unfair), table, scores="outcome", n_boot=2, progress=progress)
+        source = pf.OneStep(unfair, **learners, random_state=0)
+        pf.audit({"m": table["M"]}, source, table, scores="outcome", progress=progress)
         pf.learn_mechanisms(table, graph, nodes=["M"], steps=1, progress=progress)
         pf.penalty_path(
             classifier, X, table["Y"], strengths=[1.0], seeds=1, test=(X, table["Y"]), n_boot=0, progress=progress
@@ -78,10 +80,11 @@ def test_long_loops_have_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_progress, "AFTER", 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
+        bars = ("bootstrap", "regressions", "mechanisms", "penalty path")
         optional(progress=False)
-        assert [name for name in ("bootstrap", "mechanisms", "penalty path") if name in screen.getvalue()] == []
+        assert [name for name in bars if name in screen.getvalue()] == []
         optional(progress=True)
-        assert [name for name in ("bootstrap", "mechanisms", "penalty path") if name not in screen.getvalue()] == []
+        assert [name for name in bars if name not in screen.getvalue()] == []
         pf.sharp_bounds(unfair, table, n_boot=2, random_state=0)
         source = pf.OneStep(unfair, **learners, random_state=0)
         pf.sensitivity.confounding(table["Y"], source, table, gammas=[1.0, 2.0], scores="outcome")

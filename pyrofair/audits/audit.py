@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._arviz import to_arviz
 from pyrofair._defaults import default_of
+from pyrofair._progress import without_bars
 from pyrofair._random import seed_from
 from pyrofair._validation import (
     did_you_mean,
@@ -624,12 +625,13 @@ def audit(
     rates = pd.DataFrame()
     if not beside:  # the group of some rows is not known
         rates = estimate_rates(observed, threshold, a, outcome, weight, graph, level, clusters)
-    if by_influence:
-        asked = Scores(audited, observed, threshold)
-        report = _audit_by_influence(chosen, asked, rows, random_state, context, levels)
-        return replace(report, rates=rates, answers=answers)
-    how = {"n_boot": n_boot, "bootstrap": bootstrap, "n_jobs": n_jobs, "progress": progress}
-    report = _audit_by_replicates(chosen, found, rows, at, random_state, context, **how)
+    with without_bars(not progress):
+        if by_influence:
+            asked = Scores(audited, observed, threshold)
+            report = _audit_by_influence(chosen, asked, rows, random_state, context, levels)
+        else:
+            how = {"n_boot": n_boot, "bootstrap": bootstrap, "n_jobs": n_jobs, "progress": progress}
+            report = _audit_by_replicates(chosen, found, rows, at, random_state, context, **how)
     return replace(report, rates=rates, answers=answers)
 
 
