@@ -230,6 +230,33 @@ def test_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ch
     assert set(re.findall(r'"(\w+\.(?:csv|html|png))"', page)) == written
 
 
+PLAIN = {"names=words, ": 'names=words, propensity="logistic", regression="logistic", folds=2, splits=1, '}
+
+
+@pytest.mark.parametrize("changes", [PLAIN, pytest.param({}, marks=pytest.mark.slow)], ids=["plain", "as it is"])
+def test_the_page_on_decompositions_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str]
+) -> None:
+    """It draws the first picture of the README, and its numbers and those of the README are what it finds."""
+    monkeypatch.chdir(tmp_path)
+    page = code = (ROOT / "docs" / "decompose.md").read_text(encoding="utf-8")
+    for old, new in changes.items():
+        assert old in page
+        code = code.replace(old, new)
+    parts = run_blocks(PYTHON.findall(code), "decompose.md")["parts"]
+    assert (tmp_path / "decompose.png").stat().st_size > 0
+    table = 100.0 * parts.table.query("decisions == 'threshold'").set_index(["part", "model"])["estimate"]
+    own = table.xs("boosted", level="model")
+    assert own.drop(["gap", "total effect"]).sum() == pytest.approx(own["gap"], abs=1e-9)
+    if changes:
+        return
+    rows = re.findall(r"^\| (by way of marital status|directly) \| (\S+) \| (\S+) \|", page, re.MULTILINE)
+    for part, *claimed in rows:
+        assert table[part].to_list() == pytest.approx([float(each) for each in claimed], abs=0.3)
+    (gap,) = re.findall(r"of ([\d.]+)\spoints, comes by way of marital status", README)
+    assert table["gap", "boosted"] == pytest.approx(float(gap), abs=0.1)
+
+
 def test_the_site_has_the_same_needs_in_both_extras() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert set(extras["docs"]) <= set(extras["test"])

@@ -58,6 +58,7 @@ TINY: dict[str, list[str]] = {
     "proxies": ["--samples 1 --n 800"],
     "pscf": ["--seeds 1 --units 200 --scenario hiring --epochs 2"],
     "pscf_adult": ["bars speed --seeds 1 --repetitions 1 --epochs 1 --batch-size 100"],
+    "published": ["--made-up 300"],
     "real_data": ["german --seeds 1 --replicates 2 --strengths 0 1"],
     "scenario_facts": ["--units 2000"],
     "sharp_bounds_coverage": ["witness 100 1 2"],
