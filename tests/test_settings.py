@@ -309,11 +309,6 @@ settings(
     source="source",
 )
 settings(pf.MilesBounds, lambda **given: pf.MilesBounds(**({"unfair": UNFAIR} | given)).fit(TABLE))
-settings(
-    pf.SwitchingBounds,
-    lambda **given: pf.SwitchingBounds(**({"source": pf.GComputation(UNFAIR)} | given)).fit(TABLE),
-    source="g-computation",
-)
 WITNESS = pf.CausalGraph("A -> {R M}; R -> M; {A R M} -> Y", sensitive="A", outcome="Y").unfair("A -> Y", "A -> R -> Y")
 BOUNDED = pf.MilesBounds(WITNESS).fit(
     TABLE[["A"]].assign(R=np.arange(len(TABLE)) % 3, M=np.arange(len(TABLE)) % 5 // 3)

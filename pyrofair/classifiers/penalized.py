@@ -491,18 +491,13 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _check_penalty(self, source: Bounding) -> None:
         """Refuse a penalty that is no bound by what a source makes of scores."""
-        bound = getattr(source, "penalty", interval_disagreement)
-        if self._penalty is bound:
-            return
-        named, made = getattr(self._penalty, "__name__", shown(self.penalty)), f"source={type(source).__name__}(...)"
-        if bound is not interval_disagreement:
+        if self._penalty is not interval_disagreement:
+            named = getattr(self._penalty, "__name__", shown(self.penalty))
             raise DataError(
-                f"penalty={named} is not the end that {made} is the worst case of: use penalty={bound.__name__}."
+                f"penalty={named} is a function of two marginals, and source={type(source).__name__}(...) has bounds "
+                "on them: use penalty=interval_disagreement, which is at least the disagreement of any two marginals "
+                "within these."
             )
-        raise DataError(
-            f"penalty={named} is a function of two marginals, and {made} has bounds on them: use "
-            "penalty=interval_disagreement, which is at least the disagreement of any two marginals within these."
-        )
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph
