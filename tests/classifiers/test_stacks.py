@@ -19,7 +19,7 @@ from torch import nn
 import pyrofair as pf
 from pyrofair.classifiers import fit_many, training
 from pyrofair.classifiers.batches import Epochs, Problem, World
-from pyrofair.classifiers.stacks import Stack, architecture, stacked_optimizer
+from pyrofair.classifiers.stacks import Stack, architecture, optimizer_settings
 from pyrofair.effects.functionals import formula_of
 from pyrofair.effects.potential_outcomes import Scored
 from pyrofair.exceptions import DataError
@@ -224,12 +224,14 @@ def test_optimizers_that_see_whole_modules_are_not_stacked() -> None:
     class Own(torch.optim.SGD):
         pass
 
-    assert stacked_optimizer(partial(torch.optim.LBFGS), module) is None
-    assert stacked_optimizer(partial(Own, lr=0.1), module) is None
-    assert stacked_optimizer(partial(torch.optim.SGD, lr=0.1), module) is not None
-    assert stacked_optimizer(partial(torch.optim.SGD, lr=0.1), module) != stacked_optimizer(
-        partial(torch.optim.SGD, lr=0.2), module
-    )
+    def settings(make: Any) -> Any:
+        weights = list(module.parameters())
+        return optimizer_settings(make(weights), weights)
+
+    assert settings(torch.optim.LBFGS) is None
+    assert settings(partial(Own, lr=0.1)) is None
+    assert settings(partial(torch.optim.SGD, lr=0.1)) is not None
+    assert settings(partial(torch.optim.SGD, lr=0.1)) != settings(partial(torch.optim.SGD, lr=0.2))
 
 
 def test_modules_keep_weights_of_their_own() -> None:
