@@ -276,18 +276,6 @@ def test_one_that_diverges_spoils_no_other() -> None:
     assert raised.value.__notes__ == ["This is the error of classifier 1 of 4; 2 failed in all."]
 
 
-def test_a_penalty_that_raises_and_weights_that_are_unfit_are_reported_in_their_place() -> None:
-    X, y = rows()
-
-    def broken(one: Scored, other: Scored) -> torch.Tensor:
-        raise ZeroDivisionError("mine")
-
-    settings: dict[str, Any] = {"source": IPW, "starts": 1, "epochs": 1, "progress": False, "random_state": 0}
-    models = [pf.PenalizedClassifier("logistic", penalty=each, **settings) for each in (broken, own, own)]
-    found = fit_many(models, X, y, [None, -np.ones(160), None], errors="return")
-    assert [type(each).__name__ for each in found] == ["ZeroDivisionError", "DataError", "PenalizedClassifier"]
-
-
 class Spoilt(BaseEstimator, TransformerMixin):
     """An encoder with one number missing."""
 
