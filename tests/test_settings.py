@@ -101,7 +101,6 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "path": ("", 1, True, None, [1], THING, math.nan, b"x"),
     "savable": (*NEVER, True, None, 2.5, pf.IPW, TABLE),
     "source": (*NEVER, 1, UNFAIR),
-    "g-computation": (*NEVER, 1, UNFAIR, None),
     "source or paths": (*NEVER, 1),
 }
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.base import clone
 
 import pyrofair as pf
@@ -39,6 +38,8 @@ def test_one_source_is_trained_on_as_by_itself_and_pairs_are_those_of_each() -> 
     X, y = df.drop(columns="Y"), df["Y"]
     several = source()
     fitted = clone(several).fit(df)
+    assert list(fitted.by_contrast()) == ["M -> L", "L -> M"]
+    assert fitted.strata(df).tolist() == df["A"].tolist()
     for name, pair in fitted.pairs(df=df).items():
         alone = clone(several.sources[name]).fit(df).worlds(df=df)
         for one, other in zip(pair, alone, strict=True):
@@ -55,16 +56,6 @@ def test_the_worst_graph_is_lowered() -> None:
     before = gaps(classifier(None, strength=0.0, columns=["A", "M", "L"]).fit(X, y), df)
     after = gaps(classifier(source(), epochs=30).fit(X, y), df)
     assert max(after.values()) < max(before.values()) / 2
-
-
-def test_values_are_combined() -> None:
-    fitted = source().fit(table(500))
-    values = torch.tensor([0.1, 0.3])
-    assert fitted.combine(values).item() == pytest.approx(0.3)
-    assert fitted.set_params(over={"M -> L": 2.0}).combine(values).item() == pytest.approx(0.2)
-    assert 0.28 < fitted.set_params(over="smooth").combine(values).item() < 0.3
-    assert list(fitted.by_contrast()) == ["M -> L", "L -> M"]
-    assert fitted.strata(table(500)).tolist() == table(500)["A"].tolist()
 
 
 @pytest.mark.parametrize(

@@ -55,15 +55,6 @@ def fitted(**settings: Any) -> PSCF:
 # -- fitting ----------------------------------------------------------------------------------------------------------
 
 
-def test_training_moves_networks_and_guide() -> None:
-    X, y = make_data()
-    one, two = make(epochs=1).fit(X, y), make(epochs=3).fit(X, y)
-    for part in ("sem_", "guide_"):
-        after = dict(getattr(two, part).named_parameters())
-        for name, before in getattr(one, part).named_parameters():
-            assert not torch.equal(before, after[name]), name
-
-
 def test_discrepancy_pulls_the_groups_together() -> None:
     X, y = make_data()
     apart = []
@@ -246,20 +237,6 @@ def test_it_is_an_ordinary_classifier_to_audits() -> None:
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"families": {"D": "w"}}, r"families\['D'\] is the text"),
-        ({"families": {"D": Categorical}}, r"families\['D'\] is the class Categorical; a family is an instance"),
-        ({"families": ["D"]}, r"families=\['D'\] must be a dictionary from columns to families"),
-        ({"unfair": HIRING}, "must be unfair paths, made by graph.unfair"),
-    ],
-)
-def test_settings(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        make(**settings).fit(*make_data())
 
 
 def test_tables() -> None:
