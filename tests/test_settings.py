@@ -143,7 +143,7 @@ NAMED = {
     "savable": "obj",
     "seed": "random_state",
     "seeds": "seeds",
-    "share": "gamma max_unsupported validation_fraction",
+    "share": "max_unsupported validation_fraction",
     "shares": "p0 p1",
     "source": "classifier classifiers judge resume",
     "source or paths": "source",

@@ -376,11 +376,12 @@ def test_log_odds_come_as_a_vector_a_column_or_two_logits() -> None:
         (lambda x: x[:, :1].T, r"\(1, 3\)"),
         (lambda x: x.sum(), r"\(\)"),
         (lambda x: (x, x), "tuple"),
+        (lambda x: x[:, 0] / 0.0, ""),
     ],
 )
-def test_another_shape_is_refused(make: Any, what: str) -> None:
-    with pytest.raises(DataError, match=rf"returned {what} for 3 rows"):
-        logits_of(Returns(make), torch.zeros(3, 2))
+def test_log_odds_of_another_shape_or_not_finite_are_refused(make: Any, what: str) -> None:
+    with pytest.raises(DataError, match=f"returned {what} for 3 rows" if what else "not finite"):
+        logits_of(Returns(make), torch.ones(3, 2))
 
 
 def test_the_network_is_the_papers() -> None:
