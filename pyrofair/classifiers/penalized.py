@@ -315,7 +315,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             "source_.overlap(), and compare propensity='boosted'."
         )
 
-    def _sources(self) -> dict[Any, Any]:
+    def _sources(self) -> Mapping[Any, Any]:
         """Return the fitted source of each pair of worlds, by its name if there are several."""
         return self.source_.by_contrast() if isinstance(self.source_, SeveralContrasts) else {None: self.source_}
 
