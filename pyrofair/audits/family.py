@@ -287,19 +287,20 @@ class FamilyAudit(ABC):
 
 @dataclass(eq=False)
 class Members:
-    """The audits of the members of a family, why some have none, and what was warned of.
+    """The audits, or other answers, of the members of a family, why some have none, and what was warned of.
 
-    ``named`` makes a noun phrase of some names, the beginning of a sentence.
+    ``named`` makes a noun phrase of some names, the beginning of a sentence; ``done`` is what could not be done.
     """
 
     key: str
     named: Callable[[Sequence[Any]], str]
-    audits: dict[Any, Audit] = field(default_factory=dict)
+    done: str = "audited"
+    audits: dict[Any, Any] = field(default_factory=dict)
     failures: dict[Any, Exception] = field(default_factory=dict)
     said: dict[str, tuple[type[Warning], list[Any]]] = field(default_factory=dict)
 
-    def run(self, name: Any, make: Callable[[], Audit], caught: tuple[type[Exception], ...] = FAILURES) -> Audit | None:
-        """Make the audit of a member, or keep the error that it has in its place."""
+    def run(self, name: Any, make: Callable[[], Any], caught: tuple[type[Exception], ...] = FAILURES) -> Any:
+        """Make the answer of a member, or keep the error that it has in its place."""
         with self.listening(name):
             try:
                 self.audits[name] = make()
@@ -327,7 +328,7 @@ class Members:
             texts += [told] if issubclass(category, PyrofairWarning) else []
         for name, error in self.failures.items():
             if not isinstance(error, NotIdentifiedError):
-                texts.append(f"{self.named([name])} could not be audited: {error}")
+                texts.append(f"{self.named([name])} could not be {self.done}: {error}")
                 warnings.warn(texts[-1], PyrofairWarning, stacklevel=3)
         return texts
 
