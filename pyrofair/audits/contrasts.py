@@ -19,7 +19,14 @@ from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
 from pyrofair.audits.audit import Audit, audit, default_source, refuse_gaps, require_audit_settings, with_missing
-from pyrofair.audits.audit_view import graph_block, rates_block, subgroup_tables, threshold_tables, tracks_of
+from pyrofair.audits.audit_view import (
+    graph_block,
+    rates_block,
+    sections_of,
+    subgroup_tables,
+    threshold_tables,
+    tracks_of,
+)
 from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.words import percent
 from pyrofair.audits.family import (
@@ -153,6 +160,7 @@ class ContrastAudit(FamilyAudit):
         column, baseline = graph.sensitive_column, graph.baseline
         joint = "the largest |t| of their joint normal distribution"
         how = joint if self.intervals == MAX_T else "Bonferroni's inequality"
+        second, others = sections_of(context.get("sections", ()))
         every = "all audited contrasts" if self.failures else "all contrasts"
         lines = []
         for row in self.worst[self.worst["quantity"].isin(("mean_unfair_effect", "piu_upper"))].to_dict("records"):
@@ -181,10 +189,11 @@ class ContrastAudit(FamilyAudit):
                 *str(unfair).splitlines(),
             ],
             blocks=[
+                *second,
                 Block("worst", "The worst contrasts", lines),
                 Block("intervals", "Intervals", aside=[SCALE], markup=self._picture),
                 *self._more_blocks(),
-                *context.get("sections", ()),
+                *others,
                 graph_block(unfair),
             ],
             schema=SCHEMA,

@@ -29,10 +29,10 @@ from pyrofair._validation import (
 from pyrofair.audits.audit import default_source, refuse_gaps, require_models
 from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.contrasts import Levels
-from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, Decomposition
+from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, WORLDS, Decomposition
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import AuditedModel, ScoresAre
-from pyrofair.audits.parts import NONE, TABLE_COLUMNS, Means, Plan, tell, tell_parts
+from pyrofair.audits.parts import NONE, Means, Plan, Split, tell_all
 from pyrofair.audits.subgroups import Subgroup, read_subgroups
 from pyrofair.audits.thresholds import read_thresholds
 from pyrofair.audits.wald import Scores, describe_doubts, label_stages
@@ -269,127 +269,24 @@ def decompose(
     >>> scores["estimate"].round(2).to_dict()
     {'gap': 0.38, 'total effect': 0.32, 'confounding': 0.06, 'by way of M': 0.12, 'directly': 0.2}
     """
-    asked = {**locals()}
-    del asked["contrasts"]
+    every = {**locals()}  # all that was asked, while there is nothing else
     require_models(models)
     require_instance("graph", graph, CausalGraph, "a CausalGraph")
-    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
-    require_seed(random_state)
-    asked["random_state"] = seed_from(random_state)
-    if graph.contrast is not None and contrasts is None:
-        return _tell({graph.contrast: _split(**asked)}, level)[graph.contrast]
-    return _each_level(asked, contrasts)
-
-
-def _each_level(asked: dict[str, Any], contrasts: Sequence[Hashable] | None) -> Decomposition:
-    """Return the parts of each level against the baseline, and of all together."""
-    graph, models, level = asked["graph"].with_contrast(None), asked["models"], asked["level"]
-    if (unfair := asked["unfair"]) is not None:
-        unfair = require_unfair("unfair", unfair, each=True).with_contrast(None)
-        _require_graph(unfair, graph)
-    identify(UnfairPaths(graph, graph.directed_paths(graph.sensitive, graph.outcome)))
-    own = {name: asked[name] for name in ("sample_weight", "groups", "missing")}
-    compared = Levels.of(asked["df"], graph, contrasts, **own)
-
-    def make(each: Any, models: Any, df: pd.DataFrame, **within: Any) -> Split:
-        more = {"models": models, "graph": graph.with_contrast(each), "df": df}
-        more["unfair"] = None if unfair is None else unfair.with_contrast(each)
-        return _split(**asked | more | within)
-
-    members = compared.run(models, make, asked["subgroups"], "split", progress=False)
-    splits = {each: split.placed(compared.rows[each], compared.units) for each, split in members.audits.items()}
-    return Decomposition.of_levels(
-        _tell(splits, level), graph, compared.sizes, len(compared.table), members.failures, tuple(members.rewarn())
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """The means of a decomposition, of all rows and of those of each subgroup; why some have none; and what is told."""
-
-    means: Means
-    within: Mapping[Any, Means]
-    absent: Mapping[Any, str]
-    told: Callable[..., Decomposition]
-
-    def placed(self, rows: NDArray[np.int64], units: NDArray[np.int64] | None) -> Split:
-        """Return the split, of rows at these positions in a longer table, with its codes of clusters."""
-        within = {key: means.placed(rows, units) for key, means in self.within.items()}
-        return replace(self, means=self.means.placed(rows, units), within=within)
-
-
-def _tell(splits: Mapping[Any, Split], level: float) -> dict[Any, Decomposition]:
-    """Return the decomposition of each contrast, whose intervals hold together over all of them."""
-    of = {key: each.means for key, each in splits.items()}
-    found = tell_parts({(key, *at): own for key, each in splits.items() for at, own in each.within.items()}, level)
-    columns = ["subgroup", "level", *TABLE_COLUMNS, "rows", "note"]
-    within = {}
-    for key, each in splits.items():
-        tables = [
-            found[key, *at].assign(subgroup=at[0], level=at[1], rows=len(own.of.weight), note="")
-            for at, own in each.within.items()
-        ]
-        tables += [pd.DataFrame([{"subgroup": at[0], "level": at[1], "note": t}]) for at, t in each.absent.items()]
-        within[key] = pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
-    told = zip(
-        splits.items(),
-        tell_parts(of, level).values(),
-        tell(of, Means.contrasts, ["part", "after"], level).values(),
-        tell(of, Means.worlds, ["mean", "ess"], level).values(),
-        tell(of, Means.differences, ["part"], level).values(),
-        strict=True,
-    )
-    return {
-        key: split.told(
-            table=table,
-            contrasts=contrasts,
-            means=means[[*means.columns.drop("ess"), "ess"]],
-            differences=apart,
-            subgroups=within[key],
-        )
-        for (key, split), table, contrasts, means, apart in told
-    }
-
-
-def _require_graph(unfair: UnfairPaths | None, graph: CausalGraph) -> None:
     if unfair is not None and require_unfair("unfair", unfair, each=True).graph != graph:
         raise DataError("unfair has another graph than the one given; make the unfair paths by graph.unfair(...).")
-
-
-def _split(
-    models: Mapping[str, Any],
-    graph: CausalGraph,
-    df: Any,
-    *,
-    by: str,
-    order: Sequence[str] | None,
-    unfair: UnfairPaths | None,
-    outcome: bool | None,
-    names: Mapping[str, str] | None,
-    propensity: LearnerName | ClassifierMixin,
-    regression: LearnerName | RegressorMixin,
-    folds: int,
-    splits: int,
-    threshold: float,
-    thresholds: npt.ArrayLike | None,
-    scores: ScoresAre,
-    subgroups: Any,
-    groups: Any,
-    missing: Missing,
-    sample_weight: npt.ArrayLike | None,
-    level: float,
-    random_state: int,
-) -> Split:
-    """Return what the parts of one contrast are made of."""
-    _require_graph(unfair, graph)
+    require_seed(random_state)
+    seed = seed_from(random_state)
+    if graph.contrast is None or contrasts is not None:
+        return _each_level(**every | {"random_state": seed})
     require_choice("by", by, ("edges",))
     require_choice("scores", scores, get_args(ScoresAre))
+    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_real("threshold", threshold, least=0.0, below=1.0)
     for name, value in (("folds", folds), ("splits", splits)):
         require_integer(name, value, least=1)
     require_learner("propensity", propensity, target="propensity")
     require_learner("regression", regression, target="regression")
-    seed, rules = random_state, (*DECISIONS, *read_thresholds(thresholds))
+    rules = (*DECISIONS, *read_thresholds(thresholds))
     pieces = Pieces.of(graph, unfair, _read_names(names, graph))
     wanted = None if order is None else _read_order(order, pieces)
     if wanted is None and len(pieces.heads) > MOST_HEADS:
@@ -441,10 +338,10 @@ def _split(
     compared = y is not None and not reason
     values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
     lacking = stages[stages["problem"] != ""].drop_duplicates(["regime", "nodes"]) if len(stages) else stages
-    if texts := [f"{each.regime}, stage {each.nodes}: {each.problem}" for each in lacking.itertuples()]:
+    if texts := [f"World {each.regime}, stage {each.nodes}: {each.problem}" for each in lacking.itertuples()]:
         raise PositivityError(
-            f"The two groups do not overlap enough in one of the splits into folds. {'. '.join(texts)}. Join rare "
-            "levels of the features of these stages, 'not recorded' among them, or leave out their rows."
+            f"The two groups do not overlap enough in one of the splits into folds. {'. '.join(texts)}. {WORLDS} Join "
+            "rare levels of the features of these stages, 'not recorded' among them, or leave out their rows."
         )
     grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
@@ -455,12 +352,15 @@ def _split(
     told = [describe_units(rows.groups, rows.weight)]
     told += [text for each in asked for text in _assumptions(each, pieces, plan)]
     worlds = [(pieces.paths(switched), table, each.target) for each in asked for switched in plan.worlds]
-    records = [assumed_of_records(*world) for world in worlds]
+    records = [assumed_of_records(*world, chosen=False) for world in worlds]
     told += [text for stated in records for text in stated]
     for text in (truths := list(dict.fromkeys(text for _, *of_truths in filter(None, records) for text in of_truths))):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
-    made = partial(
-        Decomposition,
+    doubts = describe_doubts(stages, pd.DataFrame())
+    split = Split(of(np.arange(len(table))), *_by_subgroup(values, within, of))
+    return Decomposition(
+        **tell_all({"": split}, level)[""],
+        split=split,
         stages=stages,
         graph=graph,
         plan=plan,
@@ -480,13 +380,35 @@ def _split(
             "level": level,
             "random_state": random_state,
         },
-        notes=tuple(notes),
-        doubts=describe_doubts(stages, pd.DataFrame()),
+        notes=(*notes, WORLDS) if doubts else tuple(notes),
+        doubts=doubts,
         assumptions=tuple(dict.fromkeys(told)),
         warnings=(*warned, *truths),
         swapped=pieces.swapped,
     )
-    return Split(of(np.arange(len(table))), *_by_subgroup(values, within, of), made)
+
+
+def _each_level(
+    models: Any, graph: CausalGraph, df: Any, contrasts: Sequence[Hashable] | None, unfair: UnfairPaths | None,
+    subgroups: Any, **asked: Any,
+) -> Decomposition:  # fmt: skip
+    """Return the parts of each level against the baseline, with intervals that hold at once, and of all together."""
+    graph = graph.with_contrast(None)
+    identify(UnfairPaths(graph, graph.directed_paths(graph.sensitive, graph.outcome)))
+    own = {name: asked.pop(name) for name in ("sample_weight", "groups")}
+    compared = Levels.of(df, graph, contrasts, missing=asked["missing"], **own)
+
+    def make(each: Any, models: Any, df: pd.DataFrame, **within: Any) -> Decomposition:
+        paths = None if unfair is None else unfair.with_contrast(each)
+        return decompose(models, graph.with_contrast(each), df, unfair=paths, **asked | within)
+
+    members = compared.run(models, make, subgroups, "split", progress=False)
+    splits = {each: one.split.placed(compared.rows[each], compared.units) for each, one in members.audits.items()}
+    told = tell_all(splits, asked["level"])
+    levels = {each: replace(one, **told[each]) for each, one in members.audits.items()}
+    return Decomposition.of_levels(
+        levels, graph, compared.sizes, len(compared.table), members.failures, members.rewarn()
+    )
 
 
 def _roots(asked: Asked, graph: CausalGraph) -> tuple[str, ...]:
@@ -568,11 +490,11 @@ def _plan(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[
     for each in asked:
         for paths in (whole, Switched(pieces.groups[0])):
             identify(pieces.paths(paths), each.target)
-        texts = [f"{pieces.named_world(S)}: {each.problems.get(S)}" for S in (NONE, whole) if each.problems.get(S)]
+        texts = [f"World {pieces.named_world(S)}: {each.problems[S]}" for S in (NONE, whole) if each.problems.get(S)]
         if texts:
             raise PositivityError(
-                f"The two groups do not overlap enough for the total effect. {'. '.join(texts)}. Coarsen the features "
-                "of these stages."
+                f"The two groups do not overlap enough for the total effect. {'. '.join(texts)}. {WORLDS} Coarsen the "
+                "features of these stages."
             )
     raise PositivityError("The two groups do not overlap enough for any part.")
 

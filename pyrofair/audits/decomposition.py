@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,8 @@ from pyrofair.audits.contrasts import POPULATION
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.display.page import Table, make_table
 from pyrofair.audits.display.words import Answer, percent, shorten
-from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Plan
-from pyrofair.audits.view import Block, View
+from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Plan, Split
+from pyrofair.audits.view import PARTS, Block, View
 from pyrofair.audits.waterfall import Panel, draw_waterfalls, points
 from pyrofair.graph import CausalGraph
 from pyrofair.graph.svg import graph_svg
@@ -28,7 +28,7 @@ from pyrofair.graph.svg import graph_svg
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAIR_PATHS", "UNFAIR_PATHS", "Decomposition"]
+__all__ = ["FAIR_PATHS", "UNFAIR_PATHS", "WORLDS", "Decomposition"]
 
 UNFAIR_PATHS, FAIR_PATHS = "unfair paths", "fair paths"
 WHOLE = (GAP, TOTAL, UNFAIR_PATHS, FAIR_PATHS)
@@ -38,6 +38,7 @@ BY_ORDER = (
     "A part depends on what is switched before it. It is the average over all orders; 'by order' are the smallest and "
     "the largest."
 )
+WORLDS = "A world is named by where its switched paths begin: these have the contrast, all others the baseline."
 TABLES = ("table", "contrasts", "means", "differences", "subgroups", "stages")
 MOST_PARTS = 7
 """The most parts that the text lists of a model."""
@@ -98,6 +99,7 @@ class Decomposition:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     swapped: bool = False
+    split: Split | None = None
     levels: Mapping[Any, Decomposition] = field(default_factory=dict)
     failures: Mapping[Any, Exception] = field(default_factory=dict)
     sizes: Mapping[Any, int] = field(default_factory=dict)
@@ -110,7 +112,7 @@ class Decomposition:
         sizes: Mapping[Any, int],
         rows: int,
         failures: Mapping[Any, Exception],
-        warnings: tuple[str, ...],
+        warnings: Sequence[str],
     ) -> Decomposition:
         """Return the decompositions of several levels as one; ``sizes`` are the rows of each and of the baseline."""
 
@@ -131,13 +133,14 @@ class Decomposition:
             **{name: table[["contrast", *table.columns.drop("contrast")]] for name, table in tables.items()},
             graph=graph,
             plan=None,
+            split=None,
             unfair=tuple(every("unfair")),
             outcome=next(iter(filter(None, (one.outcome for one in levels.values()))), None),
             rows=rows,
             notes=(*dict.fromkeys(notes), *(f"{key!r} could not be split: {why}" for key, why in failures.items())),
             doubts={f"{of}, {key!r}": text for key, one in levels.items() for of, text in one.doubts.items()},
             assumptions=tuple(every("assumptions")),
-            warnings=warnings,
+            warnings=tuple(warnings),
             levels=levels,
             failures=failures,
             sizes=sizes,
@@ -202,7 +205,7 @@ class Decomposition:
         for row in rows:
             by_order = f"by order {_range(row)}" if np.isfinite(row.smallest) else ""
             texts = [f"{words[row.part]:<{width}}", f"{_span(row):<20}"]
-            texts += [f"{by_order:<22}"] if parts["smallest"].notna().any() else []
+            texts += [f"{by_order:<23}"] if parts["smallest"].notna().any() else []
             texts += [f"{'unfair' if row.part in self.unfair else '':<6}"] if self.unfair else []
             lines.append("  " + "  ".join([*texts, self._beside(pair, row.part)]).rstrip())
         if len(rest := parts.drop(index=largest)):
@@ -257,7 +260,7 @@ class Decomposition:
         own = self._of(pair)
         (one, other), (first, last) = self._labels(), self._group_means(pair)
         more = "more" if last >= first else "fewer"
-        size, column = abs(round(100.0 * (last - first))), shorten(self.graph.sensitive_column)
+        what, column = self._what(pair), shorten(self.graph.sensitive_column)
         parts = own.drop(index=[*WHOLE], errors="ignore")
         return Panel(
             parts,
@@ -265,19 +268,18 @@ class Decomposition:
             ((one, first), (other, last)),
             {each: self._word(each) for each in parts.index},
             self.unfair,
-            f"{column}={other}: {size:.0f} points {more} than {column}={one}. Where does that come from?",
-            f"{self._what(pair).capitalize()}, {self.rows:,} rows, split along the arrows out of {column}.",
+            f"{column}={other}: {abs(100.0 * (last - first)):.1f} points {more} than {one}. Where does that come from?",
+            f"{what[0].upper()}{what[1:]}, {self.rows:,} rows, split along the arrows out of {column}.",
         )
 
     def block(self, decisions: Any = "threshold") -> Block:
         """Return the parts of all models as a section of a page."""
         pairs, told = self._pairs(decisions), self._told(decisions)
         pictures = [one._table(i, pair) for i, (one, pair) in enumerate(told)]
-        lines = [line for one, pair in told for line in one._lines(pair)]
         return Block(
-            "parts",
+            PARTS,
             "Where the gap comes from",
-            lines,
+            self._text(decisions),
             aside=[BY_ORDER, *self.notes, NO_VERDICT],
             pictures=pictures,
             markup=lambda: Markup("").join(self._picture(pair) for pair in pairs[:3]),
@@ -288,7 +290,8 @@ class Decomposition:
         self.plot(*pair).savefig(written, format="png", dpi=120)
         data = base64.b64encode(written.getvalue()).decode()
         heads = "; ".join(one._head(each) for one, each in self._told(pair[1]) if each == pair)
-        return Markup(f'<img src="data:image/png;base64,{data}" alt="{escape(heads)}">')
+        image = Markup(f'<img style="min-width: 44rem" src="data:image/png;base64,{data}" alt="{escape(heads)}">')
+        return Markup('<div class="scroll" role="region" tabindex="0" aria-label="Waterfall">{}</div>').format(image)
 
     def _table(self, i: int, pair: tuple[str, Any]) -> Table:
         own = self._of(pair)
@@ -315,8 +318,7 @@ class Decomposition:
         parts = parts.loc[parts["estimate"].abs().sort_values(ascending=False).index]
         rows: Any = parts.itertuples()
         listed = [f"{points(row.estimate)} {self._word(row.part)}" for row in rows]
-        tone = "unfair" if self.unfair else "open"
-        return Answer(f"A gap of {points(own['estimate'][GAP])} points", f"{'; '.join(listed)}.", tone)
+        return Answer(f"A gap of {points(own['estimate'][GAP])} points", f"{'; '.join(listed)}.", "open")
 
     @property
     def view(self) -> View:
@@ -325,8 +327,8 @@ class Decomposition:
         return View(
             title="Where the gap comes from",
             question=[
-                f"Why do {' and '.join(map(str, self.sizes) if self.levels else self._labels())} ({column}) get "
-                "different decisions?",
+                f"Why do the groups {', '.join(map(str, self.sizes or self._labels()))} ({column}) get different "
+                "decisions?",
                 *(one._head(pair) for one, pair in told if pair[0] == told[0][1][0]),
             ],
             answers=[
@@ -335,7 +337,7 @@ class Decomposition:
             ],
             basis=[RIGHT_GRAPH, BY_ORDER, NO_VERDICT],
             changes=[*self.notes, *(f"In doubt: {text}." for text in self.doubts.values())][:4]
-            or ["Another graph, or rows in which the groups overlap less."],
+            or ["Another graph, or another population."],
             lead=self._lead(),
             blocks=[
                 self.block(),
@@ -350,7 +352,9 @@ class Decomposition:
                     "After every set of other parts",
                     tables=[make_table("contrasts", "What each part adds", self.contrasts)],
                 ),
-                Block("means", "The mean in each world", tables=[make_table("means", "Means", self.means)]),
+                Block(
+                    "means", "The mean in each world", aside=[WORLDS], tables=[make_table("means", "Means", self.means)]
+                ),
             ],
             schema="pyrofair-decomposition",
             data=self._data,
@@ -403,10 +407,15 @@ class Decomposition:
     def _repr_html_(self) -> str:
         return self.view.fragment()
 
+    def _text(self, decisions: Any = "threshold") -> list[str]:
+        told = [each for each in self._told(decisions) if each[1][0] != self.outcome]
+        return [
+            *(line for one, pair in told for line in one._lines(pair)),
+            *(f"  {each}" for each in (*self.notes, NO_VERDICT)),
+        ]
+
     def __str__(self) -> str:
-        lines = self._lead() if self.levels else []
-        lines += [line for one, pair in self._told() if pair[0] != self.outcome for line in one._lines(pair)]
-        return "\n".join([*lines, *(f"  {each}" for each in self.notes), f"  {NO_VERDICT}"])
+        return "\n".join([*(self._lead() if self.levels else ()), *self._text()])
 
     def __repr__(self) -> str:
         models = ", ".join(dict.fromkeys(self.table["model"]))

@@ -26,8 +26,8 @@ __all__ = [
     "Means",
     "Pair",
     "Plan",
-    "tell",
-    "tell_parts",
+    "Split",
+    "tell_all",
     "union_of",
 ]
 
@@ -259,6 +259,40 @@ class Span(NamedTuple):
     names: tuple[Any, ...]
     estimate: Estimate
     family: str
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The means of all rows and of those of each subgroup, by its name and level, and why some of these have none."""
+
+    means: Means
+    within: Mapping[tuple[str, Any], Means]
+    absent: Mapping[tuple[str, Any], str]
+
+    def placed(self, rows: NDArray[np.int64], units: NDArray[np.int64] | None) -> Split:
+        """Return the split, of rows at these positions in a longer table, with its codes of clusters."""
+        within = {at: means.placed(rows, units) for at, means in self.within.items()}
+        return replace(self, means=self.means.placed(rows, units), within=within)
+
+
+def tell_all(splits: Mapping[Any, Split], level: float) -> dict[Any, dict[str, pd.DataFrame]]:
+    """Return all tables of each contrast by their names; intervals hold together over contrasts."""
+    of = {key: each.means for key, each in splits.items()}
+    made = {
+        "table": tell_parts(of, level),
+        "contrasts": tell(of, Means.contrasts, ["part", "after"], level),
+        "means": tell(of, Means.worlds, ["mean", "ess"], level),
+        "differences": tell(of, Means.differences, ["part"], level),
+        "subgroups": {key: pd.DataFrame(columns=["subgroup", "level", *TABLE_COLUMNS, "rows", "note"]) for key in of},
+    }
+    found = tell_parts({(key, *at): own for key, each in splits.items() for at, own in each.within.items()}, level)
+    for key, each in splits.items():
+        told = [(at, found[key, *at].assign(rows=len(own.of.weight), note="")) for at, own in each.within.items()]
+        told += [(at, pd.DataFrame({"note": [text]})) for at, text in each.absent.items()]
+        tables = [table.assign(subgroup=at[0], level=at[1]) for at, table in told]
+        if tables:
+            made["subgroups"][key] = pd.concat(tables, ignore_index=True)[[*made["subgroups"][key]]]
+    return {key: {name: tables[key] for name, tables in made.items()} for key in splits}
 
 
 def tell(

@@ -17,10 +17,12 @@ from pyrofair.audits.display.page import CITATIONS, Table, environment, next_nam
 from pyrofair.audits.display.words import Answer
 from pyrofair.exceptions import DataError
 
-__all__ = ["Block", "View", "drawn"]
+__all__ = ["MOST_CARDS", "PARTS", "Block", "View", "drawn"]
 
 MOST_CARDS = 3
 """More answers are listed on the first page, not shown side by side."""
+PARTS = "parts"
+"""The name of the section on where a difference between groups comes from."""
 MOST_LISTED = 8
 MOST_TABLES = 3
 """The tables that a notebook shows."""

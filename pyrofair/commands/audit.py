@@ -20,7 +20,7 @@ from pyrofair.commands.decisions import (
     tell_scale,
     threshold_of,
 )
-from pyrofair.commands.explain import add_parts, explain
+from pyrofair.commands.explain import PART_OPTIONS, add_parts, explain
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
@@ -73,6 +73,7 @@ OPTIONS = (
         "more in the report",
         Option("check", "test the graph on the table, as pyrofair check does", bool),
         Option("explain", "where the difference between the groups comes from, as pyrofair explain shows", bool),
+        *PART_OPTIONS,
         Option("sensitivity", "how strong a hidden common cause would have to be, as pyrofair sensitivity shows", bool),
     ),
     *RESULT_OPTIONS,
@@ -118,7 +119,7 @@ def run(settings: Settings, lines: Any) -> int:
             several=True,
             gaps=bool(settings["proxy"]),
         )
-        pairs = [f"--{each}" for each in ("proxy", "flips", "explain", "sensitivity") if settings[each]]
+        pairs = [f"--{each}" for each in ("proxy", "flips", "sensitivity") if settings[each]]
         if problem.contrasts and pairs:
             raise UsageError(f"{' and '.join(pairs)}: for two groups, and --contrast names several; name one.")
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
@@ -176,6 +177,8 @@ def _check(settings: Settings) -> None:
         )
     if "fail-quantity" in settings.given and settings["fail-above"] is None:
         raise UsageError("--fail-quantity needs a limit, --fail-above.")
+    if of_parts := [f"--{each}" for each in ("order", "with-outcome") if settings[each] and not settings["explain"]]:
+        raise UsageError(f"{' and '.join(of_parts)}: of the parts of a difference, which --explain adds to the report.")
     if settings["fail-above"] is not None and settings["source"] != "onestep" and settings["replicates"] < 2:
         raise UsageError(f"--fail-above needs intervals, and --replicates {settings['replicates']} makes none.")
     other = [each for each in ("train", "drop-other-groups", "check", "sensitivity") if settings[each]]
@@ -275,7 +278,7 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
     """Return the parts of the report besides the audit, and add their tables; one that cannot be made says why."""
     import pandas as pd
 
-    from pyrofair.audits.view import Block
+    from pyrofair.audits.view import PARTS, Block
     from pyrofair.exceptions import PyrofairError
 
     found, tables = [], []
@@ -285,7 +288,7 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
             found.append(parts.block())
             add_parts(folder, parts)
         except PyrofairError as error:
-            found.append(Block("parts", "Where the gap comes from", [f"Not available: {as_options(str(error))}"]))
+            found.append(Block(PARTS, "Where the gap comes from", [f"Not available: {as_options(str(error))}"]))
     if settings["check"]:
         check = check_table(settings, problem)
         found.append(check.block())
