@@ -34,7 +34,7 @@ from pyrofair.audits.report import (
     threshold_lines,
     world_lines,
 )
-from pyrofair.audits.view import MOST_CARDS, PARTS, Block, View, drawn
+from pyrofair.audits.view import MOST_CARDS, Block, View, drawn
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
@@ -49,7 +49,6 @@ __all__ = [
     "graph_block",
     "missing_blocks",
     "rates_block",
-    "sections_of",
     "settings_of",
     "subgroup_tables",
     "threshold_tables",
@@ -131,10 +130,8 @@ def _blocks(
 ) -> list[Block]:
     context = audit.context
     both: tuple[Decisions, ...] = ("threshold", "score") if decisions == "threshold" else ("score", "threshold")
-    second, others = sections_of(context.sections)
     found = [
         graph_block(context.paths),
-        *second,
         Block("worlds", "The two worlds", world_lines(context), aside=[WORLDS]),
         Block(
             "models",
@@ -166,16 +163,10 @@ def _blocks(
         found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables))
     if individuals is not None:
         found.append(Block("individuals", "Individuals", pictures=[individuals]))
-    found += [*missing_blocks(context.missing), *others]
+    found += [*missing_blocks(context.missing), *context.sections]
     lines = group_lines(audit.groups, context)
     found.append(Block("support", "Overlap and diagnostics", lines, pictures=_support_tables(audit, basis)))
     return found
-
-
-def sections_of(sections: Sequence[Block]) -> tuple[list[Block], list[Block]]:
-    """Return those further sections that come right after the first one of a report, and the others."""
-    second = [each for each in sections if each.name == PARTS]
-    return second, [each for each in sections if each.name != PARTS]
 
 
 def missing_blocks(shares: pd.DataFrame) -> list[Block]:

@@ -22,7 +22,6 @@ from pyrofair.audits.audit import Audit, audit, default_source, refuse_gaps, req
 from pyrofair.audits.audit_view import (
     graph_block,
     rates_block,
-    sections_of,
     subgroup_tables,
     threshold_tables,
     tracks_of,
@@ -160,7 +159,6 @@ class ContrastAudit(FamilyAudit):
         column, baseline = graph.sensitive_column, graph.baseline
         joint = "the largest |t| of their joint normal distribution"
         how = joint if self.intervals == MAX_T else "Bonferroni's inequality"
-        second, others = sections_of(context.get("sections", ()))
         every = "all audited contrasts" if self.failures else "all contrasts"
         lines = []
         for row in self.worst[self.worst["quantity"].isin(("mean_unfair_effect", "piu_upper"))].to_dict("records"):
@@ -189,11 +187,10 @@ class ContrastAudit(FamilyAudit):
                 *str(unfair).splitlines(),
             ],
             blocks=[
-                *second,
                 Block("worst", "The worst contrasts", lines),
                 Block("intervals", "Intervals", aside=[SCALE], markup=self._picture),
                 *self._more_blocks(),
-                *others,
+                *context.get("sections", ()),
                 graph_block(unfair),
             ],
             schema=SCHEMA,
@@ -345,7 +342,7 @@ def audit_contrasts(
 class Levels:
     """The levels of a sensitive attribute that are compared with the baseline, each by the ``rows`` of both.
 
-    ``few`` says which cannot be compared, as they have too few rows; ``labels`` are those of clusters (n,).
+    ``labels`` are those of clusters (n,).
     """
 
     df: pd.DataFrame
@@ -354,7 +351,6 @@ class Levels:
     weight: NDArray[np.float64]
     labels: NDArray[Any] | None
     rows: Mapping[Any, NDArray[np.int64]]
-    few: Mapping[Any, str]
     warned: Sequence[str]
 
     @classmethod
@@ -370,8 +366,7 @@ class Levels:
         levels = read_contrasts(values, graph, contrasts)
         weight, labels = read_weight(sample_weight, table), read_groups(groups, df, graph)
         rows = {each: rows_of_levels(values, each, graph.baseline) for each in levels}
-        few = {each: text for each in levels if (text := few_rows(weight, values, each, graph.baseline))}
-        return cls(df, graph, table, weight, labels, rows, few, describe_reading(df, graph, groups=groups))
+        return cls(df, graph, table, weight, labels, rows, describe_reading(df, graph, groups=groups))
 
     @property
     def sizes(self) -> dict[Any, int]:
@@ -390,11 +385,12 @@ class Levels:
     ) -> Members:
         """Let ``make(level, models, df, ...)`` answer for each level; what it refuses is noted, and others go on."""
         df, n, members = self.df, len(self.table), Members("contrast", _named, done)
+        few: dict[Any, DataError] = {}
         members.said |= {text: (PyrofairWarning, [*self.rows]) for text in self.warned}
         known = [name for name in df.columns if name in (*self.table.columns, self.graph.outcome_column)]
         for each, at in progress_bar("contrasts", self.rows.items(), shown=progress):
-            if each in self.few:
-                members.failures[each] = DataError(self.few[each])
+            if text := few_rows(self.weight, self.table[self.graph.sensitive_column], each, self.graph.baseline):
+                few[each] = members.failures[each] = DataError(text)
                 continue
             within = {
                 "sample_weight": self.weight[at],
@@ -403,8 +399,10 @@ class Levels:
             }
             members.run(each, partial(make, each, _on_rows(models, at, n), df[known].iloc[at], **within), REFUSALS)
         if not members.audits:
-            first = next((error for each, error in members.failures.items() if each not in self.few), None)
-            raise first or DataError(f"No level can be compared with the baseline. {'; '.join(self.few.values())}.")
+            first = next((error for each, error in members.failures.items() if each not in few), None)
+            raise first or DataError(
+                f"No level can be compared with the baseline. {'; '.join(map(str, few.values()))}."
+            )
         return members
 
 

@@ -406,9 +406,7 @@ def _each_level(
     splits = {each: one.split.placed(compared.rows[each], compared.units) for each, one in members.audits.items()}
     told = tell_all(splits, asked["level"])
     levels = {each: replace(one, **told[each]) for each, one in members.audits.items()}
-    return Decomposition.of_levels(
-        levels, graph, compared.sizes, len(compared.table), members.failures, members.rewarn()
-    )
+    return Decomposition.of_levels(levels, compared, members)
 
 
 def _roots(asked: Asked, graph: CausalGraph) -> tuple[str, ...]:

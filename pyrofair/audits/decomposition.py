@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ from markupsafe import Markup, escape
 
 from pyrofair._validation import require_choice
 from pyrofair.audits.audit_view import RIGHT_GRAPH
-from pyrofair.audits.contrasts import POPULATION
+from pyrofair.audits.contrasts import POPULATION, Levels
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.display.page import Table, make_table
 from pyrofair.audits.display.words import Answer, percent, shorten
+from pyrofair.audits.family import Members
 from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Plan, Split
 from pyrofair.audits.view import PARTS, Block, View
 from pyrofair.audits.waterfall import Panel, draw_waterfalls, points
@@ -105,45 +106,37 @@ class Decomposition:
     sizes: Mapping[Any, int] = field(default_factory=dict)
 
     @classmethod
-    def of_levels(
-        cls,
-        levels: Mapping[Any, Decomposition],
-        graph: CausalGraph,
-        sizes: Mapping[Any, int],
-        rows: int,
-        failures: Mapping[Any, Exception],
-        warnings: Sequence[str],
-    ) -> Decomposition:
-        """Return the decompositions of several levels as one; ``sizes`` are the rows of each and of the baseline."""
+    def of_levels(cls, levels: Mapping[Any, Decomposition], compared: Levels, members: Members) -> Decomposition:
+        """Return the decompositions of the levels that are compared with the baseline as one."""
 
-        def every(name: str) -> dict[str, None]:
-            return dict.fromkeys(text for one in levels.values() for text in getattr(one, name))
+        def every(name: str) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(text for one in levels.values() for text in getattr(one, name)))
 
-        tables: dict[str, Any] = {
+        tables = {
             name: pd.concat([getattr(one, name).assign(contrast=key) for key, one in levels.items()], ignore_index=True)
             for name in TABLES
         }
-        notes = [
-            text if all(text in one.notes for one in levels.values()) else f"{key!r}: {text}"
-            for key, own in levels.items()
-            for text in own.notes
-        ]
+        notes = [f"{key!r} could not be split: {why}" for key, why in members.failures.items()]
+        for text in every("notes"):
+            of = [repr(key) for key, one in levels.items() if text in one.notes]
+            notes.append(text if len(of) == len(levels) else f"{', '.join(of)}: {text}")
+        made = {name: table[["contrast", *table.columns.drop("contrast")]] for name, table in tables.items()}
         return replace(
             next(iter(levels.values())),
-            **{name: table[["contrast", *table.columns.drop("contrast")]] for name, table in tables.items()},
-            graph=graph,
+            **made,  # type: ignore[arg-type]
+            graph=compared.graph,
             plan=None,
-            split=None,
-            unfair=tuple(every("unfair")),
-            outcome=next(iter(filter(None, (one.outcome for one in levels.values()))), None),
-            rows=rows,
-            notes=(*dict.fromkeys(notes), *(f"{key!r} could not be split: {why}" for key, why in failures.items())),
+            unfair=every("unfair"),
+            outcome=next(filter(None, (one.outcome for one in levels.values())), None),
+            rows=len(compared.table),
+            notes=tuple(notes),
             doubts={f"{of}, {key!r}": text for key, one in levels.items() for of, text in one.doubts.items()},
-            assumptions=tuple(every("assumptions")),
-            warnings=tuple(warnings),
+            assumptions=every("assumptions"),
+            warnings=tuple(members.rewarn()),
+            split=None,
             levels=levels,
-            failures=failures,
-            sizes=sizes,
+            failures=members.failures,
+            sizes=compared.sizes,
         )
 
     def _told(self, decisions: Any = "threshold") -> list[tuple[Decomposition, tuple[str, Any]]]:

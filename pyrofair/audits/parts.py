@@ -184,11 +184,13 @@ class Means:
         return replace(self, of=self.of.placed(rows[self.of.at], units))
 
     def table(self, pair: Pair) -> Iterator[Span]:
-        """Yield gap, total effect, parts, and the groups of the plan that are named."""
-        yield Span((GAP,), self.sum_of(pair, {1: 1.0, 0: -1.0}), GAP)
-        yield Span((TOTAL,), self.sum_of(pair, {union_of(self.plan.blocks): 1.0, NONE: -1.0}), TOTAL)
-        yield from (Span((name,), each, "parts") for name, each in self.parts(pair).items())
-        yield from (Span((name,), self._of_group(pair, i), name) for i, name in enumerate(self.groups))
+        """Yield gap (the first), total effect, parts, and named groups of the plan, with their ranges over orders."""
+        ranges = self._ranges(pair)
+        found = [(GAP, self.sum_of(pair, {1: 1.0, 0: -1.0}), GAP)]
+        found += [(TOTAL, self.sum_of(pair, {union_of(self.plan.blocks): 1.0, NONE: -1.0}), TOTAL)]
+        found += [(name, each, "parts") for name, each in self.parts(pair).items()]
+        found += [(name, self._of_group(pair, i), name) for i, name in enumerate(self.groups)]
+        yield from (Span((name, *ranges.get(name, (np.nan, np.nan))), each, family) for name, each, family in found)
 
     def contrasts(self, pair: Pair) -> Iterator[Span]:
         """Yield every comparison of a part, and each named group of the plan before and after the other one."""
@@ -213,7 +215,7 @@ class Means:
             shares = [] if pair[1] == "score" else [Share(self._means[*pair, each], self.sizes[each])]
             yield Span((name, self.sizes[each]), self.of.sum_of({(*pair, each): 1.0}, shares), name)
 
-    def ranges(self, pair: Pair) -> dict[str, tuple[float, float]]:
+    def _ranges(self, pair: Pair) -> dict[str, tuple[float, float]]:
         """Return the smallest and the largest of each part over orders; none in a stated one."""
         if self.plan.stated:
             return {}
@@ -318,14 +320,10 @@ def tell(
 
 
 def tell_parts(of: Mapping[Any, Means], level: float) -> dict[Any, pd.DataFrame]:
-    """Return the parts of one or several, with their ranges over orders, and their shares of a gap that is not 0."""
-    found = tell(of, Means.table, ["part"], level)
+    """Return the parts of one or several, with their shares of a gap whose interval does not hold 0."""
+    found = tell(of, Means.table, ["part", "smallest", "largest"], level)
     for key, table in found.items():
-        ranges = {(*pair, part): ends for pair in of[key].pairs for part, ends in of[key].ranges(pair).items()}
-        names = zip(table["model"], table["decisions"], table["part"], strict=True)
-        ends = np.array([ranges.get(each, (np.nan, np.nan)) for each in names]).reshape(-1, 2)
-        gaps = table[table["part"] == GAP].set_index(["model", "decisions"])
-        gap = gaps["estimate"].where((gaps["lower"] > 0.0) | (gaps["upper"] < 0.0))
-        of_row = gap.reindex(pd.MultiIndex.from_frame(table[["model", "decisions"]])).to_numpy()
-        found[key] = table.assign(smallest=ends[:, 0], largest=ends[:, 1], share=table["estimate"] / of_row)
+        gap = table.groupby(["model", "decisions"], sort=False)[["estimate", "lower", "upper"]].transform("first")
+        known = gap["estimate"].where((gap["lower"] > 0.0) | (gap["upper"] < 0.0))
+        found[key] = table.assign(share=table["estimate"] / known)[list(TABLE_COLUMNS)]
     return found

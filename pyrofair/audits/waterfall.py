@@ -54,11 +54,6 @@ class Panel:
     beneath: str
 
     @property
-    def rows(self) -> list[Any]:
-        """The parts in the order of the picture."""
-        return list(self.parts.itertuples())
-
-    @property
     def names(self) -> list[str]:
         """The labels of all rows."""
         parts = (fill(self.labels[each], WIDEST) for each in self.parts["part"])
@@ -68,8 +63,8 @@ class Panel:
     def reach(self) -> list[float]:
         """Every place that is drawn."""
         (_, at), (_, last) = self.groups
-        found = [0.0, at, last]
-        for row in self.rows:
+        found, rows = [0.0, at, last], self.parts.itertuples()  # type: list[float], Any
+        for row in rows:
             found += [at + each for each in (row.lower, row.upper, row.smallest, row.largest) if np.isfinite(each)]
             at += row.estimate
         return [*found, at]
@@ -81,36 +76,28 @@ def draw_waterfalls(panels: Sequence[Panel], level: float) -> Figure:
     left, ordered = 0.2 + 0.093 * max(map(len, lines)), any(each.parts["smallest"].notna().any() for each in panels)
     width = WIDTH - left - (END if ordered else ORDERS)
     pitch = max(ROW, 0.1 + LINE * max(1 + name.count("\n") for each in panels for name in each.names))
-    above = [_heading(each, ordered=ordered) for each in panels]
-    heights = [
-        0.45 + BENEATH * text.count("\n") + pitch * len(each.names) + TICKS
-        for each, text in zip(panels, above, strict=True)
-    ]
+    more = " A part depends on the order in which arrows are switched: drawn is its average, in grey its range."
+    above = [fill(each.beneath + more * ordered, 130) for each in panels]
+    rows = [pitch * len(each.names) for each in panels]
+    heights = [0.65 + BENEATH * text.count("\n") + each + TICKS for each, text in zip(rows, above, strict=True)]
     figure = ShownFigure(figsize=(WIDTH, whole := sum(heights) + LEGEND), dpi=120)
     top, reach = whole, [each for panel in panels for each in panel.reach]
-    for panel, text, height in zip(panels, above, heights, strict=True):
-        k = len(panel.names)
-        title, _, beneath = text.partition("\n")
-        figure.text(0.015, (top - 0.08) / whole, title, fontsize=14, fontweight="bold", va="top", color=INK)
-        figure.text(0.015, (top - 0.4) / whole, beneath, fontsize=10, color=SOFT, va="top", linespacing=1.3)
+    for panel, text, row, height in zip(panels, above, rows, heights, strict=True):
+        figure.text(0.015, (top - 0.08) / whole, panel.title, fontsize=14, fontweight="bold", va="top", color=INK)
+        figure.text(0.015, (top - 0.4) / whole, text, fontsize=10, color=SOFT, va="top", linespacing=1.3)
         top -= height
-        axes = figure.add_axes((left / WIDTH, (top + TICKS) / whole, width / WIDTH, pitch * k / whole))
+        axes = figure.add_axes((left / WIDTH, (top + TICKS) / whole, width / WIDTH, row / whole))
         axes.set_xlim(min(reach), max(reach) + 0.01 * np.ptp(reach))
-        axes.set_ylim(-0.5, k - 0.5)
+        axes.set_ylim(-0.5, len(panel.names) - 0.5)
         _draw_panel(axes, panel, level, width)
     together = f"{level:.0%}, all parts{' and levels' if len(panels) > 1 else ''} together"
     _add_legend(figure, any(each.unfair for each in panels), together, ordered=ordered)
     return figure
 
 
-def _heading(panel: Panel, *, ordered: bool) -> str:
-    """Return the title in a line, and what is beneath it."""
-    more = " A part depends on the order in which arrows are switched: drawn is its average, in grey its range."
-    return f"{panel.title}\n{fill(panel.beneath + more * ordered, 130)}"
-
-
 def _draw_panel(axes: Axes, panel: Panel, level: float, width: float) -> None:
-    names, parts, (_, at), (_, last) = panel.names, panel.rows, *panel.groups
+    names, (_, at), (_, last) = panel.names, *panel.groups
+    parts: Any = panel.parts.itertuples()
     k, unit = len(names), float(np.ptp(axes.get_xlim()))
     ordered = panel.parts["smallest"].notna().any()
 

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyrofair._files import csv_text
 from pyrofair.commands.check import check_table
 from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
-from pyrofair.commands.decisions import (
-    DECISION_OPTIONS,
-    check_decisions,
-    on_scale,
-    read_models,
-    scores_are,
-    tell_scale,
-    threshold_of,
-)
+from pyrofair.commands.decisions import DECISION_OPTIONS, asked_of, check_decisions, on_scale, read_models, tell_scale
 from pyrofair.commands.explain import PART_OPTIONS, add_parts, explain
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.models import model_files
@@ -245,9 +237,9 @@ def _audit(
     from pyrofair.audits.audit import with_missing
 
     if settings["train"]:
-        how = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
-        source = with_missing(source, missing_of(settings)).fit(problem.others["train"], **how)
-    scores = scores_are(settings, problem)
+        own = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
+        source = with_missing(source, missing_of(settings)).fit(problem.others["train"], **own)
+    how = asked_of(settings, problem)
     made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
     report = made(
         models,
@@ -255,18 +247,12 @@ def _audit(
         problem.frame.assign(**{name: problem.extra[name] for name in settings["proxy"]}),
         **({"proxies": settings["proxy"]} if settings["proxy"] else {}),
         n_boot=settings["replicates"],
-        level=settings["level"],
-        threshold=threshold_of(settings),
-        sample_weight=problem.weight,
-        groups=problem.groups,
-        scores=scores,
         n_jobs=settings["threads"],
-        random_state=settings["seed"],
-        missing=missing_of(settings),
         subgroups=subgroups or None,
         thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
+        **how,
     )
-    if scores == settings["scores"] or not isinstance(report, Audit):
+    if how["scores"] == settings["scores"] or not isinstance(report, Audit):
         return report  # type: ignore[no-any-return]
     stated = {name: text for name, text in report.context.score_types.items() if "stated by the user" in text[0]}
     types = report.context.score_types | {name: [ESTIMATED] for name in stated}

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
-from pyrofair.commands.decisions import (
-    DECISION_OPTIONS,
-    check_decisions,
-    on_scale,
-    read_models,
-    scores_are,
-    tell_scale,
-    threshold_of,
-)
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
+from pyrofair.commands.decisions import DECISION_OPTIONS, asked_of, check_decisions, on_scale, read_models, tell_scale
 from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
@@ -104,14 +96,8 @@ def explain(settings: Settings, problem: Problem, models: dict[str, Any]) -> Dec
         contrasts=problem.contrasts or None,
         unfair=problem.unfair if problem.unfair.paths else None,
         outcome=outcome,
-        threshold=threshold_of(settings),
         thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
-        scores=scores_are(settings, problem),
-        sample_weight=problem.weight,
-        groups=problem.groups,
-        missing=missing_of(settings),
-        level=settings["level"],
-        random_state=settings["seed"],
+        **asked_of(settings, problem),
         **more,
     )
 
