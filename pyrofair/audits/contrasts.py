@@ -297,7 +297,11 @@ def audit_contrasts(
     unfair: UnfairPaths = (source if isinstance(source, UnfairPaths) else source.unfair).with_contrast(None)
     graph = unfair.graph
     chosen = with_missing(default_source(source, seed) if isinstance(source, UnfairPaths) else source, missing)
-    own = {"sample_weight": sample_weight, "groups": groups, "missing": getattr(chosen, "missing", None)}
+    own: dict[str, Any] = {
+        "sample_weight": sample_weight,
+        "groups": groups,
+        "missing": getattr(chosen, "missing", None),
+    }
     compared = Levels.of(df, graph, contrasts, **own)
     rows, table = compared.rows, compared.table
     joint = isinstance(source, UnfairPaths) or is_influence_based(source)
@@ -310,7 +314,7 @@ def audit_contrasts(
     paths = {each: unfair.with_contrast(each) for each in rows}
 
     def make(each: Any, own: Any, df: pd.DataFrame, **within: Any) -> Audit:
-        return audit(own, with_paths(source, paths[each]), df, **settings | within)  # type: ignore[no-any-return]
+        return audit(own, with_paths(source, paths[each]), df, **settings | within)
 
     members = compared.run(models, make, settings.get("subgroups"), progress=progress)
     context = {

@@ -123,7 +123,7 @@ class Decomposition:
         made = {name: table[["contrast", *table.columns.drop("contrast")]] for name, table in tables.items()}
         return replace(
             next(iter(levels.values())),
-            **made,  # type: ignore[arg-type]
+            **made,
             graph=compared.graph,
             plan=None,
             unfair=every("unfair"),

@@ -342,7 +342,7 @@ class Members:
 
         ``parts`` are tables in place of, or beside, those of the audits; ``reasons`` why a member lacks some rows.
         """
-        tables = {name: each.table for name, each in self.audits.items()} | dict(parts or {})
+        tables: dict[Any, pd.DataFrame] = {name: each.table for name, each in self.audits.items()} | dict(parts or {})
         asked = pd.concat([each[KEY] for each in tables.values()]).drop_duplicates()
         held = [name for name in NUMBERS if any(name in each for each in tables.values())]
         whole = []

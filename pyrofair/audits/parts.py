@@ -177,7 +177,7 @@ class Means:
     @property
     def pairs(self) -> list[Pair]:
         """The models and decisions."""
-        return list(dict.fromkeys((model, decisions) for model, decisions, _ in self.of.influence.columns))
+        return list(dict.fromkeys((model, decisions) for model, decisions, _ in self.of.influence.columns.to_list()))
 
     def placed(self, rows: NDArray[np.int64], units: NDArray[np.int64] | None) -> Means:
         """Return the means, of rows at these positions in a longer table, with its codes of clusters."""
@@ -277,7 +277,7 @@ class Split:
         return replace(self, means=self.means.placed(rows, units), within=within)
 
 
-def tell_all(splits: Mapping[Any, Split], level: float) -> dict[Any, dict[str, pd.DataFrame]]:
+def tell_all(splits: Mapping[Any, Split], level: float) -> dict[Any, dict[str, Any]]:
     """Return all tables of each contrast by their names; intervals hold together over contrasts."""
     of = {key: each.means for key, each in splits.items()}
     made = {

@@ -102,8 +102,8 @@ def _draw_panel(axes: Axes, panel: Panel, level: float, width: float) -> None:
     ordered = panel.parts["smallest"].notna().any()
 
     def write(y: int, inches: float, text: str, **how: Any) -> None:
-        how = {"va": "center", "fontsize": 10, "color": SOFT, "transform": axes.get_yaxis_transform()} | how
-        axes.text(1.0 + inches / width, y, text, **how)
+        usual: dict[str, Any] = {"va": "center", "fontsize": 10, "color": SOFT}
+        axes.text(1.0 + inches / width, y, text, transform=axes.get_yaxis_transform(), **usual | how)
 
     def write_row(y: int, row: Any, colour: str) -> None:
         write(y, POINTS, points(row.estimate), ha="right", fontsize=11, fontweight="bold", color=colour)
