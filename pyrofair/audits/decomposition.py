@@ -132,7 +132,7 @@ class Decomposition:
             notes=tuple(notes),
             doubts={f"{of}, {key!r}": text for key, one in levels.items() for of, text in one.doubts.items()},
             assumptions=every("assumptions"),
-            warnings=tuple(members.rewarn()),
+            warnings=tuple(members.rewarn(stacklevel=5)),
             split=None,
             levels=levels,
             failures=members.failures,

@@ -317,19 +317,19 @@ class Members:
         for each in caught:
             self.said.setdefault(str(each.message), (each.category, []))[1].append(name)
 
-    def rewarn(self) -> list[str]:
+    def rewarn(self, stacklevel: int = 3) -> list[str]:
         """Warn of what the audits warned of, and name the members unless it was all of them; return the texts."""
         texts = []
         for text, (category, names) in self.said.items():
             whose = list(dict.fromkeys(names))
             every = len(whose) == len(self.audits) and not self.failures
             told = text if every else f"{self.named(whose)}: {text}"
-            warnings.warn(told, category, stacklevel=3)
+            warnings.warn(told, category, stacklevel=stacklevel)
             texts += [told] if issubclass(category, PyrofairWarning) else []
         for name, error in self.failures.items():
             if not isinstance(error, NotIdentifiedError):
                 texts.append(f"{self.named([name])} could not be {self.done}: {error}")
-                warnings.warn(texts[-1], PyrofairWarning, stacklevel=3)
+                warnings.warn(texts[-1], PyrofairWarning, stacklevel=stacklevel)
         return texts
 
     def table(
