@@ -78,18 +78,19 @@ def test_each_group_is_compared_with_the_baseline(call: Call) -> None:
     table = pd.read_csv("t.csv")
     table["sex"] = table["sex"].where(table.index % 5 > 0, "other")
     table.to_csv("t.csv", index=False)
-    code, out, _ = call("explain", "t.csv", *ROLES, *FAST, "--contrast", "all", "--direct")
+    roles = (*ROLES[:8], *ROLES[10:], *FAST, "--direct")
+    code, out, _ = call("explain", "t.csv", *roles, "--contrast", "all")
     assert (code, "sex=other" in out, "sex=female" in out) == (0, True, True)
     parts = pd.read_csv("explain-t/parts.csv")
     assert list(parts)[:2] == ["contrast", "model"]
     assert {*parts["contrast"]} == {"female", "other"}
     hot = pd.concat([pd.get_dummies(table["sex"], dtype=int), table.drop(columns="sex")], axis=1)
     hot.to_csv("hot.csv", index=False)
-    asked = (*ROLES, *FAST, "--direct", "--one-hot", "sex=male,female,other", "--contrast", "other", "female")
-    assert call("explain", "hot.csv", *asked)[0] == 0
+    asked = ("--one-hot", "sex=male,female,other", "--contrast", "other", "female")
+    assert call("explain", "hot.csv", *roles, *asked)[0] == 0
     same = pd.read_csv("explain-hot/parts.csv").set_index(["contrast", "model", "decisions", "part"])
     pd.testing.assert_frame_equal(same.sort_index(), parts.set_index(same.index.names).sort_index())
-    code, out, _ = call("audit", "t.csv", *ROLES, *FAST, "--contrast", "all", "--direct", "--explain")
+    code, out, _ = call("audit", "t.csv", *roles, "--contrast", "all", "--explain")
     assert code == 0
     pd.testing.assert_frame_equal(pd.read_csv("audit-t/parts.csv"), parts)
     assert Path("audit-t/report.html").read_text().count("data:image/png") >= 1
