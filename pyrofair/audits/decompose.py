@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -32,7 +32,7 @@ from pyrofair.audits.contrasts import Levels
 from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, WORLDS, Decomposition
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import AuditedModel, ScoresAre
-from pyrofair.audits.parts import NONE, Means, Plan, Split, tell_all
+from pyrofair.audits.parts import NONE, Means, Plan, tell_all
 from pyrofair.audits.subgroups import Subgroup, read_subgroups
 from pyrofair.audits.thresholds import read_thresholds
 from pyrofair.audits.wald import Scores, describe_doubts, label_stages
@@ -350,23 +350,25 @@ def decompose(
         beside=(beside, DECISIONS[0]) if compared else None,
     )  # fmt: skip
     told = [describe_units(rows.groups, rows.weight)]
-    told += [text for each in asked for text in _assumptions(each, pieces, plan)]
-    worlds = [(pieces.paths(switched), table, each.target) for each in asked for switched in plan.worlds]
-    records = [assumed_of_records(*world, chosen=False) for world in worlds]
+    worlds = [(pieces.paths(switched), each.target) for each in asked for switched in plan.worlds]
+    told += [text for made in (identify(*each) for each in worlds) for text in made.assumptions if text != made.support]
+    records = [assumed_of_records(paths, table, target, chosen=False) for paths, target in worlds]
+    first = next(part for part in asked[0].worlds.values() if part is not None)
     told += [text for stated in records for text in stated]
     for text in (truths := list(dict.fromkeys(text for _, *of_truths in filter(None, records) for text in of_truths))):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     doubts = describe_doubts(stages, pd.DataFrame())
-    split = Split(of(np.arange(len(table))), *_by_subgroup(values, within, of))
+    subsets, absent = _by_subgroup(values, within, of)
+    estimates = of(np.arange(len(table)), within=subsets, absent=absent)
     return Decomposition(
-        **tell_all({"": split}, level)[""],
-        split=split,
+        **tell_all({"": estimates}, level)[""],
+        estimates=estimates,
         stages=stages,
         graph=graph,
         plan=plan,
         unfair=tuple(pieces.named(block) for block in plan.blocks if {*block} <= heads),
         outcome=beside if compared else None,
-        roots=_roots(asked[0], graph),
+        roots=tuple(graph.columns_of(first.order[: first.roots])),
         rows=len(table),
         level=level,
         threshold=threshold,
@@ -403,23 +405,10 @@ def _each_level(
         return decompose(models, graph.with_contrast(each), df, unfair=paths, **asked | within)
 
     members = compared.run(models, make, subgroups, "split", progress=False)
-    splits = {each: one.split.placed(compared.rows[each], compared.units) for each, one in members.audits.items()}
-    told = tell_all(splits, asked["level"])
+    of = {each: one.estimates.placed(compared.rows[each], compared.units) for each, one in members.audits.items()}
+    told = tell_all(of, asked["level"])
     levels = {each: replace(one, **told[each]) for each, one in members.audits.items()}
     return Decomposition.of_levels(levels, compared, members)
-
-
-def _roots(asked: Asked, graph: CausalGraph) -> tuple[str, ...]:
-    """Return the columns that the sensitive attribute does not cause."""
-    part = next(part for part in asked.worlds.values() if part is not None)
-    return tuple(graph.columns_of(part.order[: part.roots]))
-
-
-def _assumptions(asked: Asked, pieces: Pieces, plan: Plan) -> Iterator[str]:
-    """Yield what the worlds of a plan rest on."""
-    for switched in plan.worlds:
-        estimand = identify(pieces.paths(switched), asked.target)
-        yield from (text for text in estimand.assumptions if text != estimand.support)
 
 
 def _read_order(order: Sequence[str], pieces: Pieces) -> Block:
@@ -573,7 +562,7 @@ def _walk(
 
 
 def _by_subgroup(
-    values: Values, levels: Sequence[Subgroup], of: Callable[[NDArray[np.int64]], Means]
+    values: Values, levels: Sequence[Subgroup], of: Callable[..., Means]
 ) -> tuple[dict[Any, Means], dict[Any, str]]:
     """Return the means in each level of subgroups, and why some have none."""
     found, absent = {}, {}

@@ -20,7 +20,7 @@ from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.display.page import Table, make_table
 from pyrofair.audits.display.words import Answer, percent, shorten
 from pyrofair.audits.family import Members
-from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Plan, Split
+from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Means, Plan
 from pyrofair.audits.view import PARTS, Block, View
 from pyrofair.audits.waterfall import Panel, draw_waterfalls, points
 from pyrofair.graph import CausalGraph
@@ -100,7 +100,7 @@ class Decomposition:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     swapped: bool = False
-    split: Split | None = None
+    estimates: Means | None = None
     levels: Mapping[Any, Decomposition] = field(default_factory=dict)
     failures: Mapping[Any, Exception] = field(default_factory=dict)
     sizes: Mapping[Any, int] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Decomposition:
             doubts={f"{of}, {key!r}": text for key, one in levels.items() for of, text in one.doubts.items()},
             assumptions=every("assumptions"),
             warnings=tuple(members.rewarn(stacklevel=5)),
-            split=None,
+            estimates=None,
             levels=levels,
             failures=members.failures,
             sizes=compared.sizes,

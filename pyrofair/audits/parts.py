@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise, product
 from math import comb
@@ -26,7 +26,6 @@ __all__ = [
     "Means",
     "Pair",
     "Plan",
-    "Split",
     "tell_all",
     "union_of",
 ]
@@ -140,6 +139,8 @@ class Means:
         The names of the groups of the plan, if these are parts themselves.
     beside
         The observed outcome, if models are compared with it.
+    within, absent
+        The means in each level of subgroups, by both names, and why some have none.
     """
 
     of: Estimates
@@ -149,6 +150,8 @@ class Means:
     named_world: Callable[[Switched], str]
     groups: Sequence[str] = ()
     beside: Pair | None = None
+    within: Mapping[tuple[str, Any], Means] = field(default_factory=dict)
+    absent: Mapping[tuple[str, Any], str] = field(default_factory=dict)
 
     @cached_property
     def _means(self) -> dict[Any, float]:
@@ -181,7 +184,8 @@ class Means:
 
     def placed(self, rows: NDArray[np.int64], units: NDArray[np.int64] | None) -> Means:
         """Return the means, of rows at these positions in a longer table, with its codes of clusters."""
-        return replace(self, of=self.of.placed(rows[self.of.at], units))
+        within = {key: each.placed(rows, units) for key, each in self.within.items()}
+        return replace(self, of=self.of.placed(rows[self.of.at], units), within=within)
 
     def table(self, pair: Pair) -> Iterator[Span]:
         """Yield gap (the first), total effect, parts, and named groups of the plan, with their ranges over orders."""
@@ -263,38 +267,23 @@ class Span(NamedTuple):
     family: str
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """The means of all rows and of those of each subgroup, by its name and level, and why some of these have none."""
-
-    means: Means
-    within: Mapping[tuple[str, Any], Means]
-    absent: Mapping[tuple[str, Any], str]
-
-    def placed(self, rows: NDArray[np.int64], units: NDArray[np.int64] | None) -> Split:
-        """Return the split, of rows at these positions in a longer table, with its codes of clusters."""
-        within = {at: means.placed(rows, units) for at, means in self.within.items()}
-        return replace(self, means=self.means.placed(rows, units), within=within)
-
-
-def tell_all(splits: Mapping[Any, Split], level: float) -> dict[Any, dict[str, Any]]:
+def tell_all(of: Mapping[Any, Means], level: float) -> dict[Any, dict[str, Any]]:
     """Return all tables of each contrast by their names; intervals hold together over contrasts."""
-    of = {key: each.means for key, each in splits.items()}
+    columns = ["subgroup", "level", *TABLE_COLUMNS, "rows", "note"]
     made = {
         "table": tell_parts(of, level),
         "contrasts": tell(of, Means.contrasts, ["part", "after"], level),
         "means": tell(of, Means.worlds, ["mean", "ess"], level),
         "differences": tell(of, Means.differences, ["part"], level),
-        "subgroups": {key: pd.DataFrame(columns=["subgroup", "level", *TABLE_COLUMNS, "rows", "note"]) for key in of},
+        "subgroups": {key: pd.DataFrame(columns=columns) for key in of},
     }
-    found = tell_parts({(key, *at): own for key, each in splits.items() for at, own in each.within.items()}, level)
-    for key, each in splits.items():
-        told = [(at, found[key, *at].assign(rows=len(own.of.weight), note="")) for at, own in each.within.items()]
+    found = tell_parts({(key, at): own for key, each in of.items() for at, own in each.within.items()}, level)
+    for key, each in of.items():
+        told = [(at, found[key, at].assign(rows=len(own.of.weight), note="")) for at, own in each.within.items()]
         told += [(at, pd.DataFrame({"note": [text]})) for at, text in each.absent.items()]
-        tables = [table.assign(subgroup=at[0], level=at[1]) for at, table in told]
-        if tables:
-            made["subgroups"][key] = pd.concat(tables, ignore_index=True)[[*made["subgroups"][key]]]
-    return {key: {name: tables[key] for name, tables in made.items()} for key in splits}
+        if tables := [table.assign(subgroup=name, level=value) for (name, value), table in told]:
+            made["subgroups"][key] = pd.concat(tables, ignore_index=True)[columns]
+    return {key: {name: tables[key] for name, tables in made.items()} for key in of}
 
 
 def tell(
