@@ -40,6 +40,7 @@ BY_ORDER = (
     "the largest."
 )
 WORLDS = "A world is named by where its switched paths begin: these have the contrast, all others the baseline."
+TOLD = ("settings", "level", "rows", "unfair", "notes", "doubts", "assumptions", "warnings")
 TABLES = ("table", "contrasts", "means", "differences", "subgroups", "stages")
 MOST_PARTS = 7
 """The most parts that the text lists of a model."""
@@ -258,8 +259,8 @@ class Decomposition:
         return Panel(
             parts,
             own.loc[GAP],
-            ((one, first), (other, last)),
-            {each: self._word(each) for each in parts.index},
+            (first, last),
+            [one, *map(self._word, parts.index), other],
             self.unfair,
             f"{column}={other}: {abs(100.0 * (last - first)):.1f} points {more} than {one}. Where does that come from?",
             f"{what[0].upper()}{what[1:]}, {self.rows:,} rows, split along the arrows out of {column}.",
@@ -317,6 +318,8 @@ class Decomposition:
     def view(self) -> View:
         """The report as data."""
         told, column = self._told(), self.graph.sensitive_column
+        added = [make_table("contrasts", "What each part adds", self.contrasts)]
+        means, drawing = [make_table("means", "Means", self.means)], Markup(graph_svg(self.graph) or "")
         return View(
             title="Where the gap comes from",
             question=[
@@ -334,20 +337,9 @@ class Decomposition:
             lead=self._lead(),
             blocks=[
                 self.block(),
-                Block(
-                    "graph",
-                    "The causal graph",
-                    aside=["Arrows are causes."],
-                    markup=lambda: Markup(graph_svg(self.graph) or ""),
-                ),
-                Block(
-                    "contrasts",
-                    "After every set of other parts",
-                    tables=[make_table("contrasts", "What each part adds", self.contrasts)],
-                ),
-                Block(
-                    "means", "The mean in each world", aside=[WORLDS], tables=[make_table("means", "Means", self.means)]
-                ),
+                Block("graph", "The causal graph", aside=["Arrows are causes."], markup=lambda: drawing),
+                Block("contrasts", "After every set of other parts", tables=added),
+                Block("means", "The mean in each world", aside=[WORLDS], tables=means),
             ],
             schema="pyrofair-decomposition",
             data=self._data,
@@ -370,24 +362,8 @@ class Decomposition:
         ]
 
     def _data(self, rows: bool) -> dict[str, Any]:
-        return {
-            "versions": known_versions(),
-            "settings": self.settings,
-            "level": self.level,
-            "rows": self.rows,
-            "unfair": self.unfair,
-            "failures": {name: str(each) for name, each in self.failures.items()},
-            "table": self.table,
-            "contrasts": self.contrasts,
-            "means": self.means,
-            "differences": self.differences,
-            "subgroups": self.subgroups,
-            "stages": self.stages,
-            "notes": self.notes,
-            "doubts": self.doubts,
-            "assumptions": self.assumptions,
-            "warnings": self.warnings,
-        }
+        told = {name: getattr(self, name) for name in (*TOLD, *TABLES)}
+        return told | {"versions": known_versions(), "failures": {name: str(e) for name, e in self.failures.items()}}
 
     def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
         """Return the decomposition as one self-contained page, and write it to ``path`` if given."""

@@ -180,7 +180,8 @@ class Means:
     @property
     def pairs(self) -> list[Pair]:
         """The models and decisions."""
-        return list(dict.fromkeys((model, decisions) for model, decisions, _ in self.of.influence.columns.to_list()))
+        labels: Any = self.of.influence.columns
+        return list(dict.fromkeys((model, decisions) for model, decisions, _ in labels))
 
     def placed(self, rows: NDArray[np.int64], units: NDArray[np.int64] | None) -> Means:
         """Return the means, of rows at these positions in a longer table, with its codes of clusters."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
@@ -40,29 +40,28 @@ def points(value: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Parts, a row each, between the means of two ``groups``, each with its name.
+    """Parts, a row each, between the means of two groups.
 
-    ``gap`` is the row of their difference, ``labels`` the words for each part, and ``unfair`` those that are called so.
+    ``gap`` is the row of their difference, ``labels`` the words for all rows, and ``unfair`` parts that are called so.
     """
 
     parts: pd.DataFrame
     gap: Any
-    groups: tuple[tuple[str, float], tuple[str, float]]
-    labels: Mapping[str, str]
+    means: tuple[float, float]
+    labels: Sequence[str]
     unfair: Sequence[str]
     title: str
     beneath: str
 
     @property
     def names(self) -> list[str]:
-        """The labels of all rows."""
-        parts = (fill(self.labels[each], WIDEST) for each in self.parts["part"])
-        return [fill(self.groups[0][0], WIDEST), *parts, fill(self.groups[1][0], WIDEST)]
+        """The labels in lines."""
+        return [fill(each, WIDEST) for each in self.labels]
 
     @property
     def reach(self) -> list[float]:
         """Every place that is drawn."""
-        (_, at), (_, last) = self.groups
+        at, last = self.means
         found, rows = [0.0, at, last], self.parts.itertuples()  # type: list[float], Any
         for row in rows:
             found += [at + each for each in (row.lower, row.upper, row.smallest, row.largest) if np.isfinite(each)]
@@ -96,7 +95,7 @@ def draw_waterfalls(panels: Sequence[Panel], level: float) -> Figure:
 
 
 def _draw_panel(axes: Axes, panel: Panel, level: float, width: float) -> None:
-    names, (_, at), (_, last) = panel.names, *panel.groups
+    names, (at, last) = panel.names, panel.means
     parts: Any = panel.parts.itertuples()
     k, unit = len(names), float(np.ptp(axes.get_xlim()))
     ordered = panel.parts["smallest"].notna().any()

@@ -22,13 +22,17 @@ def panel(k: int, first: float, *, ordered: bool) -> Panel:
     if ordered:
         rows.loc[1:, ["smallest", "largest"]] = rows.loc[1:, ["lower", "upper"]].to_numpy()
     gap = float(sum(estimates))
-    labels = {each: each for each in rows["part"]} | {
-        "confounding": "confounding (age, country, year of birth, sector)"
-    }
+    long = ("a group with a long name, of several words", "confounding (age, country, year of birth, sector)")
+    labels = [*long, *rows["part"].iloc[1:], "B"]
     ends = SimpleNamespace(estimate=gap, lower=gap - 0.01, upper=gap + 0.01)
-    groups = (("a group with a long name, of several words", first), ("B", first + gap))
     return Panel(
-        rows, ends, groups, labels, [f"{WORDS[0]} 0"], "B: more than A. Where does that come from?", "Decisions."
+        rows,
+        ends,
+        (first, first + gap),
+        labels,
+        [f"{WORDS[0]} 0"],
+        "B: more than A. Where does that come from?",
+        "Decisions.",
     )
 
 
