@@ -27,8 +27,7 @@ from torch import Tensor, distributions
 from pyrofair._random import set_seed
 from pyrofair._validation import listed, require_choice, shown
 from pyrofair.exceptions import DataError, PyrofairError
-from pyrofair.programs.distributions import OrderedCategorical
-from pyrofair.programs.mixtures import invert_mixture
+from pyrofair.programs.distributions import OrderedCategorical, invert_mixture
 from pyrofair.programs.provenance import numbers_in
 
 __all__ = [
@@ -105,9 +104,9 @@ SCIPY: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def unwrap(distribution: Any) -> Any:
-    """Return the distribution inside expansions, masks and event dimensions."""
-    while isinstance(distribution, WRAPPERS):
+def unwrap(distribution: Any, wrappers: tuple[Any, ...] = WRAPPERS) -> Any:
+    """Return the distribution inside expansions, masks and event dimensions, or some of these."""
+    while isinstance(distribution, wrappers):
         distribution = distribution.base_dist
     return distribution
 
@@ -529,15 +528,6 @@ class Noise:
     redraws: dict[str, Redraws | None] = field(default_factory=dict)
     seed: int | None = field(default_factory=lambda: int(torch.randint(2**31 - 1, ())))
     observed: Observed | None = None
-
-    def changed(self, n: int, change: Callable[[str, Tensor], Tensor]) -> Noise:
-        """Return the noise of n units for which every value, and noise of a node, is changed, given its name."""
-        pairs = {}
-        for name, (own, other) in self.pairs.items():
-            first = change(name, own)
-            pairs[name] = first, first if other is own else change(name, other)
-        values = {name: change(name, value) for name, value in self.values.items()}
-        return Noise(n, self.coupling, values, pairs, self.redraws)
 
     def draw(self, name: str, distribution: Any) -> Tensor:
         """Return the value of an exogenous site, drawn on first use."""
