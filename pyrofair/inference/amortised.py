@@ -110,7 +110,7 @@ class Problem:
     ``weight`` and ``group`` (0 or 1) are those of the rows, shape (n,). ``of_parameters`` is the guide of the program's
     parameters, if they are drawn. The guide does not see ``hidden`` sites, and the log-likelihood of ``ignored`` ones
     does not count. ``discrepancy`` is the strength, in nats a unit, of a penalty on the discrepancy between the two
-    groups of each latent variable. The divergence of the loss is in closed form, if ``analytic``, or estimated from draws.
+    groups of each latent variable. The divergence of the loss is in closed form if ``analytic``, else estimated.
     """
 
     likelihood: Likelihood
