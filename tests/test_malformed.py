@@ -705,8 +705,10 @@ MADE = (
 """The classes that check what they are made of at once; others do so when they are fitted, or are results."""
 
 
-INNER = ("Abduction.worlds", "CausalGraph.remade", "Counterfactuals.labelled", "LearnedMechanisms.encoded", "PSCF.get_params",
-         "PSCF.set_params", "IPW.get_params", "IPW.set_params")  # fmt: skip
+INNER = (
+    "Abduction.worlds", "CausalGraph.remade", "Counterfactuals.labelled", "LearnedMechanisms.encoded",
+    "PSCF.get_params", "PSCF.set_params", "IPW.get_params", "IPW.set_params",
+)  # fmt: skip
 """Methods that other parts of the package call with what they have made."""
 PROGRAMS = ("hiring", "additive", "latent")
 """Public functions that are Pyro programs: ``pf.simulate.scenario`` checks what they are given."""

@@ -1,6 +1,5 @@
 """Vector-valued sites: the same numbers as the same program written with a scalar site for each component."""
 
-import math
 import pickle
 from functools import cache
 from itertools import product
@@ -12,7 +11,6 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro import poutine
-from scipy.stats import norm
 
 from pyrofair import SEM, CausalGraph, fit_posterior
 from pyrofair._random import isolated
@@ -25,7 +23,6 @@ from pyrofair.programs.covariates import with_covariates
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
 from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds
-from pyrofair.sources import effect_posterior
 from tests.programs.models import Scores, graph, units
 
 K = 3
@@ -235,13 +232,6 @@ def test_one_run_equals_the_definition(program):
                     assert all(torch.allclose(one[site], other[site], atol=1e-5) for site in one)
 
 
-def test_items_to_the_left_of_individuals_never_mix_with_worlds():
-    sem = SEM(items_left(of_normals), graph_of(items_left(of_normals)).unfair(through=["M"]))
-    for n in (2, K, 50):  # K worlds or individuals look like K items
-        first, second = sem.nodes(n, random_state=0)
-        assert np.allclose(second[NAMES] - first[NAMES], B.numpy(), atol=1e-5)
-
-
 def test_the_noise_of_a_multivariate_normal_is_that_of_its_cholesky_factor():
     factors = torch.linalg.cholesky(torch.stack([SIGMA, 4 * torch.eye(K)]))
     program = units(M=lambda v: dist.MultivariateNormal(moved(v), scale_tril=factors[v.A.long()]), Y=outcome)
@@ -252,32 +242,6 @@ def test_the_noise_of_a_multivariate_normal_is_that_of_its_cholesky_factor():
     ]
     assert np.allclose(*noise, atol=1e-4)
     assert np.abs(np.cov(noise[0]) - np.eye(K)).max() < 0.1
-
-
-def test_a_multivariate_normal_has_its_mean_effect_and_covariance():
-    first, second = worlds_of(jointly, n=100_000)
-    assert np.allclose((second - first)[NAMES].mean(), B.numpy(), atol=1e-5)
-    assert (second["Y"] - first["Y"]).mean() == pytest.approx(float(C @ B), abs=1e-5)
-    for table in (first, second):
-        assert np.abs(table[NAMES].cov().to_numpy() - SIGMA.numpy()).max() < 0.03
-
-
-@pytest.mark.parametrize("program", [jointly, by_hand])
-def test_the_truth_of_a_vector(program):
-    truth = SEM(program, graph_of(program).unfair(through=["M"])).truth(PROBIT, n=40_000, random_state=0)
-    sd = math.sqrt(C @ SIGMA @ C)
-    right = norm.cdf(float(C @ B) / sd) - 0.5
-    assert truth.mean_unfair_effect.value == pytest.approx(right, abs=4 * truth.mean_unfair_effect.error)
-    assert truth.piu.value == pytest.approx(abs(right), abs=4 * truth.piu.error)  # the score moves one way
-
-
-def test_shared_units_draw_vectors_anew():
-    for program in (jointly, items_left(of_normals), one_hot):
-        sem = SEM(program, graph_of(program).unfair(through=["M"]), unit="shared", draws=20)
-        first, second = sem.worlds(50, random_state=0)
-        assert list(first.rows) == NAMES
-        assert len(second.rows) == 1000
-        assert not np.isclose(first.rows[NAMES[0]], second.rows[NAMES[0]]).all()
 
 
 def test_a_recanting_witness_may_be_a_vector():
@@ -711,13 +675,3 @@ def test_covariates_come_along_with_vectors():
     found = SEM(run, unfair).counterfactual(rows)
     shift = found.switched[NAMES] - rows[NAMES]
     assert np.allclose(shift, np.outer([1.0, 3.0], B.numpy()), atol=1e-4)
-
-
-def test_a_posterior_given_as_an_array_reaches_vectors():
-    program = learned("jointly")
-    unfair, given = graph_of(program).unfair(through=["M"]), {"b": np.tile(B.numpy(), (4, 1))}
-    first, second = SEM(program, unfair, posterior=given).nodes(100, random_state=0)
-    assert np.allclose(second[NAMES] - first[NAMES], B.numpy(), atol=1e-5)
-    found = effect_posterior(program, unfair, PROBIT, given, n=500, progress=False, random_state=0)
-    right = norm.cdf(float(C @ B) / math.sqrt(C @ SIGMA @ C)) - 0.5
-    assert found.samples["mean_unfair_effect"].mean() == pytest.approx(right, abs=0.04)

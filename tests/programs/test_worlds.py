@@ -320,26 +320,6 @@ def test_b1_linear_and_b5_kite(program: Program, of: CausalGraph, paths: list[st
         torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), sign * effect), rtol=0, atol=allowed)
 
 
-@pytest.mark.parametrize("seen", [{"A": 0.0, "D": 3.0, "M": 1.7}, {"A": 1.0, "D": 4.0, "M": 4.7}])
-def test_b2_woman_and_man(seen: dict[str, float]) -> None:
-    program = units(
-        Q=normal(2.0),
-        U_D=normal(),
-        U_M=normal(),
-        D=lambda v: v.A + v.U_D * v.Q,
-        M=lambda v: 3 * v.A + 0.5 * v.Q + v.U_M,
-        Y=lambda v: dist.Bernoulli(logits=v.A + v.Q + v.D + v.M),
-    )
-    equations = read_equations(program, DIAMOND.unfair("A -> Y", "A -> D -> Y"))
-    known = {name: torch.tensor([value]) for name, value in {"Q": 2.0, "A": seen["A"], "U_D": 1.5, "U_M": 0.7}.items()}
-    with isolated(0):
-        world = factual(equations, Noise(1, "monotone", dict(known)))
-        worlds = vectorised_worlds(equations, Noise(1, "monotone", dict(known)), ["Q", "D", "M"])
-    assert {name: round(world[name].item(), 5) for name in seen} == seen
-    shown = [{name: round(values.item(), 5) for name, values in each.items()} for each in worlds]
-    assert shown == [{"Q": 2.0, "D": 3.0, "M": 1.7}, {"Q": 2.0, "D": 4.0, "M": 1.7}]
-
-
 # -- couplings --------------------------------------------------------------------------------------------------------
 
 
