@@ -214,9 +214,3 @@ def test_a_classifier_of_ones_own_is_judged_on_rows_it_did_not_see() -> None:
     assert crossed < 0.03
     assert off(propensity=forest, folds=5) == crossed
     assert off(propensity=forest, folds=1) > 2 * crossed
-
-
-@pytest.mark.parametrize("folds", [0, 1.5, True, "five"])
-def test_folds_are_a_positive_integer(folds: Any) -> None:
-    with pytest.raises(DataError, match=r"folds=.* must be an integer of at least 1"):
-        pf.IPW(UNFAIR, folds=folds).fit(make_table())

@@ -391,9 +391,7 @@ class LearnedMechanisms:
         require_rate(learning_rate)
         require_seed(random_state)
         if (many := listed(sample_weights)) is None:
-            raise DataError(
-                f"sample_weights={shown(sample_weights)} must be a list of weights, one a replicate."
-            )
+            raise DataError(f"sample_weights={shown(sample_weights)} must be a list of weights, one a replicate.")
         with neutral_torch():
             given = [torch.as_tensor(read_weight(each, self.index)) for each in many]
             weights = [each.to(torch.get_default_dtype()) for each in given]

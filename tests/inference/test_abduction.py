@@ -26,7 +26,7 @@ from pyrofair.programs.interventions import do
 from pyrofair.programs.worlds import factual, sequential_worlds
 from pyrofair.simulate import hiring
 from pyrofair.sources.sem import SEM
-from tests.programs.models import Scores, coin, graph, kite, normal, sem, through, units
+from tests.programs.models import Scores, coin, graph, normal, sem, through, units
 
 undeclared = pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")
 """What is tested holds for noise that nodes share, whether the graph declares it or not."""
@@ -136,14 +136,6 @@ def test_a_node_is_named_by_its_site_or_its_column() -> None:
             sem.counterfactual(rows, do=values)
 
 
-def test_recanting_witness_kite() -> None:
-    rows = table(draw(kite, 20), "A M1 M2 Y")
-    for path, effect in [("A -> M1 -> M2 -> Y", 10.0), ("A -> M1 -> Y", 1.0), ("A -> Y", 1.0)]:
-        found = sem(kite, "A -> M1 -> M2 -> Y; {A M1} -> Y", path).counterfactual(rows)
-        assert found.exact
-        np.testing.assert_allclose(found.switched["Y"] - found.baseline["Y"], effect, atol=1e-5)
-
-
 # -- distributions ----------------------------------------------------------------------------------------------------
 
 implicit = units(
@@ -172,20 +164,6 @@ def test_a_world_with_ones_own_value_gives_the_row_back(coupling: Any) -> None:
         if not reverse:
             for column in "QDCM":
                 assert (found.draws[1][column][~same] == units.loc[~same, [column]].to_numpy()).all()
-
-
-@pytest.mark.parametrize("method", ["auto", "importance"])
-def test_floored_rows_come_back(method: Any) -> None:
-    units = table(draw(floored, 40), "A Q D M")
-    settings = {"tolerance": 0.5} if method == "importance" else {}
-    found = SEM(floored, FLOORED.unfair(predicate=lambda path: True)).counterfactual(
-        units, method=method, draws=200, random_state=0, **settings
-    )
-    assert found.draws is not None
-    for world, group in ((0, 0), (1, 1)):
-        own = units["A"] == group
-        for column in "QDM":
-            assert (found.draws[world][column][own] == units.loc[own, [column]].to_numpy()).all()
 
 
 def recovers(source: SEM, nodes: str, coupling: Any, seed: int, tolerance: float) -> None:
@@ -685,24 +663,6 @@ def test_parameters_share_the_draws() -> None:
     np.testing.assert_allclose(found.draws[1]["D"][1], 1.5)
     np.testing.assert_allclose(found.baseline["D"], [0.5, 1.5 - 2.5])
     np.testing.assert_allclose(found.noise["U_D", "sd"], [0.0, slopes.std()], atol=1e-12)
-
-
-@pytest.mark.parametrize("posterior", [None, {"slope": [1.0, 2.0]}])
-def test_the_coupling_is_told_where_it_plays_a_part(posterior: Any) -> None:
-    def program(n: int) -> None:
-        slope = 1.0 if posterior is None else pyro.sample("slope", dist.Normal(0.0, 1.0))
-        implicit(n)
-        with pyro.plate("more", n):
-            pyro.deterministic("W", slope * torch.ones(n))
-
-    rows = table(draw(implicit, 5), "Q A D C M")
-    source = SEM(program, IMPLICIT.unfair("A -> D -> Y"), coupling="antithetic", posterior=posterior)
-    found = source.counterfactual(rows, draws=20, random_state=0)
-    assert (found.coupling, found.coupled) == ("antithetic", ("D", "C", "M"))
-    assert "antithetic noise of D, C, M" in str(found)
-    plain = SEM(paper, UNFAIR).counterfactual(WOMAN_AND_MAN)
-    assert plain.coupled == ()
-    assert "noise of" not in str(plain)
 
 
 def test_an_abduction_shows_its_noise_and_its_methods() -> None:

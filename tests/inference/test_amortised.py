@@ -131,14 +131,6 @@ def test_weights_are_repeated_rows() -> None:
     assert loss == pytest.approx(by_hand, rel=1e-5)
 
 
-def test_the_loss_of_batches_adds_up_to_that_of_all_rows() -> None:
-    problem = make_problem(analytic=False)
-    with isolated(0), torch.no_grad():
-        parts = [float(problem.loss(rows)) for rows in torch.arange(200).split(50)]
-        whole = float(problem.loss(torch.arange(200)))
-    assert sum(parts) / 4 == pytest.approx(whole, rel=1e-5)
-
-
 def test_the_penalty_adds_the_discrepancy_of_the_groups() -> None:
     problem, every = make_problem(), torch.arange(200)
     penalised = replace(problem, discrepancy=0.7)
@@ -234,16 +226,6 @@ def test_discrepancy_of_a_group_of_fewer_than_two_points_is_0() -> None:
     weight[4] = 0.0  # weighs like no point at all
     assert float(mean_discrepancy(points, pair, weight)) == 0.0
     assert float(mean_discrepancy(points, pair)) != 0.0
-
-
-def test_discrepancy_has_a_gradient() -> None:
-    points = torch.cat([torch.zeros(5, 1), torch.ones(5, 1)]) + 0.1 * torch.randn(
-        10, 1, generator=torch.Generator().manual_seed(0)
-    )
-    points.requires_grad_()
-    mean_discrepancy(points, torch.tensor([0] * 5 + [1] * 5)).backward()
-    assert points.grad is not None
-    assert float(points.grad[:5].mean()) < 0 < float(points.grad[5:].mean())  # against it the groups approach
 
 
 # -- batches and convergence ------------------------------------------------------------------------------------------

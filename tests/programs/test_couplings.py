@@ -524,6 +524,7 @@ FLOWS = [name for name in HIDDEN if name.startswith(("conditional", "triangular"
 
 
 @pytest.mark.parametrize("name", [*FLOWS, "one component"])
+@pytest.mark.some(4)
 def test_independent_flows_keep_their_margins(name: str) -> None:
     """Whether a distribution is the same in both worlds does not depend on what was drawn from it."""
     n, single = 20_000, name == "one component"

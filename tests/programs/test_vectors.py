@@ -19,7 +19,6 @@ from pyrofair.inference.abduction import abduct
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.inference.posterior import predictive
 from pyrofair.programs.couplings import COUPLINGS, CouplingError, Noise
-from pyrofair.programs.covariates import with_covariates
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
 from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds
@@ -459,17 +458,6 @@ def test_what_is_no_category_is_refused():
             sem.counterfactual(rows, random_state=0)
 
 
-def test_the_coupling_is_about_what_the_sensitive_attribute_reaches():
-    program = units(
-        Q=lambda v: dist.MultivariateNormal(torch.zeros(K), SIGMA),
-        A=lambda v: dist.Bernoulli(0.5),
-        M=lambda v: dist.Normal(v.A[..., None] + v.Q, 1.0).to_event(1),
-        Y=outcome,
-    )
-    sem = SEM(program, graph_of(program, ("Q", "A", "M", "Y")).unfair(through=["M"]))
-    assert sem.coupled == tuple(NAMES)
-
-
 def test_rows_without_a_graph_name_components():
     rows, _ = rows_of(jointly, n=4)
     units = abduct(jointly, rows)
@@ -660,18 +648,3 @@ def test_a_distribution_that_cannot_be_taken_apart_stays_a_site():
     assert found.info.sites == ("A", "M", *NAMES, "Y")
     assert found.info.random == {"A", "M", "Y"}
     assert found.info.reads["M[1]"] == ("M",)
-
-
-def test_covariates_come_along_with_vectors():
-    def program(n, covariates):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", dist.MultivariateNormal((A * covariates["need"])[..., None] * B, SIGMA))
-            pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
-
-    run = with_covariates(program, pd.DataFrame({"need": [1.0, 2.0]}))
-    unfair = graph_of(run).unfair(through=["M"])
-    rows = pd.DataFrame({"A": 0, **dict.fromkeys(NAMES, 0.5), "Y": 0.0, "need": [1.0, 3.0]}, index=[4, 7])
-    found = SEM(run, unfair).counterfactual(rows)
-    shift = found.switched[NAMES] - rows[NAMES]
-    assert np.allclose(shift, np.outer([1.0, 3.0], B.numpy()), atol=1e-4)
