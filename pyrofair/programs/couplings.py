@@ -364,10 +364,9 @@ def partner(noise: Tensor, coupling: Coupling, name: str = "", uniform: Uniform 
 
 def is_point(distribution: Any, coupling: Coupling) -> bool:
     """Return whether a value determines the noise that matters in every world."""
-    inner = unwrap(distribution)
-    if type(inner).__name__ == "Delta":
-        return True
-    return coupling != "independent" and not (distribution.support.is_discrete or hasattr(inner, "below"))
+    return coupling != "independent" and not (
+        distribution.support.is_discrete or hasattr(unwrap(distribution), "below")
+    )
 
 
 def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -387,8 +386,6 @@ def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tenso
         edges = torch.cat([end.to(cumulative.dtype) for end in ends], -1)
         index = value.long().unsqueeze(-1)
         return edges.gather(-1, index).squeeze(-1), edges.gather(-1, index + 1).squeeze(-1)
-    if family == "Delta":
-        return torch.zeros(value.shape), torch.ones(value.shape)
 
     def below(x: Tensor) -> Tensor:
         if family in SCIPY:
