@@ -36,7 +36,7 @@ from pyrofair.programs.worlds import (
     sequential_worlds,
     vectorised_worlds,
 )
-from tests.programs.models import coin, graph, kite, normal, through, units
+from tests.programs.models import coin, graph, kite, normal, units
 
 EXPLICIT = ("linear", "threshold", "product", "floor")
 SEEDS = 30
@@ -318,28 +318,6 @@ def test_b1_linear_and_b5_kite(program: Program, of: CausalGraph, paths: list[st
         first, second = evaluate(program, unfair)
         allowed = 1e-5 if of is LINEAR else 1e-4  # a longer chain of single-precision sums
         torch.testing.assert_close(second["Y"] - first["Y"], torch.full((200,), sign * effect), rtol=0, atol=allowed)
-
-
-# -- couplings --------------------------------------------------------------------------------------------------------
-
-
-flip = units(D=lambda v: dist.Bernoulli(0.25 + 0.35 * v.A), Y=lambda v: 1.0 * v.D)
-
-
-FLIP = through("D")
-
-
-@pytest.mark.parametrize(("coupling", "piu"), [("monotone", 0.35), ("independent", 0.55), ("antithetic", 0.85)])
-@pytest.mark.parametrize("unfair", [FLIP, FLIP.reversed()])
-def test_b4_the_coupling_decides_and_the_seed_does_not(unfair: UnfairPaths, coupling: Coupling, piu: float) -> None:
-    equations = read_equations(flip, unfair)
-    n = 100_000
-    for seed in (0, 1):
-        with isolated(seed):
-            first, second = vectorised_worlds(equations, Noise(n, coupling))
-        assert (first["D"] != second["D"]).float().mean().item() == pytest.approx(piu, abs=4 * 0.5 / n**0.5)
-        for values, p in zip((first, second), (0.6, 0.25) if unfair.swapped else (0.25, 0.6), strict=True):
-            assert values["D"].mean().item() == pytest.approx(p, abs=4 * 0.5 / n**0.5)
 
 
 # -- what programs may look like --------------------------------------------------------------------------------------
