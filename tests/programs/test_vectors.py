@@ -231,6 +231,13 @@ def test_one_run_equals_the_definition(program):
                     assert all(torch.allclose(one[site], other[site], atol=1e-5) for site in one)
 
 
+def test_items_to_the_left_of_individuals_never_mix_with_worlds():
+    sem = SEM(items_left(of_normals), graph_of(items_left(of_normals)).unfair(through=["M"]))
+    for n in (2, K, 50):  # K worlds or individuals look like K items
+        first, second = sem.nodes(n, random_state=0)
+        assert np.allclose(second[NAMES] - first[NAMES], B.numpy(), atol=1e-5)
+
+
 def test_the_noise_of_a_multivariate_normal_is_that_of_its_cholesky_factor():
     factors = torch.linalg.cholesky(torch.stack([SIGMA, 4 * torch.eye(K)]))
     program = units(M=lambda v: dist.MultivariateNormal(moved(v), scale_tril=factors[v.A.long()]), Y=outcome)
