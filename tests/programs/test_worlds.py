@@ -340,6 +340,12 @@ def with_numpy(A: Tensor, Q: Tensor) -> Tensor:
     return torch.as_tensor(np.where(A.numpy() > 0, Q.numpy(), 0.0))
 
 
+def turned(A: Tensor, Q: Tensor) -> Tensor:
+    """Mix up units and worlds if there are as many."""
+    found = A * Q
+    return found.mT if found.ndim > 1 and found.shape[-1] == found.shape[-2] else found
+
+
 def in_rows(A: Tensor, Q: Tensor) -> Tensor:
     return torch.as_tensor([a * q for a, q in zip(A.tolist(), Q.tolist(), strict=True)])
 
@@ -356,6 +362,7 @@ def in_rows(A: Tensor, Q: Tensor) -> Tensor:
         (lambda A, Q: torch.stack([A, Q], -1).prod(-1), "sequential"),
         (lambda A, Q: (A.reshape(len(Q), 1) * Q.reshape(len(Q), 1)).reshape(len(Q)), "sequential"),
         (lambda A, Q: (A[:, None] * Q[:, None]).sum(1), "sequential"),
+        (turned, "sequential"),
     ],
 )
 def test_a_program_that_carries_no_world_axis_along_is_run_node_by_node(
