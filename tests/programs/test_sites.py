@@ -808,7 +808,7 @@ def test_units_in_both_worlds_take_few_runs_of_any_program(sites: int, vector: b
     sem = SEM(program, graph.unfair(chain), posterior={"b": torch.randn(40)} if posterior else None)
     assert len(sem.nodes(5, random_state=0)[0]) == 5
     assert runs[-1] == 5
-    assert len(runs) <= 17
+    assert len(runs) <= 19  # eight of which try both worlds with a few units
     runs.clear()
     sem.nodes(5, random_state=1)
     assert len(runs) == 1
