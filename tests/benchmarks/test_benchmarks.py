@@ -43,7 +43,7 @@ TINY: dict[str, list[str]] = {
     "golden": ["run {out}/a --only ^(identify|sem)", "run {out}/b --only ^identify", "compare {out}/b {out}/b"],
     "hiring_frontier": ["--seeds 1 --only Remove IPW --out {out}"],
     "large_tables": ["--tiny"],
-    "levels_coverage": ["--samples 1 --rows 800"],
+    "levels_coverage": ["--samples 1 --rows 800", "--samples 2 --formula"],
     "missing_values": ["saturated_direct boosted_through --samples 2 --rows 300 --units 1000"],
     "learning_speed": ["--task boosted --data hiring --count 1", "--task audit --data hiring --count 1"],
     "one_step_adult": ["time groups million --further 1 --replicates 2 --splits 1 --rows 500"],
