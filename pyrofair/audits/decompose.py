@@ -139,12 +139,19 @@ class Asked:
         singles = Plan(tuple(tuple((head,) for head in group) for group in of), stated=order is not None)
         return cls(target, scores, {each: world_of(pieces.paths(each), target) for each in singles.worlds})
 
-    def choose_order(self, learners: Any, pieces: Pieces) -> None:
-        """Put the features in an order in which the fewest worlds lack overlap, and note which of them do."""
+    def choose_order(self, learners: Any, pieces: Pieces, order: Block | None) -> None:
+        """Put the features in an order in which most parts have overlap in all splits; note which worlds have none."""
         named = {pieces.named_world(each): each for each, part in self.worlds.items() if part is not None}
         known = {name: self.worlds[each] for name, each in named.items()}
+
+        def cost(problems: Mapping[str, str]) -> tuple[int, int]:
+            plan, _ = _plan_or_none(
+                [replace(self, problems={named[name]: problems[name] for name in problems})], pieces, order
+            )
+            return -len(plan.blocks) if plan else 0, len(problems)
+
         if known:
-            found, problems = learners.choose_order(self.estimand(pieces), known)
+            found, problems = learners.choose_order(self.estimand(pieces), known, cost)
             self.worlds |= {named[name]: part for name, part in found.items()}
             self.problems = {named[name]: text for name, text in problems.items()}
 
@@ -303,7 +310,7 @@ def decompose(
         targets["outcome" if judged.types[model.name].is_outcome else "prediction"].append(model)
     asked = [ask(target, own, rules=rules) for target, own in targets.items() if own]
     for each in asked:
-        each.choose_order(learners, pieces)
+        each.choose_order(learners, pieces, wanted)
     plan, notes = _plan(asked, pieces, wanted)
     beside = f"{graph.outcome_column}, observed"
     y, reason = (None, "") if outcome is False else _observed_outcome(read, graph)
@@ -323,12 +330,6 @@ def decompose(
     notes += [f"The observed outcome is left out: {reason}."] if reason and y is not None else []
     compared = y is not None and not reason
     values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
-    lacking = stages[stages["problem"] != ""].drop_duplicates(["regime", "nodes"]) if len(stages) else stages
-    if texts := [f"{each.regime}, stage {each.nodes}: {each.problem}" for each in lacking.itertuples()]:
-        raise PositivityError(
-            f"The two groups do not overlap enough in one of the splits into folds. {'. '.join(texts)}. Join rare "
-            "levels of the features of these stages, 'not recorded' among them, or leave out their rows."
-        )
     means = values.within(np.arange(len(table)), plan, pieces.named)
     grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
@@ -423,7 +424,7 @@ def _plan_beside(
     """Return the finest plan for models and the observed outcome with its notes, or why there is none."""
     if own.worlds[NONE] is None or own.worlds[Switched(pieces.heads)] is None:
         return None, [NOT_FOR_OUTCOME]
-    own.choose_order(learners, pieces)
+    own.choose_order(learners, pieces, order)
     plan, notes = _plan_or_none([*asked, own], pieces, order)
     return plan, notes if plan else ["the groups do not overlap enough for it"]
 
@@ -439,7 +440,9 @@ def _plan_or_none(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -
     notes = []
     for block in (each for each in (plan.blocks if plan else ()) if len(each) > 1):
         latent = identified is not None and block in identified.blocks
-        why = "latent causes join these paths" if latent else "the groups overlap too little for that"
+        parting = (text for one in asked for S, text in one.problems.items() if 0 < len(S & {*block}) < len(block))
+        lacking = f"the groups overlap too little for that: stage {next(parting, '').split('; ')[0]}"
+        why = "latent causes join these paths" if latent else lacking
         notes.append(f"Not told apart: {pieces.named(block)}; {why}.")
     return plan, notes
 
@@ -456,7 +459,7 @@ def _plan(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[
         if texts:
             raise PositivityError(
                 f"The two groups do not overlap enough for the total effect. {'. '.join(texts)}. Coarsen the features "
-                "of these stages."
+                "of these stages: join rare levels, 'not recorded' among them."
             )
     raise PositivityError("The two groups do not overlap enough for any part.")
 

@@ -80,8 +80,8 @@ class Measured:
     ``numbers`` are the estimates with their intervals at a ``level``, and ``notes`` are on these. ``alike`` is the
     number of audited rows, if these are independent and have one weight, and else 0: accuracy has its exact bound
     then. ``sizes`` are the effective sizes of each model's quantities. ``failure`` is the reason why no
-    world could be made, ``small`` why each world of a model rests on too few rows for an interval, ``few`` why there
-    are too few groups of rows for any.
+    world could be made, ``small`` why each world of a model rests on too few rows for an interval, ``lost`` why for any
+    number, ``few`` why there are too few groups of rows for any interval.
     """
 
     models: Sequence[AuditedModel]
@@ -92,6 +92,7 @@ class Measured:
     sizes: Mapping[str, Mapping[str, float]]
     failure: str = ""
     small: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lost: Mapping[str, Sequence[str]] = field(default_factory=dict)
     few: str = ""
 
     @classmethod
@@ -147,6 +148,8 @@ class Measured:
             if key.quantity in FROM_OUTCOMES:
                 reason = f"df has no outcome column {self.models[0].graph.outcome_column!r}"
             return estimate, low, high, [f"cannot be made: {reason}"]
+        if lost := _few_rows(key.quantity, self.lost.get(key.model, ())):
+            return np.nan, np.nan, np.nan, [f"no estimate: {lost}"]
         if few := self.few or _few_rows(key.quantity, self.small.get(key.model, ())):
             return estimate, np.nan, np.nan, [*notes, f"no interval: {few}"]
         if key.quantity == "accuracy" and self.alike:

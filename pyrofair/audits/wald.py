@@ -227,11 +227,15 @@ class WaldEstimates:
 
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
-        more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small(), "few": self.few}
+        more = {"sizes": self.normal.sizes, "failure": self.failure, "lost": self.lost(), "few": self.few}
         return Measured.of(self.normal, level, models=models, alike=self.alike, **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
-        """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
+        """Return for each model and world why it has no interval, or empty texts."""
+        return {model: (one or self.few, other or self.few) for model, (one, other) in self.lost().items()}
+
+    def lost(self) -> dict[str, tuple[str, str]]:
+        """Return for each model and world why it rests on too few effective rows for any number, or empty texts."""
         found, units = {}, "rows" if self.normal.groups is None else "groups"
         of = _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, "units")
         for model, size in of.items():
@@ -241,7 +245,7 @@ class WaldEstimates:
                 else ""
                 for regime, each in zip(self.regimes, size, strict=True)
             ]
-            found[model] = (self.few or texts[0], self.few or texts[1])
+            found[model] = (texts[0], texts[1])
         return found
 
 

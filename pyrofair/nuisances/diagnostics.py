@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ __all__ = [
     "Stage",
     "StageValues",
     "add_problems",
+    "choose_by_overlap",
     "describe_lacking",
     "describe_scores",
     "describe_stages",
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 AT_BOUND = 1e-6
 SEPARATED = 1e-3
 """A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
@@ -437,15 +439,40 @@ def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: t
     return f"{mass:.1%} of that world hardly occurs in the group: its chance given {columns} is below {least:.2g}"
 
 
+def choose_by_overlap(
+    tried: Iterable[tuple[T, Iterable[pd.DataFrame]]], cost: Callable[[pd.DataFrame], Any]
+) -> tuple[T, pd.DataFrame]:
+    """Return the first thing whose stages have no problem in any split, or else that of the least cost, and its stages.
+
+    Things come with the diagnostics of their stages in each split into folds, which are made only as far as needed:
+    problems of further ones do not lower the ``cost``.
+    """
+    best: tuple[Any, T, pd.DataFrame] | None = None
+    for thing, splits in tried:
+        found: list[pd.DataFrame] = []
+        for each in splits:
+            found.append(each)
+            if best is not None and not cost(worst_stages(found)) < best[0]:
+                break
+        else:
+            worst = worst_stages(found)
+            best = cost(worst), thing, worst
+            if (worst["problem"] == "").all():
+                break
+    assert best is not None
+    return best[1:]
+
+
 def worst_stages(splits: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the diagnostics of stages in the first split into folds, or in the first in which one has a problem.
 
     The numbers are means over splits, and one without overlap spoils them.
     """
     found, *rest = splits
-    for each in rest:
+    for number, each in enumerate(rest, 2):
         if (worse := (each["problem"] != "") & (found["problem"] == "")).any():
-            found = pd.concat([found[~worse], each[worse]]).sort_index()
+            told = each[worse].assign(problem=each["problem"] + f" (by split {number} into folds)")
+            found = pd.concat([found[~worse], told]).sort_index()
     return found
 
 

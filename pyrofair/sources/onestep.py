@@ -36,8 +36,7 @@ from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.nuisances.diagnostics import (
     MOST_UNSUPPORTED,
-    add_problems,
-    describe_unsupported,
+    choose_by_overlap,
     group_overlap,
     group_sizes,
     warn_of_overlap,
@@ -45,13 +44,17 @@ from pyrofair.nuisances.diagnostics import (
 )
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
-from pyrofair.nuisances.rows import Nuisances, Rows
+from pyrofair.nuisances.rows import UNSPLIT, Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm, arrange, orders_of
 from pyrofair.tables.reading import warn_unused
 from pyrofair.tables.recorded import Missing, Needs, assumed_of_records, warn_of_truths
 
 __all__ = ["OneStep"]
+
+Form = PrefixForm | GraphForm
+Order = tuple[str, ...] | None
+"""Nodes that the sensitive attribute causes, in an order of their own; None is the declared one."""
 
 NEGLIGIBLE = 1e-12
 SPLITS, HALVES = 3, 3
@@ -135,8 +138,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     estimand_: Estimand
     nuisances_: Nuisances
-    _form: PrefixForm | GraphForm
-    _order: tuple[str, ...] | None = None
+    _form: Form
+    _order: Order = None
 
     def __init__(
         self,
@@ -203,60 +206,70 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _choose_form(self) -> None:
-        """Take the first form whose weights are usable on the fitted rows, or warn of those of the form asked for."""
+        """Take the first form whose weights are usable in every split, or warn of those of the form asked for."""
         found: dict[str, str] = {}
-        rows = self.nuisances_.rows
-        self._kept: dict[Any, PrefixForm | GraphForm] = {}
-        for name, order in self._considered():
-            self._order = order
-            self._form = form = self._make_form(name)
-            bad = self._stages_of(rows).query("problem != ''")
-            problems = [f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples()]
-            if not problems:
-                if name == "prefix":
-                    warn_of_overlap(self._unsupported()[1])
+        names = ("prefix", "graph") if self.form == "auto" else (self.form,)
+        for name in ("prefix",) if self.estimand_.target == "outcome" else names:  # no outcome is drawn
+            (self._order, forms), stages = choose_by_overlap(
+                self._tried(name), lambda each: (each["problem"] != "").sum()
+            )
+            self._form, self._kept = forms[0], {(number, None): form for number, form in enumerate(forms)}
+            bad = stages[stages["problem"] != ""]
+            if bad.empty:
+                warn_of_overlap([rest for _, rest in getattr(self._form, "unsupported", {}).values()])
                 return
-            found.setdefault(name, "; ".join(problems))
-            if isinstance(form, PrefixForm) and form.complete:
+            found[name] = "; ".join(
+                f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples()
+            )
+            if isinstance(self._form, PrefixForm) and self._form.complete:
                 break  # the graph form needs the same overlap
-        self._order = None
-        self._form = self._make_form(name)
         listed = " ".join(f"The {name} form: {text}." for name, text in found.items())
         if self.form == "auto":
             raise PositivityError(
-                f"The two groups do not overlap enough for an estimate. {listed} Coarsen the features of these "
-                "stages, or choose other unfair paths; form='prefix' or 'graph' gives numbers that are not to be "
-                "trusted."
+                f"The two groups do not overlap enough for an estimate. {listed} Coarsen the features of these stages "
+                "(join rare levels, 'not recorded' among them), or choose other unfair paths; form='prefix' or 'graph' "
+                "gives numbers that are not to be trusted."
             )
         warn_of_overlap([f"Poor overlap. {listed} The estimates are not to be trusted."])
 
-    def _considered(self) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-        """Yield the forms to try, the prefix form in several orders of the nodes that the sensitive attribute causes.
+    def _tried(self, name: str) -> Iterator[tuple[tuple[Order, list[Form]], Iterator[pd.DataFrame]]]:
+        """Yield a form in each order of the nodes that the sensitive attribute causes, by split, with diagnostics."""
+        for order in orders_of(self._parts()) if name == "prefix" else (None,):
+            own = (self.nuisances_.by_split(number) for number in range(self._count(name)))
+            forms = [self._make_form(name, each, order) for each in own]
+            yield (order, forms), (form.stages(form.nuisances.rows) for form in forms)
 
-        An outcome that is no known function is no node to draw.
-        """
-        names = ("prefix", "graph") if self.form == "auto" else (self.form,)
-        for name in ("prefix",) if self.estimand_.target == "outcome" else names:
-            yield from ((name, order) for order in (orders_of(self._parts()) if name == "prefix" else (None,)))
+    def _count(self, name: str) -> int:
+        """Return by how many splits into folds a form judges the rows that it was fitted on."""
+        return self.splits if self.folds > 1 and self._crossed(name) else 1
 
-    def _make_form(self, name: str, nuisances: Nuisances | None = None) -> PrefixForm | GraphForm:
+    def _make_form(self, name: str, nuisances: Nuisances | None = None, order: Order = None) -> Form:
         own, of = nuisances or self.nuisances_, self.estimand_
         if name == "graph":
             return GraphForm(of, own, seed=own.seed, regression=self.regression)
-        worlds = [arrange(part, of, self._order) for part in self._parts()]
+        worlds = [arrange(part, of, order or self._order) for part in self._parts()]
         return PrefixForm(of, own, self.regression, own.seed, worlds)
 
-    def _made_again(self, number: int, weight: NDArray[np.float64] | None = None) -> PrefixForm | GraphForm:
+    def _made_again(self, number: int, weight: NDArray[np.float64] | None = None) -> Form:
         """Return the form of another split, or of one fold with other weights (n,), as it was made before."""
-        kept: dict[Any, PrefixForm | GraphForm] = self.__dict__.setdefault("_kept", {})
+        kept: dict[Any, Form] = self.__dict__.setdefault("_kept", {})
         key = number, None if weight is None else weight.tobytes()
         if key not in kept:
-            own = self.nuisances_
-            rows = replace(own.rows, probability={}, weight=own.rows.weight if weight is None else weight)
-            folds = own.folds if weight is None else 1
-            other = replace(own, rows=rows, seed=self._seed(number), folds=folds, models={}, matches=[])
+            other = self.nuisances_.by_split(number)
+            if weight is not None:
+                rows = replace(other.rows, probability={}, weight=weight)
+                other = replace(other, rows=rows, seed=self._seed(number), folds=1, models={}, matches=[], splits={})
             kept[key] = self._make_form(self.form_, other)
         return kept[key]
+
+    def _by_split(self, rows: Rows) -> Iterator[tuple[Form, Rows]]:
+        """Yield the form of each split that judges some of the rows, and the rows as it judges them."""
+        yield self._form, rows
+        new = rows.position is not None and bool((rows.position < 0).all())
+        for number in range(1, 1 if new else self._count(self.form_)):
+            form = self._made_again(number)
+            own = form.nuisances.rows
+            yield form, replace(own, weight=rows.weight) if rows.position is None else replace(rows, probability={})
 
     def _seed(self, *number: int) -> int:
         return int(np.random.default_rng([self.nuisances_.seed, *number]).integers(2**31))
@@ -265,36 +278,15 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """Leave out the forms that seeds make again."""
         return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
 
-    @property
-    def _crossed(self) -> bool:
-        """Whether some models judge rows that they did not see, so that the split into folds matters."""
+    def _crossed(self, form: str) -> bool:
+        """Return whether some models judge rows that they did not see, so that the split into folds matters."""
         names = [each if isinstance(each, str) else "" for each in (self.propensity, self.regression)]
-        drawn = self.form_ == "graph" and names[1] != "saturated"  # from leaves of forests
-        return drawn or not {*names} <= {"logistic", "saturated"}
+        drawn = form == "graph" and names[1] != "saturated"  # from leaves of forests
+        return drawn or not {*names} <= {*UNSPLIT}
 
     @property
     def _needs(self) -> Needs:
         return "parents" if self.form_ == "graph" else "prefixes"
-
-    def _stages_of(self, rows: Rows) -> pd.DataFrame:
-        """Return the diagnostics of the stages; the first of a world tells of cells that lack a group."""
-        table = self._form.stages(rows)
-        lacking = self._unsupported()[0] if self._form.name == "prefix" else {}
-        first = zip(table["regime"], ~table["regime"].duplicated(), strict=True)
-        return add_problems(table, [lacking.get(regime, "") if each else "" for regime, each in first])
-
-    def _unsupported(self) -> tuple[dict[str, str], list[str]]:
-        """Return which cells lack a group that a stage needs, by the worlds of which they are too much; and the rest.
-
-        The rest are warnings.
-        """
-        saturated = self.nuisances_.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
-        names = [part.regime.name for part in self._parts()]
-        named = zip(self._parts(), names, strict=True)
-        told = [describe_unsupported(*each, self.nuisances_, saturated=saturated) for each in named]
-        return {name: bad for name, (bad, _) in zip(names, told, strict=True) if bad}, [
-            rest for _, rest in told if rest
-        ]
 
     @property
     def form_(self) -> str:
@@ -366,7 +358,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         ``groups`` are the labels of the groups of ``df``, (n,).
         """
         check_is_fitted(self, "estimand_")
-        return self._stages_of(self.nuisances_.rows_of(df, sample_weight, groups))
+        rows = self.nuisances_.rows_of(df, sample_weight, groups)
+        return worst_stages([form.stages(own) for form, own in self._by_split(rows)])
 
     def stages_by_fold(self) -> pd.DataFrame:
         """Return the diagnostics of the weights of each stage in each fold of the fitted rows.
@@ -413,7 +406,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimand_")
         rows, folds = self.nuisances_.rows_of(df, sample_weight, groups), self.nuisances_.folds
         new = np.zeros(len(rows.a), dtype=bool) if rows.position is None else rows.position < 0
-        if folds == 1 and self._crossed and not new.all():
+        if folds == 1 and self._crossed(self.form_) and not new.all():
             warnings.warn(
                 "folds=1: these rows are judged by models that saw them, so that the intervals are too short. Use "
                 f"folds={FOLDS}, or 'logistic' models.",
@@ -421,21 +414,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         asked: Any = self._form.scores(score, rows) if isinstance(self._form, PrefixForm) else score
-        found = [self._form.influence(asked, rows)]
-        if folds > 1 and self._crossed and not new.all():
-            found += [self._judge_again(asked, rows, number) for number in range(1, self.splits)]
-        values = _average(found, new)
+        values = _average([form.influence(asked, own) for form, own in self._by_split(rows)], new)
         values = replace(values, weight=rows.weight / rows.weight.mean())
         if new.any():
             values = _add_moves(values, self._halves(asked, rows, new, values), self.n_fitted_ * max(folds - 1, 1))
         return values
-
-    def _judge_again(self, asked: Any, rows: Rows, number: int) -> InfluenceValues:
-        """Return the values of another split."""
-        form = self._made_again(number)
-        if rows.position is None:
-            return form.influence(asked, replace(form.nuisances.rows, weight=rows.weight))
-        return form.influence(asked, replace(rows, probability={}))
 
     def _halves(
         self, asked: Any, rows: Rows, new: NDArray[np.bool_], values: InfluenceValues
@@ -452,7 +435,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             first, _ = split_folds(own.a, own.weight, 2, self._seed(0, number), own.groups)[0]
             side = np.full(len(own.a), -1.0)
             side[first] = 1.0
-            for part in (1.0, 0.5) if self._crossed else (0.5,):
+            for part in (1.0, 0.5) if self._crossed(self.form_) else (0.5,):
                 forms = (self._made_again(0, own.weight * (1.0 + sign * part * side)) for sign in (1.0, -1.0))
                 other = replace(rows, position=np.full(len(rows.a), -1))
                 try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby, islice, permutations
 from typing import Any
 
@@ -29,6 +30,7 @@ from pyrofair.nuisances.diagnostics import (
     add_problems,
     describe_lacking,
     describe_stages,
+    describe_unsupported,
     stage_table,
 )
 from pyrofair.nuisances.folds import fold_of
@@ -137,7 +139,18 @@ class PrefixForm:
         found = [(world, stage) for world in self.worlds for stage in world.stages]
         weights = [self.weights(rows, world, stage) for world, stage in found]
         table = stage_table([(stage, weight) for (_, stage), weight in zip(found, weights, strict=True)], rows)
-        return add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
+        table = add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
+        first = zip(table["regime"], ~table["regime"].duplicated(), strict=True)
+        return add_problems(table, [self.unsupported[name][0] if each else "" for name, each in first])
+
+    @cached_property
+    def unsupported(self) -> dict[str, tuple[str, str]]:
+        """The cells that lack a group that a stage needs, by world: too much of that world, and a rest of another."""
+        saturated = self.nuisances.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
+        named = {world.stages[0].regime: world.part for world in self.worlds if world.stages}
+        return {
+            name: describe_unsupported(part, name, self.nuisances, saturated=saturated) for name, part in named.items()
+        }
 
     def _lacking(self, rows: Rows, world: World, stage: Stage) -> str:
         """Return how much of a world hardly has a counterpart in a stage's arm, if it is too much."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ from pyrofair._progress import progress_bar
 from pyrofair.effects.influence import Scorer
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.nuisances.columns import Design, take
-from pyrofair.nuisances.diagnostics import Stage, describe_stages, describe_unsupported, worst_stages
+from pyrofair.nuisances.diagnostics import Stage, choose_by_overlap, describe_stages, worst_stages
 from pyrofair.nuisances.learners import Learner, LearnerName
-from pyrofair.nuisances.rows import Nuisances
+from pyrofair.nuisances.rows import UNSPLIT, Nuisances
 from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
 
 __all__ = ["ManyWorlds"]
@@ -51,42 +51,38 @@ class ManyWorlds:
     splits: int
 
     @property
-    def _names(self) -> set[str]:
-        return {each if isinstance(each, str) else "" for each in (self.nuisances.propensity, self.regression)}
+    def _count(self) -> int:
+        """The number of splits into folds, by which the rows are judged."""
+        names = {each if isinstance(each, str) else "" for each in (self.nuisances.propensity, self.regression)}
+        return self.splits if self.nuisances.folds > 1 and not names <= {*UNSPLIT} else 1
 
     def _form(self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], split: int = 0) -> PrefixForm:
-        """Return the form of worlds by their names in diagnostics, by another split into folds."""
-        own = self.nuisances
-        if split:
-            seed = int(np.random.default_rng([own.seed, split]).integers(2**31))
-            own = replace(own, rows=replace(own.rows, probability={}), seed=seed, models={}, matches=[])
+        """Return the form of worlds by their names in diagnostics, by one split into folds."""
+        own = self.nuisances.by_split(split)
         made = [as_world(part, estimand.target, part.roots, name) for name, part in worlds.items()]
         return PrefixForm(estimand, own, self.regression, own.seed, made)
 
     def choose_order(
-        self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand]
+        self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], cost: Callable[[Mapping[str, str]], Any]
     ) -> tuple[dict[str, RegimeEstimand], dict[str, str]]:
-        """Return worlds in one order of the features in which the fewest lack overlap, and what is wrong with each."""
-        best: tuple[int, dict[str, RegimeEstimand], dict[str, str]] | None = None
-        for order in orders_of([*worlds.values()]):
-            tried = {name: part.ordered((*part.order[: part.roots], *order)) for name, part in worlds.items()}
-            problems = self._find_problems(estimand, tried)
-            poor = sum(map(bool, problems.values()))
-            if best is None or poor < best[0]:
-                best = poor, tried, problems
-            if not poor:
-                break
-        assert best is not None
-        return best[1:]
+        """Return worlds in one order of the features, and by name what is wrong with the overlap of some in any split.
 
-    def _find_problems(self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand]) -> dict[str, str]:
-        bad = self._form(estimand, worlds).stages(self.nuisances.rows).query("problem != ''")
-        found = {}
-        for name, part in worlds.items():
-            texts = [f"{each.nodes}: {each.problem}" for each in bad[bad["regime"] == name].itertuples()]
-            cells, _ = describe_unsupported(part, name, self.nuisances, saturated="saturated" in self._names)
-            found[name] = "; ".join(filter(None, [*texts, cells]))
-        return found
+        It is the first order in which nothing is wrong, or else that of the least ``cost`` of what is.
+        """
+
+        def told(stages: pd.DataFrame) -> dict[str, str]:
+            bad = stages[stages["problem"] != ""]
+            texts = {name: [f"{e.nodes}: {e.problem}" for e in own.itertuples()] for name, own in bad.groupby("regime")}
+            return {str(name): "; ".join(each) for name, each in texts.items()}
+
+        def tried() -> Iterator[tuple[dict[str, RegimeEstimand], Iterator[pd.DataFrame]]]:
+            for order in orders_of([*worlds.values()]):
+                own = {name: part.ordered((*part.order[: part.roots], *order)) for name, part in worlds.items()}
+                forms = [self._form(estimand, own, split) for split in range(self._count)]
+                yield own, (form.stages(form.nuisances.rows) for form in forms)
+
+        found, stages = choose_by_overlap(tried(), lambda each: cost(told(each)))
+        return found, told(stages)
 
     def walk(
         self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], score: Scorer
@@ -95,9 +91,8 @@ class ManyWorlds:
 
         The columns are those of all worlds for the first column of scores, then for the next.
         """
-        crossed = not self._names <= {"logistic", "saturated"} and self.nuisances.folds > 1
         found, stages = [], []
-        for split in range(self.splits if crossed else 1):
+        for split in range(self._count):
             form = self._form(estimand, worlds, split)
             values, table = _Walks(form, form.nuisances.rows, _scores_of(form, score)).all_worlds()
             found.append(np.stack(values, axis=-1).reshape(len(values[0]), -1))
