@@ -28,6 +28,7 @@ from pyrofair._validation import (
 )
 from pyrofair.audits.audit import default_source, refuse_gaps, require_models
 from pyrofair.audits.clusters import Clusters, describe_units
+from pyrofair.audits.context import collected, texts_of
 from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, Decomposition
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import AuditedModel, ScoresAre
@@ -298,6 +299,8 @@ def decompose(
     rows = Rows.of(table, read.a, read.weight, table, groups=None if clusters is None else clusters.key)
     if clusters is not None and (few := clusters.fewer()):
         raise DataError(f"Parts need intervals, and {few}. Leave out groups= to have them of rows, or add groups.")
+    if (size := min(kish_size(rows.weight * (rows.a == group)) for group in (0, 1))) < FEWEST_ROWS:
+        raise DataError(f"A group has {size:.1f} effective rows, fewer than {FEWEST_ROWS}: too few for its mean.")
     within = read_subgroups(subgroups, default_source(whole, seed), table)
     judged = JudgedModels.of(models, read, graph, scores, threshold)
     for text in (warned := [*read.texts, *judged.texts]):
@@ -329,7 +332,15 @@ def decompose(
         raise DataError(f"outcome=True splits the observed outcome, which cannot be: {reason}.")
     notes += [f"The observed outcome is left out: {reason}."] if reason and y is not None else []
     compared = y is not None and not reason
-    values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
+    with collected() as caught:
+        values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
+    warned += texts_of(caught)
+
+    def lacks(at: NDArray[np.int64]) -> str:
+        named = ((one, {pieces.named_world(each): one.worlds[each] for each in plan.worlds}) for one in asked)
+        found = [text for one, parts in named for text in learners.lacking(one.estimand(pieces), parts, at).values()]
+        return f"the groups overlap too little, stage {found[0]}" if found else ""
+
     means = values.within(np.arange(len(table)), plan, pieces.named)
     grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
@@ -346,7 +357,7 @@ def decompose(
         contrasts=means.contrasts(values.pairs, level, grouped),
         means=means.worlds(values.pairs, level, pieces.named_world),
         differences=means.differences(pairs, (beside, "threshold"), level) if compared else pd.DataFrame(),
-        subgroups=_by_subgroup(values, plan, pieces.named, within, level),
+        subgroups=_by_subgroup(values, plan, pieces.named, within, level, lacks),
         stages=stages,
         graph=graph,
         plan=plan,
@@ -540,9 +551,17 @@ def _walk(
 
 
 def _by_subgroup(
-    values: Values, plan: Plan, named: Callable[[Block], str], levels: Sequence[Subgroup], level: float
+    values: Values,
+    plan: Plan,
+    named: Callable[[Block], str],
+    levels: Sequence[Subgroup],
+    level: float,
+    lacks: Callable[[NDArray[np.int64]], str],
 ) -> pd.DataFrame:
-    """Return the parts in each level of subgroups; those of a model and decisions hold together with the level."""
+    """Return the parts in each level of subgroups; those of a model and decisions hold together with the level.
+
+    ``lacks`` says what some rows lack for the worlds to have overlap among them.
+    """
     found, absent = {}, {}
     for each in levels:
         for code, name in enumerate(each.levels):
@@ -552,6 +571,8 @@ def _by_subgroup(
                 absent[each.name, name] = f"a group has {size:.0f} effective rows, fewer than {FEWEST_ROWS}"
             elif values.clusters is not None and (few := values.clusters.at(at).fewer()):
                 absent[each.name, name] = few
+            elif text := lacks(at):
+                absent[each.name, name] = text
             else:
                 found[each.name, name] = values.within(at, plan, named)
     reach = {

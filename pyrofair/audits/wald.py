@@ -227,25 +227,34 @@ class WaldEstimates:
 
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
-        more = {"sizes": self.normal.sizes, "failure": self.failure, "lost": self.lost(), "few": self.few}
+        more = {
+            "sizes": self.normal.sizes,
+            "failure": self.failure,
+            "lost": self.lost(),
+            "small": self.small(),
+            "few": self.few,
+        }
         return Measured.of(self.normal, level, models=models, alike=self.alike, **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it has no interval, or empty texts."""
-        return {model: (one or self.few, other or self.few) for model, (one, other) in self.lost().items()}
+        of = zip(self.lost().items(), self._few("units").values(), strict=True)
+        return {name: (self.few or lost[0] or few[0], self.few or lost[1] or few[1]) for (name, lost), few in of}
 
     def lost(self) -> dict[str, tuple[str, str]]:
         """Return for each model and world why it rests on too few effective rows for any number, or empty texts."""
-        found, units = {}, "rows" if self.normal.groups is None else "groups"
-        of = _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, "units")
-        for model, size in of.items():
-            texts = [
+        return self._few("ess")
+
+    def _few(self, of: str) -> dict[str, tuple[str, str]]:
+        found, units = {}, "rows" if of == "ess" or self.normal.groups is None else "groups"
+        for model, size in _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, of).items():
+            one, other = (
                 f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} {units}"
                 if each < FEWEST_ROWS
                 else ""
                 for regime, each in zip(self.regimes, size, strict=True)
-            ]
-            found[model] = (texts[0], texts[1])
+            )
+            found[model] = (one, other)
         return found
 
 

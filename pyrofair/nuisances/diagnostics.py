@@ -429,7 +429,7 @@ def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: t
     """
     if arm is None or not given:
         return ""
-    one = nuisances.probability(rows, given)
+    one = nuisances.probability(rows, given, clip=False)  # a bound does not make counterparts
     least = HARDLY * float(np.average(rows.member(arm), weights=rows.weight))
     carried = rows.weight * np.where(np.isfinite(weight), weight, 0.0)
     mass = float(carried[(one if arm else 1.0 - one) < least].sum() / carried.sum())

@@ -132,6 +132,10 @@ class Rows:
         parts = self.table.iloc[at], self.a[at], self.weight[at], self.kept[at]
         return Rows(*parts, position=np.full(len(at), -1), stream=stream, shown=shown)
 
+    def part(self, at: NDArray[np.int64]) -> Rows:
+        """Return some of the rows, if they were fitted on, as such."""
+        return replace(self.others(at, self.stream), position=at, groups=self.near(at))
+
 
 @dataclass
 class Nuisances:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,7 +29,7 @@ from pyrofair._validation import (
 from pyrofair.effects.estimates import CAUSAL, mean_and_spread
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
-from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
+from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
@@ -42,7 +41,7 @@ from pyrofair.nuisances.diagnostics import (
     warn_of_overlap,
     worst_stages,
 )
-from pyrofair.nuisances.folds import FOLDS, split_folds
+from pyrofair.nuisances.folds import FOLDS, split_folds, warn_of_one_fold
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import UNSPLIT, Nuisances, Rows
 from pyrofair.sources.graph_form import GraphForm
@@ -407,12 +406,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         rows, folds = self.nuisances_.rows_of(df, sample_weight, groups), self.nuisances_.folds
         new = np.zeros(len(rows.a), dtype=bool) if rows.position is None else rows.position < 0
         if folds == 1 and self._crossed(self.form_) and not new.all():
-            warnings.warn(
-                "folds=1: these rows are judged by models that saw them, so that the intervals are too short. Use "
-                f"folds={FOLDS}, or 'logistic' models.",
-                PyrofairWarning,
-                stacklevel=2,
-            )
+            warn_of_one_fold()
         asked: Any = self._form.scores(score, rows) if isinstance(self._form, PrefixForm) else score
         values = _average([form.influence(asked, own) for form, own in self._by_split(rows)], new)
         values = replace(values, weight=rows.weight / rows.weight.mean())

@@ -15,7 +15,8 @@ from pyrofair._progress import progress_bar
 from pyrofair.effects.influence import Scorer
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.nuisances.columns import Design, take
-from pyrofair.nuisances.diagnostics import Stage, choose_by_overlap, describe_stages, worst_stages
+from pyrofair.nuisances.diagnostics import Stage, choose_by_overlap, describe_stages, warn_of_overlap, worst_stages
+from pyrofair.nuisances.folds import warn_of_one_fold
 from pyrofair.nuisances.learners import Learner, LearnerName
 from pyrofair.nuisances.rows import UNSPLIT, Nuisances
 from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
@@ -51,10 +52,15 @@ class ManyWorlds:
     splits: int
 
     @property
+    def _crossed(self) -> bool:
+        """Whether some models judge rows that they did not see."""
+        names = {each if isinstance(each, str) else "" for each in (self.nuisances.propensity, self.regression)}
+        return not names <= {*UNSPLIT}
+
+    @property
     def _count(self) -> int:
         """The number of splits into folds, by which the rows are judged."""
-        names = {each if isinstance(each, str) else "" for each in (self.nuisances.propensity, self.regression)}
-        return self.splits if self.nuisances.folds > 1 and not names <= {*UNSPLIT} else 1
+        return self.splits if self._crossed and self.nuisances.folds > 1 else 1
 
     def _form(self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], split: int = 0) -> PrefixForm:
         """Return the form of worlds by their names in diagnostics, by one split into folds."""
@@ -70,19 +76,21 @@ class ManyWorlds:
         It is the first order in which nothing is wrong, or else that of the least ``cost`` of what is.
         """
 
-        def told(stages: pd.DataFrame) -> dict[str, str]:
-            bad = stages[stages["problem"] != ""]
-            texts = {name: [f"{e.nodes}: {e.problem}" for e in own.itertuples()] for name, own in bad.groupby("regime")}
-            return {str(name): "; ".join(each) for name, each in texts.items()}
-
         def tried() -> Iterator[tuple[dict[str, RegimeEstimand], Iterator[pd.DataFrame]]]:
             for order in orders_of([*worlds.values()]):
                 own = {name: part.ordered((*part.order[: part.roots], *order)) for name, part in worlds.items()}
                 forms = [self._form(estimand, own, split) for split in range(self._count)]
                 yield own, (form.stages(form.nuisances.rows) for form in forms)
 
-        found, stages = choose_by_overlap(tried(), lambda each: cost(told(each)))
-        return found, told(stages)
+        found, stages = choose_by_overlap(tried(), lambda each: cost(_told(each)))
+        return found, _told(stages)
+
+    def lacking(
+        self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], at: NDArray[np.int64]
+    ) -> dict[str, str]:
+        """Return by name what is wrong with the overlap of some worlds among some rows (m,), in any split."""
+        forms = (self._form(estimand, worlds, split) for split in range(self._count))
+        return _told(worst_stages([form.stages(form.nuisances.rows.part(at)) for form in forms]))
 
     def walk(
         self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], score: Scorer
@@ -91,13 +99,26 @@ class ManyWorlds:
 
         The columns are those of all worlds for the first column of scores, then for the next.
         """
+        if self._crossed and self.nuisances.folds == 1:
+            warn_of_one_fold()
         found, stages = [], []
         for split in range(self._count):
             form = self._form(estimand, worlds, split)
+            if not split and (rest := [text for _, text in form.unsupported.values() if text]):
+                warn_of_overlap([*rest[:1], f"So it is in {len(rest) - 1} other world(s)." if rest[1:] else ""])
             values, table = _Walks(form, form.nuisances.rows, _scores_of(form, score)).all_worlds()
             found.append(np.stack(values, axis=-1).reshape(len(values[0]), -1))
             stages.append(table)
         return np.stack(found), worst_stages(stages)
+
+
+def _told(stages: pd.DataFrame) -> dict[str, str]:
+    """Return what is wrong with stages, by world."""
+    bad = stages[stages["problem"] != ""]
+    texts = {
+        name: [f"{each.nodes}: {each.problem}" for each in own.itertuples()] for name, own in bad.groupby("regime")
+    }
+    return {str(name): "; ".join(each) for name, each in texts.items()}
 
 
 def _scores_of(form: PrefixForm, score: Scorer) -> list[tuple[Array, Array]]:

@@ -452,3 +452,31 @@ def test_where_a_split_has_no_overlap_the_form_asked_for_gives_no_number() -> No
     assert rows.loc[["p_ypi", "mean_unfair_effect", "piu_upper"], ["estimate", "lower"]].isna().all(axis=None)
     assert "effective size 6.7" in rows.loc["p_ypi", "note"]
     assert "mean unfair effect (no estimate: a stage of the world 'unfair'" in str(report)
+
+
+def test_a_level_of_a_subgroup_without_overlap_has_no_parts() -> None:
+    rng, at = np.random.default_rng(0), np.arange(2000)
+    df = pd.DataFrame({"S": (at < 68).astype(int), "A": at % 2, "W": rng.integers(0, 2, 2000)})
+    df.loc[[0, 2, *range(1, 60, 2)], "W"] = 2  # of S=1 nearly all with A=1, and two of 34 with A=0
+    df["M"] = (rng.random(2000) < 0.4 + 0.2 * df["A"]).astype(int)
+    graph = pf.CausalGraph("S -> {M W Y}; A -> {M W Y}; W -> M; {M W} -> Y", sensitive="A", outcome="Y")
+    model, unfair = {"m": Linear(M=0.2, W=0.1)}, graph.unfair("A -> M -> Y")
+    found = pf.decompose(model, graph, df, subgroups="S", **SATURATED).subgroups
+    assert found.groupby("level")["estimate"].apply(lambda each: each.notna().all()).to_dict() == {
+        "0": True,
+        "1": False,
+    }
+    assert "overlap too little, stage" in found["note"].iloc[-1]
+    of = pf.audit(model, pf.OneStep(unfair, **SATURATED), df, subgroups="S").subgroups
+    effect = of[of["quantity"] == "mean_unfair_effect"].set_index("level")
+    assert effect["estimate"].isna().to_dict() == {"0": False, "1": True}
+    assert "effective size" in effect.loc["1", "note"]
+
+
+def test_parts_of_few_rows_are_refused_and_those_of_one_fold_warned_of() -> None:
+    graph = pf.CausalGraph("C -> Y; A -> Y", sensitive="A", outcome="Y")
+    df = pd.DataFrame({"A": [1] * 3 + [0] * 500, "C": np.linspace(0, 1, 503)})
+    with pytest.raises(pf.DataError, match=r"3\.0 effective rows"):
+        pf.decompose({"m": Linear(A=0.2)}, graph, df, **SATURATED)
+    with pytest.warns(pf.PyrofairWarning, match="folds=1"):
+        pf.decompose({"m": MODEL}, GRAPH, TABLE, folds=1, random_state=0, outcome=False)
