@@ -145,16 +145,17 @@ class Asked:
         named = {pieces.named_world(each): each for each, part in self.worlds.items() if part is not None}
         known = {name: self.worlds[each] for name, each in named.items()}
 
+        def tried(problems: Mapping[str, str]) -> Asked:
+            return replace(self, problems={named[name]: text for name, text in problems.items()})
+
         def cost(problems: Mapping[str, str]) -> tuple[int, int]:
-            plan, _ = _plan_or_none(
-                [replace(self, problems={named[name]: problems[name] for name in problems})], pieces, order
-            )
+            plan, _ = _plan_or_none([tried(problems)], pieces, order)
             return -len(plan.blocks) if plan else 0, len(problems)
 
         if known:
             found, problems = learners.choose_order(self.estimand(pieces), known, cost)
             self.worlds |= {named[name]: part for name, part in found.items()}
-            self.problems = {named[name]: text for name, text in problems.items()}
+            self.problems = tried(problems).problems
 
     def estimand(self, pieces: Pieces) -> Estimand:
         """Return the estimand of the total effect."""
@@ -320,9 +321,12 @@ def decompose(
     if y is not None:
         judged.observed[beside] = y
         own = ask("outcome", [AuditedModel(beside, y, graph, read.order, None, True)], rules=DECISIONS[:1])
-        joint, told = _plan_beside(own, asked, learners, pieces, wanted)
+        joint, told = None, [NOT_FOR_OUTCOME]
+        if own.worlds[NONE] is not None and own.worlds[Switched(pieces.heads)] is not None:
+            own.choose_order(learners, pieces, wanted)
+            joint, told = _plan_or_none([*asked, own], pieces, wanted)
         if joint is None:
-            (reason,) = told
+            reason = told[0] if told else "the groups do not overlap enough for it"
         elif len(joint.blocks) < len(plan.blocks) and not outcome:
             reason = FEWER_PARTS
         else:
@@ -341,7 +345,9 @@ def decompose(
         found = [text for one, parts in named for text in learners.lacking(one.estimand(pieces), parts, at).values()]
         return f"the groups overlap too little, stage {found[0]}" if found else ""
 
-    means = values.within(np.arange(len(table)), plan, pieces.named)
+    means_of = partial(values.within, plan=plan, named=pieces.named)
+    means = means_of(np.arange(len(table)))
+    first = next(part for part in asked[0].worlds.values() if part is not None)
     grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
     pairs = [pair for pair in values.pairs if pair[0] != beside]
@@ -357,38 +363,24 @@ def decompose(
         contrasts=means.contrasts(values.pairs, level, grouped),
         means=means.worlds(values.pairs, level, pieces.named_world),
         differences=means.differences(pairs, (beside, "threshold"), level) if compared else pd.DataFrame(),
-        subgroups=_by_subgroup(values, plan, pieces.named, within, level, lacks),
+        subgroups=_by_subgroup(values, means_of, lacks, within, level),
         stages=stages,
         graph=graph,
         plan=plan,
         unfair=tuple(pieces.named(block) for block in plan.blocks if {*block} <= heads),
         outcome=beside if compared else None,
-        roots=_roots(asked[0], graph),
+        roots=tuple(graph.columns_of(first.order[: first.roots])),
         rows=len(table),
         level=level,
         threshold=threshold,
-        settings={
-            "propensity": str(propensity),
-            "regression": str(regression),
-            "folds": folds,
-            "splits": splits,
-            "threshold": threshold,
-            "order": wanted,
-            "level": level,
-            "random_state": random_state,
-        },
+        settings={"propensity": str(propensity), "regression": str(regression), "folds": folds, "splits": splits}
+        | {"threshold": threshold, "order": wanted, "level": level, "random_state": random_state},
         notes=tuple(notes),
         doubts=describe_doubts(stages, pd.DataFrame()),
         assumptions=tuple(dict.fromkeys(told)),
         warnings=(*warned, *truths),
         swapped=pieces.swapped,
     )
-
-
-def _roots(asked: Asked, graph: CausalGraph) -> tuple[str, ...]:
-    """Return the columns that the sensitive attribute does not cause."""
-    part = next(part for part in asked.worlds.values() if part is not None)
-    return tuple(graph.columns_of(part.order[: part.roots]))
 
 
 def _assumptions(asked: Asked, pieces: Pieces, plan: Plan) -> Iterator[str]:
@@ -429,17 +421,6 @@ def _observed_outcome(rows: AuditedRows, graph: CausalGraph) -> tuple[NDArray[np
     return (y.astype(np.float64), "") if len(rows.labels) > 1 else (None, f"{name!r} has one value in all rows")
 
 
-def _plan_beside(
-    own: Asked, asked: Sequence[Asked], learners: Any, pieces: Pieces, order: Block | None
-) -> tuple[Plan | None, list[str]]:
-    """Return the finest plan for models and the observed outcome with its notes, or why there is none."""
-    if own.worlds[NONE] is None or own.worlds[Switched(pieces.heads)] is None:
-        return None, [NOT_FOR_OUTCOME]
-    own.choose_order(learners, pieces, order)
-    plan, notes = _plan_or_none([*asked, own], pieces, order)
-    return plan, notes if plan else ["the groups do not overlap enough for it"]
-
-
 def _plan_or_none(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[Plan | None, list[str]]:
     """Return the finest plan whose worlds are all good, and what it could not tell apart."""
     finest: Callable[..., Plan | None] = Plan.in_order if order else Plan.finest
@@ -451,9 +432,9 @@ def _plan_or_none(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -
     notes = []
     for block in (each for each in (plan.blocks if plan else ()) if len(each) > 1):
         latent = identified is not None and block in identified.blocks
-        parting = (text for one in asked for S, text in one.problems.items() if 0 < len(S & {*block}) < len(block))
-        lacking = f"the groups overlap too little for that: stage {next(parting, '').split('; ')[0]}"
-        why = "latent causes join these paths" if latent else lacking
+        parting = [text for one in asked for S, text in one.problems.items() if 0 < len(S & {*block}) < len(block)]
+        why = "latent causes join these paths" if latent else "the groups overlap too little for that"
+        why += "".join(f", stage {text.split('; ')[0]}" for text in parting[:1] if not latent)
         notes.append(f"Not told apart: {pieces.named(block)}; {why}.")
     return plan, notes
 
@@ -551,17 +532,9 @@ def _walk(
 
 
 def _by_subgroup(
-    values: Values,
-    plan: Plan,
-    named: Callable[[Block], str],
-    levels: Sequence[Subgroup],
-    level: float,
-    lacks: Callable[[NDArray[np.int64]], str],
+    values: Values, within: Callable[..., Means], lacks: Callable[..., str], levels: Sequence[Subgroup], level: float
 ) -> pd.DataFrame:
-    """Return the parts in each level of subgroups; those of a model and decisions hold together with the level.
-
-    ``lacks`` says what some rows lack for the worlds to have overlap among them.
-    """
+    """Return the parts in each level of subgroups whose rows lack no overlap; those of a model hold together."""
     found, absent = {}, {}
     for each in levels:
         for code, name in enumerate(each.levels):
@@ -574,7 +547,7 @@ def _by_subgroup(
             elif text := lacks(at):
                 absent[each.name, name] = text
             else:
-                found[each.name, name] = values.within(at, plan, named)
+                found[each.name, name] = within(at)
     reach = {
         pair: reach_of_all([part for each in found.values() for part in each.parts(pair).values()], level)
         for pair in values.pairs

@@ -227,34 +227,21 @@ class WaldEstimates:
 
     def measured(self, models: Sequence[AuditedModel], level: float) -> Measured:
         """Return what the tables of an audit are made of."""
-        more = {
-            "sizes": self.normal.sizes,
-            "failure": self.failure,
-            "lost": self.lost(),
-            "small": self.small(),
-            "few": self.few,
-        }
+        more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small(), "few": self.few}
         return Measured.of(self.normal, level, models=models, alike=self.alike, **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
-        """Return for each model and world why it has no interval, or empty texts."""
-        of = zip(self.lost().items(), self._few("units").values(), strict=True)
-        return {name: (self.few or lost[0] or few[0], self.few or lost[1] or few[1]) for (name, lost), few in of}
-
-    def lost(self) -> dict[str, tuple[str, str]]:
-        """Return for each model and world why it rests on too few effective rows for any number, or empty texts."""
-        return self._few("ess")
-
-    def _few(self, of: str) -> dict[str, tuple[str, str]]:
-        found, units = {}, "rows" if of == "ess" or self.normal.groups is None else "groups"
-        for model, size in _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, of).items():
-            one, other = (
+        """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
+        found, units = {}, "rows" if self.normal.groups is None else "groups"
+        of = _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, "units")
+        for model, size in of.items():
+            texts = [
                 f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} {units}"
                 if each < FEWEST_ROWS
                 else ""
                 for regime, each in zip(self.regimes, size, strict=True)
-            )
-            found[model] = (one, other)
+            ]
+            found[model] = (self.few or texts[0], self.few or texts[1])
         return found
 
 

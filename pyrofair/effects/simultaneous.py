@@ -90,10 +90,8 @@ def _root(correlation: Array) -> Array:
     for place, factor in enumerate(np.random.default_rng(0).uniform(0.5, 1.0, k)):
         for _ in range(2):
             key = own + near @ np.cos(3.0 * key) / 3.0
-        among = (
-            left & linked if (left & linked).any() else left
-        )  # a sign is free only of what has no link to those before
-        known = np.where(among, key + np.abs(signed), -np.inf)
+        # A sign is free only of what has no link to those before: what has one comes first.
+        known = np.where(left, key + np.abs(signed) + 1e4 * linked, -np.inf)
         order[place] = i = int(np.argmax(known >= known.max() - ALIKE))
         signs[place], left[i] = -1.0 if signed[i] < -ALIKE else 1.0, False
         own[i], linked, signed = factor, linked | (squares[i] > ALIKE), signed + factor * signs[place] * correlation[i]

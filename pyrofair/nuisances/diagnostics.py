@@ -36,6 +36,7 @@ __all__ = [
     "group_sizes",
     "join_stages",
     "mean_and_z",
+    "problems_of",
     "stage_table",
     "unsupported_cells",
     "warn_of_overlap",
@@ -440,27 +441,33 @@ def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: t
 
 
 def choose_by_overlap(
-    tried: Iterable[tuple[T, Iterable[pd.DataFrame]]], cost: Callable[[pd.DataFrame], Any]
-) -> tuple[T, pd.DataFrame]:
-    """Return the first thing whose stages have no problem in any split, or else that of the least cost, and its stages.
+    tried: Iterable[tuple[T, list[Any]]], cost: Callable[[dict[str, str]], Any]
+) -> tuple[T, list[Any], dict[str, str]]:
+    """Return the first of what is tried without a problem in any split, or that of the least cost, and its problems.
 
-    Things come with the diagnostics of their stages in each split into folds, which are made only as far as needed:
-    problems of further ones do not lower the ``cost``.
+    Each comes with its forms, one for each split into folds; ``cost`` never falls with further problems.
     """
-    best: tuple[Any, T, pd.DataFrame] | None = None
-    for thing, splits in tried:
-        found: list[pd.DataFrame] = []
-        for each in splits:
-            found.append(each)
-            if best is not None and not cost(worst_stages(found)) < best[0]:
+    best: tuple[Any, T, list[Any], dict[str, str]] | None = None
+    for each, forms in tried:
+        stages: list[pd.DataFrame] = []
+        for form in forms:
+            stages.append(form.stages(form.nuisances.rows))
+            found = problems_of(worst_stages(stages))
+            if best is not None and cost(found) >= best[0]:
                 break
         else:
-            worst = worst_stages(found)
-            best = cost(worst), thing, worst
-            if (worst["problem"] == "").all():
+            best = cost(found), each, forms, found
+            if not found:
                 break
     assert best is not None
     return best[1:]
+
+
+def problems_of(stages: pd.DataFrame) -> dict[str, str]:
+    """Return what is wrong with the overlap of stages, by world."""
+    bad = stages[stages["problem"] != ""]
+    texts = (bad["nodes"] + ": " + bad["problem"]).groupby(bad["regime"], sort=False)
+    return {str(name): "; ".join(own) for name, own in texts}
 
 
 def worst_stages(splits: Sequence[pd.DataFrame]) -> pd.DataFrame:

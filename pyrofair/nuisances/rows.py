@@ -24,14 +24,12 @@ from pyrofair.tables.reading import as_pandas, feature_columns, read_groups, rea
 from pyrofair.tables.recorded import Missing, as_recorded, with_flags
 from pyrofair.tables.row_identity import hash_groups, match_rows
 
-__all__ = ["UNSPLIT", "Nuisances", "Prefix", "Rows"]
+__all__ = ["Nuisances", "Prefix", "Rows", "judge_unseen"]
 
 MOST_OFF, SURE = 0.2, 4.0
 """A mean probability whose logarithm is off by more, and by so many standard errors, is the model's, not chance."""
 MOST_KEPT = 100_000
 """Worlds of so many rows are kept for replicates; more would take memory, and little of the time."""
-UNSPLIT = ("logistic", "saturated")
-"""Models of few parameters, which may judge the rows that they have seen: no split into folds changes them."""
 Prefix = tuple[str, ...]
 
 
@@ -210,7 +208,7 @@ class Nuisances:
         if number and number not in self.splits:
             seed = int(np.random.default_rng([self.seed, number]).integers(2**31))
             other = replace(self, seed=seed, matches=[], splits={})
-            if not (isinstance(self.propensity, str) and self.propensity in UNSPLIT):
+            if judge_unseen(self.propensity):
                 other = replace(other, rows=replace(self.rows, probability={}), models={})
             self.splits[number] = other
         return self.splits[number] if number else self
@@ -300,3 +298,8 @@ class Nuisances:
         if kept.all():
             return table, rows.a, rows.weight, rows.groups
         return table[kept], rows.a[kept], rows.weight[kept], rows.near(kept)
+
+
+def judge_unseen(*models: object) -> bool:
+    """Return whether some models must judge rows that they did not see, so that the split into folds matters."""
+    return not {each if isinstance(each, str) else "" for each in models} <= {"logistic", "saturated"}

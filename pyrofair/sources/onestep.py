@@ -43,7 +43,7 @@ from pyrofair.nuisances.diagnostics import (
 )
 from pyrofair.nuisances.folds import FOLDS, split_folds, warn_of_one_fold
 from pyrofair.nuisances.learners import LearnerName, require_learner
-from pyrofair.nuisances.rows import UNSPLIT, Nuisances, Rows
+from pyrofair.nuisances.rows import Nuisances, Rows, judge_unseen
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm, arrange, orders_of
 from pyrofair.tables.reading import warn_unused
@@ -209,17 +209,12 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         found: dict[str, str] = {}
         names = ("prefix", "graph") if self.form == "auto" else (self.form,)
         for name in ("prefix",) if self.estimand_.target == "outcome" else names:  # no outcome is drawn
-            (self._order, forms), stages = choose_by_overlap(
-                self._tried(name), lambda each: (each["problem"] != "").sum()
-            )
+            self._order, forms, problems = choose_by_overlap(self._tried(name), len)
             self._form, self._kept = forms[0], {(number, None): form for number, form in enumerate(forms)}
-            bad = stages[stages["problem"] != ""]
-            if bad.empty:
+            if not problems:
                 warn_of_overlap([rest for _, rest in getattr(self._form, "unsupported", {}).values()])
                 return
-            found[name] = "; ".join(
-                f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples()
-            )
+            found[name] = "; ".join(f"{world} world, stage {text}" for world, text in problems.items())
             if isinstance(self._form, PrefixForm) and self._form.complete:
                 break  # the graph form needs the same overlap
         listed = " ".join(f"The {name} form: {text}." for name, text in found.items())
@@ -231,12 +226,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             )
         warn_of_overlap([f"Poor overlap. {listed} The estimates are not to be trusted."])
 
-    def _tried(self, name: str) -> Iterator[tuple[tuple[Order, list[Form]], Iterator[pd.DataFrame]]]:
-        """Yield a form in each order of the nodes that the sensitive attribute causes, by split, with diagnostics."""
+    def _tried(self, name: str) -> Iterator[tuple[Order, list[Form]]]:
+        """Yield a form, by each split, in several orders of the nodes that the sensitive attribute causes."""
         for order in orders_of(self._parts()) if name == "prefix" else (None,):
             own = (self.nuisances_.by_split(number) for number in range(self._count(name)))
-            forms = [self._make_form(name, each, order) for each in own]
-            yield (order, forms), (form.stages(form.nuisances.rows) for form in forms)
+            yield order, [self._make_form(name, each, order) for each in own]
 
     def _count(self, name: str) -> int:
         """Return by how many splits into folds a form judges the rows that it was fitted on."""
@@ -278,10 +272,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
 
     def _crossed(self, form: str) -> bool:
-        """Return whether some models judge rows that they did not see, so that the split into folds matters."""
-        names = [each if isinstance(each, str) else "" for each in (self.propensity, self.regression)]
-        drawn = form == "graph" and names[1] != "saturated"  # from leaves of forests
-        return drawn or not {*names} <= {*UNSPLIT}
+        """Return whether a form has models that judge rows that they did not see."""
+        cells = isinstance(self.regression, str) and self.regression == "saturated"
+        return (form == "graph" and not cells) or judge_unseen(self.propensity, self.regression)
 
     @property
     def _needs(self) -> Needs:
@@ -461,7 +454,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
-    ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    ) -> dict[str, tuple[NDArray[np.float64], ...]]:
         """Return values of both worlds, (n, Q) each, by weights on the rows of each observed group alone.
 
         The weighted mean of the values is the weighted (Hajek) mean of the scores, and their spread its uncertainty.
@@ -475,11 +468,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         overlaps = [group_overlap(part, group, own) for part in self._parts() for group in (0, 1)]
         if any(each.unsupported > MOST_UNSUPPORTED or each.separated or each.infinite for each in overlaps):
             return {}
-        found = {}
-        for group in (0, 1):
-            one, other = (self._weighted(score, rows, part, group) for part in self._parts())
-            found[f"group {group}"] = one, other
-        return found
+        return {
+            f"group {group}": tuple(self._weighted(score, rows, part, group) for part in self._parts())
+            for group in (0, 1)
+        }
 
     def compare_forms(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
@@ -499,8 +491,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         rows = self.nuisances_.rows_of(df, sample_weight)
         found = {name: self._make_form(name).influence(score, rows) for name in ("prefix", "graph")}
         tables = []
-        for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"):
-            one, other = (_values_of(each, quantity) for each in found.values())
+        for quantity, factors in {"p_y0": (1, 0), "p_ypi": (0, 1), "mean_unfair_effect": (-1, 1)}.items():
+            one, other = (factors[0] * each.y0 + factors[1] * each.ypi for each in found.values())
             table: dict[str, object] = {"column": np.arange(one.shape[1]), "quantity": quantity}
             for name, values in (("prefix", one), ("graph", other), ("difference", other - one)):
                 table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight, groups=rows.groups)
@@ -554,10 +546,3 @@ def _add_moves(values: InfluenceValues, moves: Mapping[str, NDArray[np.float64]]
     scale = np.sqrt(np.divide(most, added, out=np.ones_like(added), where=added > most))
     parts = {k: scale * each for k, each in moves.items()}
     return replace(values, apart={k: np.concatenate([known[k], each]) if known else each for k, each in parts.items()})
-
-
-def _values_of(values: InfluenceValues, quantity: str) -> NDArray[np.float64]:
-    """Return the influence values (n, Q) of a marginal or of the mean unfair effect."""
-    if quantity == "mean_unfair_effect":
-        return values.ypi - values.y0
-    return values.y0 if quantity == "p_y0" else values.ypi

@@ -259,17 +259,13 @@ def _score_table(
     last = part.outcome_arm if estimand.target == "outcome" else arms[-1] if arms else None
     index = np.flatnonzero(rows.member(last))
     read, origin = rows.as_read(index, part.outcome_arm, part.regime.unfair.graph, fitted)
-    scored = _scored(score, read, np.full(len(index), -1) if foreign else origin)
+    sample = CounterfactualSample(read, np.ones(len(read)), origin=np.full(len(index), -1) if foreign else origin)
+    scored = np.asarray(score(sample), dtype=np.float64)
+    scored = scored[:, None] if scored.ndim == 1 else scored
+    check_scores(scored, len(read))
     whole = np.full((len(rows.a), scored.shape[1]), np.nan)
     whole[index] = scored
     return whole
-
-
-def _scored(score: Scorer, read: pd.DataFrame, origin: NDArray[np.int64]) -> Array:
-    scored = np.asarray(score(CounterfactualSample(read, np.ones(len(read)), origin=origin)), dtype=np.float64)
-    scored = scored[:, None] if scored.ndim == 1 else scored
-    check_scores(scored, len(read))
-    return scored
 
 
 def check_scores(scored: Array, m: int) -> None:

@@ -15,10 +15,17 @@ from pyrofair._progress import progress_bar
 from pyrofair.effects.influence import Scorer
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.nuisances.columns import Design, take
-from pyrofair.nuisances.diagnostics import Stage, choose_by_overlap, describe_stages, warn_of_overlap, worst_stages
+from pyrofair.nuisances.diagnostics import (
+    Stage,
+    choose_by_overlap,
+    describe_stages,
+    problems_of,
+    warn_of_overlap,
+    worst_stages,
+)
 from pyrofair.nuisances.folds import warn_of_one_fold
 from pyrofair.nuisances.learners import Learner, LearnerName
-from pyrofair.nuisances.rows import UNSPLIT, Nuisances
+from pyrofair.nuisances.rows import Nuisances, judge_unseen
 from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
 
 __all__ = ["ManyWorlds"]
@@ -52,15 +59,10 @@ class ManyWorlds:
     splits: int
 
     @property
-    def _crossed(self) -> bool:
-        """Whether some models judge rows that they did not see."""
-        names = {each if isinstance(each, str) else "" for each in (self.nuisances.propensity, self.regression)}
-        return not names <= {*UNSPLIT}
-
-    @property
     def _count(self) -> int:
         """The number of splits into folds, by which the rows are judged."""
-        return self.splits if self._crossed and self.nuisances.folds > 1 else 1
+        crossed = judge_unseen(self.nuisances.propensity, self.regression)
+        return self.splits if crossed and self.nuisances.folds > 1 else 1
 
     def _form(self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], split: int = 0) -> PrefixForm:
         """Return the form of worlds by their names in diagnostics, by one split into folds."""
@@ -76,21 +78,18 @@ class ManyWorlds:
         It is the first order in which nothing is wrong, or else that of the least ``cost`` of what is.
         """
 
-        def tried() -> Iterator[tuple[dict[str, RegimeEstimand], Iterator[pd.DataFrame]]]:
+        def tried() -> Iterator[tuple[dict[str, RegimeEstimand], list[PrefixForm]]]:
             for order in orders_of([*worlds.values()]):
                 own = {name: part.ordered((*part.order[: part.roots], *order)) for name, part in worlds.items()}
-                forms = [self._form(estimand, own, split) for split in range(self._count)]
-                yield own, (form.stages(form.nuisances.rows) for form in forms)
+                yield own, [self._form(estimand, own, split) for split in range(self._count)]
 
-        found, stages = choose_by_overlap(tried(), lambda each: cost(_told(each)))
-        return found, _told(stages)
+        found, _, problems = choose_by_overlap(tried(), cost)
+        return found, problems
 
-    def lacking(
-        self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], at: NDArray[np.int64]
-    ) -> dict[str, str]:
+    def lacking(self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], at: Indices) -> dict[str, str]:
         """Return by name what is wrong with the overlap of some worlds among some rows (m,), in any split."""
         forms = (self._form(estimand, worlds, split) for split in range(self._count))
-        return _told(worst_stages([form.stages(form.nuisances.rows.part(at)) for form in forms]))
+        return problems_of(worst_stages([form.stages(form.nuisances.rows.part(at)) for form in forms]))
 
     def walk(
         self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], score: Scorer
@@ -99,7 +98,7 @@ class ManyWorlds:
 
         The columns are those of all worlds for the first column of scores, then for the next.
         """
-        if self._crossed and self.nuisances.folds == 1:
+        if self.nuisances.folds == 1 and judge_unseen(self.nuisances.propensity, self.regression):
             warn_of_one_fold()
         found, stages = [], []
         for split in range(self._count):
@@ -110,15 +109,6 @@ class ManyWorlds:
             found.append(np.stack(values, axis=-1).reshape(len(values[0]), -1))
             stages.append(table)
         return np.stack(found), worst_stages(stages)
-
-
-def _told(stages: pd.DataFrame) -> dict[str, str]:
-    """Return what is wrong with stages, by world."""
-    bad = stages[stages["problem"] != ""]
-    texts = {
-        name: [f"{each.nodes}: {each.problem}" for each in own.itertuples()] for name, own in bad.groupby("regime")
-    }
-    return {str(name): "; ".join(each) for name, each in texts.items()}
 
 
 def _scores_of(form: PrefixForm, score: Scorer) -> list[tuple[Array, Array]]:
