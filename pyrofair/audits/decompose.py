@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import starmap
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -352,9 +353,9 @@ def decompose(
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
     pairs = [pair for pair in values.pairs if pair[0] != beside]
     told = [describe_units(rows.groups, rows.weight)]
-    told += [text for each in asked for text in _assumptions(each, pieces, plan)]
-    worlds = [(pieces.paths(switched), table, each.target) for each in asked for switched in plan.worlds]
-    records = [assumed_of_records(*world) for world in worlds]
+    worlds = [(pieces.paths(switched), each.target) for each in asked for switched in plan.worlds]
+    told += [text for each in starmap(identify, worlds) for text in each.assumptions if text != each.support]
+    records = [assumed_of_records(paths, table, target) for paths, target in worlds]
     told += [text for stated in records for text in stated]
     for text in (truths := list(dict.fromkeys(text for _, *of_truths in filter(None, records) for text in of_truths))):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
@@ -381,13 +382,6 @@ def decompose(
         warnings=(*warned, *truths),
         swapped=pieces.swapped,
     )
-
-
-def _assumptions(asked: Asked, pieces: Pieces, plan: Plan) -> Iterator[str]:
-    """Yield what the worlds of a plan rest on."""
-    for switched in plan.worlds:
-        estimand = identify(pieces.paths(switched), asked.target)
-        yield from (text for text in estimand.assumptions if text != estimand.support)
 
 
 def _read_order(order: Sequence[str], pieces: Pieces) -> Block:

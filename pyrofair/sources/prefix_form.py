@@ -405,7 +405,7 @@ class Walk:
         smooth, smooth_known = plain = plain or (own, known)
         for i in range(len(stages) - 1, -1, -1):
             stage = stages[i]
-            of = [self._of(which, stage) for which in worlds]
+            of = [next(each for each in self.found[w] if each.stage.start == stage.start) for w in worlds]
             at, regression, design, learned = self.learn(stage, train)
             y, groups = known[at], self.fitted.near(train[at])
             predict = free = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
@@ -495,9 +495,6 @@ class Walk:
         groups = self.fitted.groups
         near = None if groups is None else (groups[position.clip(min=0)], groups[learned])
         return np.where(own[:, None], fit.leverage(design, known, self.fitted.weight[learned], near), 0.0)
-
-    def _of(self, which: int, stage: Stage) -> StageValues:
-        return next(each for each in self.found[which] if each.stage.start == stage.start)
 
     def learn(self, stage: Stage, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], Learner, Design, Design]:
         """Return which rows of ``train`` a stage is learned from, and its regression with the designs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.base import RegressorMixin
 from pyrofair._progress import progress_bar
 from pyrofair.effects.influence import Scorer
 from pyrofair.graph.identification import Estimand, RegimeEstimand
-from pyrofair.nuisances.columns import Design, take
+from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import (
     Stage,
     choose_by_overlap,
@@ -24,7 +25,7 @@ from pyrofair.nuisances.diagnostics import (
     worst_stages,
 )
 from pyrofair.nuisances.folds import warn_of_one_fold
-from pyrofair.nuisances.learners import Learner, LearnerName
+from pyrofair.nuisances.learners import LearnerName
 from pyrofair.nuisances.rows import Nuisances, judge_unseen
 from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
 
@@ -132,8 +133,7 @@ class _Walks(Walk):
         out = [np.zeros_like(own) for own, _ in self.scores]
         for train, judged, _ in progress_bar("regressions", self.folds()):
             self.memo: dict[Any, _Averaged] = {}
-            self.learned_from: dict[tuple[int, int | None], Learner] = {}
-            self.regrown: dict[tuple[int, int | None], Callable[[Array], Array] | None] = {}
+            self.regrown: dict[tuple[int, int | None], Callable[[], Callable[[Array], Array] | None]] = {}
             for which, world in enumerate(self.form.worlds):
                 out[which][judged] = self._judge(which, world.stages, train, judged)
         table = describe_stages([each for world in self.found for each in world], self.rows)
@@ -161,22 +161,14 @@ class _Walks(Walk):
             at, regression, design, _ = self.learn(stage, train)
             rows, groups, of = train[at], self.fitted.groups, (stage.start, stage.arm)
             y, weight = before[rows], self.fitted.weight[rows]
-            made = self.learned_from.get(of)
-            if made is not None and (regrown := self._regrown(of, made, design, rows, weight)) is not None:
-                mean = regrown(y)
+            again = self.regrown[of]() if of in self.regrown else None  # what a fit to other scores makes of these
+            if again is not None:
+                mean = again(y)
                 pull, seen = np.zeros_like(mean), np.ones((1, 1))
             else:
                 fit = regression.fit(take(design, rows), y, weight, None if groups is None else groups[rows])
-                self.learned_from.setdefault(of, fit)
+                self.regrown.setdefault(of, cache(partial(fit.regrown, design, rows, weight)))
                 mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
                 seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
             self.memo[key] = _Averaged(mean + pull, (before - mean) / seen, pull)
         return self.memo[key]
-
-    def _regrown(
-        self, of: tuple[int, int | None], fit: Learner, design: Design, rows: Indices, weight: Array
-    ) -> Callable[[Array], Array] | None:
-        """Return what a fit to other scores makes of further ones, if it makes anything."""
-        if of not in self.regrown:
-            self.regrown[of] = fit.regrown(design, rows, weight)
-        return self.regrown[of]
