@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby, islice, permutations
 from typing import Any
 
@@ -29,6 +30,7 @@ from pyrofair.nuisances.diagnostics import (
     add_problems,
     describe_lacking,
     describe_stages,
+    describe_unsupported,
     stage_table,
 )
 from pyrofair.nuisances.folds import fold_of
@@ -137,7 +139,18 @@ class PrefixForm:
         found = [(world, stage) for world in self.worlds for stage in world.stages]
         weights = [self.weights(rows, world, stage) for world, stage in found]
         table = stage_table([(stage, weight) for (_, stage), weight in zip(found, weights, strict=True)], rows)
-        return add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
+        table = add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
+        first = zip(table["regime"], ~table["regime"].duplicated(), strict=True)
+        return add_problems(table, [self.unsupported[name][0] if each else "" for name, each in first])
+
+    @cached_property
+    def unsupported(self) -> dict[str, tuple[str, str]]:
+        """The cells that lack a group that a stage needs, by world: too much of that world, and a rest of another."""
+        saturated = self.nuisances.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
+        named = {world.stages[0].regime: world.part for world in self.worlds if world.stages}
+        return {
+            name: describe_unsupported(part, name, self.nuisances, saturated=saturated) for name, part in named.items()
+        }
 
     def _lacking(self, rows: Rows, world: World, stage: Stage) -> str:
         """Return how much of a world hardly has a counterpart in a stage's arm, if it is too much."""
@@ -246,17 +259,13 @@ def _score_table(
     last = part.outcome_arm if estimand.target == "outcome" else arms[-1] if arms else None
     index = np.flatnonzero(rows.member(last))
     read, origin = rows.as_read(index, part.outcome_arm, part.regime.unfair.graph, fitted)
-    scored = _scored(score, read, np.full(len(index), -1) if foreign else origin)
+    sample = CounterfactualSample(read, np.ones(len(read)), origin=np.full(len(index), -1) if foreign else origin)
+    scored = np.asarray(score(sample), dtype=np.float64)
+    scored = scored[:, None] if scored.ndim == 1 else scored
+    check_scores(scored, len(read))
     whole = np.full((len(rows.a), scored.shape[1]), np.nan)
     whole[index] = scored
     return whole
-
-
-def _scored(score: Scorer, read: pd.DataFrame, origin: NDArray[np.int64]) -> Array:
-    scored = np.asarray(score(CounterfactualSample(read, np.ones(len(read)), origin=origin)), dtype=np.float64)
-    scored = scored[:, None] if scored.ndim == 1 else scored
-    check_scores(scored, len(read))
-    return scored
 
 
 def check_scores(scored: Array, m: int) -> None:
@@ -396,7 +405,7 @@ class Walk:
         smooth, smooth_known = plain = plain or (own, known)
         for i in range(len(stages) - 1, -1, -1):
             stage = stages[i]
-            of = [self._of(which, stage) for which in worlds]
+            of = [next(each for each in self.found[w] if each.stage.start == stage.start) for w in worlds]
             at, regression, design, learned = self.learn(stage, train)
             y, groups = known[at], self.fitted.near(train[at])
             predict = free = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
@@ -486,9 +495,6 @@ class Walk:
         groups = self.fitted.groups
         near = None if groups is None else (groups[position.clip(min=0)], groups[learned])
         return np.where(own[:, None], fit.leverage(design, known, self.fitted.weight[learned], near), 0.0)
-
-    def _of(self, which: int, stage: Stage) -> StageValues:
-        return next(each for each in self.found[which] if each.stage.start == stage.start)
 
     def learn(self, stage: Stage, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], Learner, Design, Design]:
         """Return which rows of ``train`` a stage is learned from, and its regression with the designs."""

@@ -364,6 +364,18 @@ def test_weights_without_overlap_are_refused_and_warned_of_where_asked_for() -> 
     assert (source.stages()["problem"] != "").any()
 
 
+def test_a_bound_of_propensities_makes_no_counterparts() -> None:
+    rng = np.random.default_rng(0)
+    c = rng.normal(size=3000)
+    df = pd.DataFrame({"C": c, "A": np.where(c > 1.2, 1, rng.random(3000) < 0.5).astype(int)})
+    df["M"] = c + df["A"] + rng.normal(size=3000)
+    graph = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
+    for clip in (None, 0.05):
+        source = OneStep(graph.unfair("A -> M -> Y"), clip=clip, regression="logistic", splits=1, random_state=0)
+        with pytest.raises(PositivityError, match="of that world hardly occurs in the group"):
+            source.fit(df)
+
+
 def test_scores_must_be_probabilities_of_all_rows() -> None:
     source = OneStep(UNFAIR, **SATURATED, form="prefix")
     df = units(400).drop(columns="L").assign(L=0).assign(Q=lambda d: (d["Q"] > 0).astype(int))
