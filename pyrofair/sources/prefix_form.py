@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice, permutations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -274,8 +274,11 @@ def check_scores(scored: Array, m: int) -> None:
 class Walk:
     """One pass through the stages of both worlds, fold by fold, for some rows and their scores.
 
-    :meth:`values` fills ``learned`` with its regressions, or recalls them if it is filled.
+    :meth:`values` fills ``learned`` with its regressions, or recalls them if it is filled. Decisions by a score have the
+    boosted trees of the score, but the first decisions, which have their own.
     """
+
+    with_own_trees: ClassVar[int] = 1
 
     def __init__(
         self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], learned: Learned | None = None
@@ -285,6 +288,7 @@ class Walk:
         self.fits: dict[Any, Learner] | None = None
         self.fold = 0
         self.columns = scores[0][0].shape[1]
+        self.leaders = _leaders(scores[0][1], self.with_own_trees)
         n = len(rows.a)
         self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
         self.found: list[list[StageValues]] = []
@@ -336,7 +340,8 @@ class Walk:
                 return self.regressions[stage.given]
             known = self.fitted.table[columns]
             smallest = smaller_group(self.fitted.a, self.fitted.weight)
-            regression = make_learner(self.form.regression, known, self.form.seed, "regression", smallest)
+            how = "regression", smallest, self.leaders
+            regression = make_learner(self.form.regression, known, self.form.seed, *how)
             fitted = regression.design(known)
             own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
             self.regressions[stage.given] = regression, own, fitted
@@ -512,6 +517,20 @@ class Average:
     smooth: Array
     smooth_known: Array
     plain: tuple[Array, Array]
+
+
+def _leaders(scores: Array, alone: int) -> tuple[int, ...]:
+    """Return for each column of scores (n, Q) itself or, of decisions by another one, that: all but the first alone."""
+    scores = scores[~np.isnan(scores).any(axis=1)]
+    rough = ((scores == 0.0) | (scores == 1.0)).all(axis=0)
+    found: list[int] = []
+    followed = np.zeros(scores.shape[1])
+    for i, own in enumerate(scores.T):
+        fine = np.flatnonzero(~rough) if rough[i] and own.min() < own.max() else ()
+        of = next((j for j in fine if scores[own == 0.0, j].max() < scores[own == 1.0, j].min()), i)
+        followed[of] += of != i
+        found.append(int(of) if followed[of] > alone else i)
+    return tuple(found)
 
 
 def sign_of(values: Array) -> Array:

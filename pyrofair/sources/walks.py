@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from sklearn.base import RegressorMixin
 from pyrofair._progress import progress_bar
 from pyrofair.effects.influence import Scorer
 from pyrofair.graph.identification import Estimand, RegimeEstimand
-from pyrofair.nuisances.columns import Design, take
+from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import Stage, describe_stages, describe_unsupported, worst_stages
 from pyrofair.nuisances.learners import Learner, LearnerName
 from pyrofair.nuisances.rows import Nuisances
@@ -119,7 +119,9 @@ def _scores_of(form: PrefixForm, score: Scorer) -> list[tuple[Array, Array]]:
 
 
 class _Walks(Walk):
-    """One pass through the stages of any number of worlds, fold by fold."""
+    """One pass through the stages of any number of worlds, fold by fold; decisions have the trees of their score."""
+
+    with_own_trees = 0
 
     def all_worlds(self) -> tuple[list[Array], pd.DataFrame]:
         """Return the influence values (n, Q) of each world, and the diagnostics of the stages."""
@@ -127,7 +129,6 @@ class _Walks(Walk):
         for train, judged, _ in progress_bar("regressions", self.folds()):
             self.memo: dict[Any, _Averaged] = {}
             self.learned_from: dict[tuple[int, int | None], Learner] = {}
-            self.regrown: dict[tuple[int, int | None], Callable[[Array], Array] | None] = {}
             for which, world in enumerate(self.form.worlds):
                 out[which][judged] = self._judge(which, world.stages, train, judged)
         table = describe_stages([each for world in self.found for each in world], self.rows)
@@ -156,21 +157,11 @@ class _Walks(Walk):
             rows, groups, of = train[at], self.fitted.groups, (stage.start, stage.arm)
             y, weight = before[rows], self.fitted.weight[rows]
             made = self.learned_from.get(of)
-            if made is not None and (regrown := self._regrown(of, made, design, rows, weight)) is not None:
-                mean = regrown(y)
-                pull, seen = np.zeros_like(mean), np.ones((1, 1))
-            else:
+            fit = None if made is None else made.regrown(design, rows, y, weight)
+            if fit is None:
                 fit = regression.fit(take(design, rows), y, weight, None if groups is None else groups[rows])
                 self.learned_from.setdefault(of, fit)
-                mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
-                seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
+            mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
+            seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
             self.memo[key] = _Averaged(mean + pull, (before - mean) / seen, pull)
         return self.memo[key]
-
-    def _regrown(
-        self, of: tuple[int, int | None], fit: Learner, design: Design, rows: Indices, weight: Array
-    ) -> Callable[[Array], Array] | None:
-        """Return what a fit to other scores makes of further ones, if it makes anything."""
-        if of not in self.regrown:
-            self.regrown[of] = fit.regrown(design, rows, weight)
-        return self.regrown[of]
