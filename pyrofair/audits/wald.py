@@ -200,6 +200,18 @@ class WaldEstimates:
     splits: int = 1
     few: str = ""
 
+    def split_by(self, rules: Sequence[Rule]) -> tuple[WaldEstimates, WaldEstimates]:
+        """Return those of some decisions, and those of all others."""
+        first = self.normal.influence.columns.isin(rules, level="decisions")
+        staged = self.stages["decisions"].isin(rules) if len(self.stages) else np.zeros(0, dtype=bool)
+        return self._only(first, staged), self._only(~first, ~staged)
+
+    def _only(self, columns: NDArray[np.bool_], stages: Any) -> WaldEstimates:
+        of = self.normal
+        apart = None if of.apart is None else of.apart[:, :, columns]
+        normal = replace(of, influence=of.influence.loc[:, columns], apart=apart)
+        return replace(self, normal=normal, stages=self.stages[stages].reset_index(drop=True))
+
     def describe_models(self) -> str:
         """Return what the estimates owe to the models that were learned: the split into folds, and their rows."""
         of = self.normal

@@ -415,12 +415,13 @@ class Boosted(Estimator):
 
     def __call__(self, design: Cells) -> Array:
         """Return the predictions of different rows, for all."""
-        if self.target == "propensity":
+        if self.target == "propensity" or not self.grown:
             return super().__call__(design.different)[design.index]
-        leaves = {id(trees): self._leaves_of(trees, design) for trees in self._trees if trees is not None}
+        lead = self._first
+        leaves = {i: self._leaves_of(i, design) for i in {*lead} if self.grown[i] is not None}
         columns = [
-            np.full(len(design.different), low) if model is None else sum_leaves(model, leaves[id(trees)]).clip(low, high)
-            for (model, low, high), trees in zip(self.fits, self._trees, strict=True)
+            np.full(len(design.different), low) if model is None else sum_leaves(model, leaves[i]).clip(low, high)
+            for (model, low, high), i in zip(self.fits, lead, strict=True)
         ]
         return np.column_stack(columns)[design.index]
 
@@ -429,12 +430,18 @@ class Boosted(Estimator):
         """The models whose trees the columns have."""
         return self.grown or tuple(model for model, *_ in self.fits)
 
+    @property
+    def _first(self) -> list[int]:
+        """The first column that has the trees of each."""
+        known = [*map(id, self._trees)]
+        return [*map(known.index, known)]
+
     def refit(self, design: Cells, y: NDArray[Any], weight: Array, before: Array) -> Learner:
         """Keep the trees, and fit the values of their leaves again."""
         (model, low, high), *others = self.fits
         if self.target == "regression" or others or model is None or model.n_iter_ * len(y) > MOST_LEAVES:
             return self.fit(design, y, weight)
-        leaves, k = self._leaves_of(self._trees[0], design, keep=True), len(design.different)
+        leaves, k = self._leaves_of(0, design, keep=True), len(design.different)
 
         def values(w: Array) -> list[Array]:
             ones = np.bincount(design.index, w * (y[:, 0] == 1), k)
@@ -443,7 +450,7 @@ class Boosted(Estimator):
         if "values" not in self.memo:
             self.memo["values"] = values(before)
         moved = move_leaves(model, self.memo["values"], values(weight))
-        other = replace(self, fits=((moved, low, high),), grown=self._trees)
+        other = replace(self, fits=((moved, low, high),))
         other.memo["leaves"] = self.memo["leaves"]
         return other
 
@@ -463,30 +470,30 @@ class Boosted(Estimator):
         self, design: Cells, rows: NDArray[np.int64], y: Array, weight: Array, which: Sequence[int]
     ) -> tuple[tuple[Any, float, float], ...]:
         """Return the fits, those of some columns as means of the leaves of their trees."""
-        made, fits = self.memo.setdefault("means", {}), [*self.fits]
+        made, fits, lead = self.memo.setdefault("means", {}), [*self.fits], self._first
         for i in which:
-            if id(trees := self._trees[i]) not in made:
-                leaves = self._leaves_of(trees, design, keep=True)
-                made[id(trees)] = LeafMeans(trees, leaves, design.index[rows], weight)
+            if (of := lead[i]) not in made:
+                leaves = self._leaves_of(of, design, keep=True)
+                made[of] = LeafMeans(self._trees[of], leaves, design.index[rows], weight)
             low, high = float(y[:, i].min()), float(y[:, i].max())
-            fits[i] = (made[id(trees)](y[:, i]) if low < high else None), low, high
+            fits[i] = (made[of](y[:, i]) if low < high else None), low, high
         return tuple(fits)
 
     def own(self, design: Cells) -> Array:
         """Return the predictions of fitted rows, after a refit by the leaves that they are known to be in."""
         if self.target == "regression" or "leaves" not in self.memo:
             return self(design)
-        leaves = self._leaves_of(self._trees[0], design, keep=True)
+        leaves = self._leaves_of(0, design, keep=True)
         return np.asarray(expit(sum_leaves(self.fits[0][0], leaves)))[design.index, None]
 
-    def _leaves_of(self, trees: Any, design: Cells, *, keep: bool = False) -> list[NDArray[np.uint8]]:
-        """Return the nodes of trees in which the different rows of a design end, found once for all refits."""
-        key = id(trees), id(design)
-        if key in (known := self.memo.get("leaves", {})):
-            return list(known[key][-1])
-        found = find_leaves(trees, design.different)
+    def _leaves_of(self, column: int, design: Cells, *, keep: bool = False) -> list[NDArray[np.uint8]]:
+        """Return the nodes of a column's trees in which the different rows of a design end, kept for all refits."""
+        known, key = self.memo.setdefault("leaves", {}), (column, id(design))
+        if key in known:
+            return list(known[key][1])
+        found = find_leaves(self._trees[column], design.different)
         if keep:
-            self.memo.setdefault("leaves", {})[key] = trees, design, found  # both live, so that their ids are their own
+            known[key] = design, found  # the design lives, so its id is its own
         return found
 
     def smooth(self, design: Cells, y: NDArray[Any], weight: Array) -> Learner:

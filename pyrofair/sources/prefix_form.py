@@ -274,8 +274,8 @@ def check_scores(scored: Array, m: int) -> None:
 class Walk:
     """One pass through the stages of both worlds, fold by fold, for some rows and their scores.
 
-    :meth:`values` fills ``learned`` with its regressions, or recalls them if it is filled. Decisions by a score have the
-    boosted trees of the score, but the first decisions, which have their own.
+    :meth:`values` fills ``learned`` with its regressions, or recalls them if it is filled. The first decisions by a
+    score have boosted trees of their own, further ones those of the score.
     """
 
     with_own_trees: ClassVar[int] = 1
