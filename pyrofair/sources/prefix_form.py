@@ -44,6 +44,7 @@ __all__ = [
     "arrange",
     "as_world",
     "check_scores",
+    "leaders_of",
     "make_scores",
     "orders_of",
     "sign_of",
@@ -288,7 +289,7 @@ class Walk:
         self.fits: dict[Any, Learner] | None = None
         self.fold = 0
         self.columns = scores[0][0].shape[1]
-        self.leaders = _leaders(scores[0][1], self.with_own_trees)
+        self.leaders = leaders_of(scores[0][1], self.with_own_trees)
         n = len(rows.a)
         self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
         self.found: list[list[StageValues]] = []
@@ -519,7 +520,7 @@ class Average:
     plain: tuple[Array, Array]
 
 
-def _leaders(scores: Array, alone: int) -> tuple[int, ...]:
+def leaders_of(scores: Array, alone: int) -> tuple[int, ...]:
     """Return for each column of scores (n, Q) itself or, of decisions by another one, that: all but the first alone."""
     scores = scores[~np.isnan(scores).any(axis=1)]
     rough = ((scores == 0.0) | (scores == 1.0)).all(axis=0)
