@@ -702,9 +702,8 @@ def _audit_by_influence(
         estimate = partial(estimate_by_influence, table=table, outcome=outcome, weight=weight, clusters=clusters)
         at = context.settings.get("thresholds", ())
         every = [(each, replace(own, rules=(*DECISIONS, *at))) for each, own in asked]
-        found = cut = estimate(every, fresh=fresh, failure=absent)
-        if at:
-            found, cut = found.split_by(DECISIONS)
+        all_of_them = estimate(every, fresh=fresh, failure=absent)
+        found, cut = (all_of_them.of_rules(rules) for rules in (DECISIONS, at or DECISIONS))
         groups = pd.DataFrame()
         within: Within = ()
         if not found.failure:

@@ -200,17 +200,13 @@ class WaldEstimates:
     splits: int = 1
     few: str = ""
 
-    def split_by(self, rules: Sequence[Rule]) -> tuple[WaldEstimates, WaldEstimates]:
-        """Return those of some decisions, and those of all others."""
-        first = self.normal.influence.columns.isin(rules, level="decisions")
-        staged = self.stages["decisions"].isin(rules) if len(self.stages) else np.zeros(0, dtype=bool)
-        return self._only(first, staged), self._only(~first, ~staged)
-
-    def _only(self, columns: NDArray[np.bool_], stages: Any) -> WaldEstimates:
-        of = self.normal
+    def of_rules(self, rules: Sequence[Rule]) -> WaldEstimates:
+        """Return those of some decisions."""
+        of, stages = self.normal, self.stages
+        columns = of.influence.columns.isin(rules, level="decisions")
         apart = None if of.apart is None else of.apart[:, :, columns]
-        normal = replace(of, influence=of.influence.loc[:, columns], apart=apart)
-        return replace(self, normal=normal, stages=self.stages[stages].reset_index(drop=True))
+        stages = stages[stages["decisions"].isin(rules)].reset_index(drop=True) if len(stages) else stages
+        return replace(self, normal=replace(of, influence=of.influence.loc[:, columns], apart=apart), stages=stages)
 
     def describe_models(self) -> str:
         """Return what the estimates owe to the models that were learned: the split into folds, and their rows."""

@@ -350,16 +350,14 @@ class Boosted(Estimator):
     """Gradient-boosted trees on codes and bins; categories are split as sets.
 
     A refit of propensities keeps the trees, and fits the values of their leaves again; ``memo`` holds what all refits
-    of a fit need. The responses of a regression have the trees of their ``leaders``, one for each of Q columns and of
-    further Q alike, none if each has its own; ``grown`` are the models whose trees columns have, none if all have their
-    own.
+    of a fit need. Of Q responses, and of further Q alike, each has the trees of its one of ``leaders``, if these are
+    given, and means of their leaves.
     """
 
     bins: Bins | None = None
     n: int = 0
     seed: int = 0
     leaders: tuple[int, ...] = ()
-    grown: tuple[Any, ...] = ()
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     warm = True
 
@@ -381,26 +379,15 @@ class Boosted(Estimator):
         return self.bins(X)
 
     def fit(self, design: Cells, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
-        """Grow trees for each response, or take the means of the leaves of another one's, see :meth:`regrown`."""
-        lead = self._leads(y)
-        own = sorted(set(lead))
-        fits = super().fit(design.rows, y[:, own], weight, groups).fits
-        placed = tuple(fits[own.index(of)] for of in lead)
-        fitted = replace(self, fits=placed)
-        if len(own) == len(lead):
-            return fitted
-        fitted = replace(fitted, grown=tuple(model for model, *_ in placed))
-        follow = [i for i, of in enumerate(lead) if of != i]
-        return replace(fitted, fits=fitted._relearned(design, np.arange(len(y)), y, weight, follow))
-
-    def _leads(self, y: Array) -> list[int]:
-        """Return for each response (m, Q) the one whose trees it has: of few rows, its own."""
-        every, q = range(y.shape[1]), len(self.leaders)
-        if self.n < REGROWN or not q:
-            return [*every]
-        varies = y.min(axis=0) < y.max(axis=0)
-        lead = [i - i % q + self.leaders[i % q] for i in every]
-        return [of if varies[of] else i for i, of in enumerate(lead)]
+        """Grow trees for each response, or of many rows take means of the leaves of its leader's."""
+        every, q = range(y.shape[1]), len(self.leaders) if self.n >= REGROWN else 0
+        lead = [i - i % q + self.leaders[i % q] if q else i for i in every]
+        lead = [of if y[:, of].min() < y[:, of].max() else i for i, of in enumerate(lead)]  # a constant has no trees
+        own = sorted({*lead})
+        grown = super().fit(design.rows, y[:, own], weight, groups)
+        fitted = replace(grown, fits=tuple(grown.fits[own.index(of)] for of in lead))
+        follow = [i for i in every if lead[i] != i]
+        return fitted._relearned(design, np.arange(len(y)), y, weight, follow) if follow else fitted
 
     def _fit_one(self, design: Array, y: NDArray[Any], weight: Array, groups: Groups) -> Any:
         model = clone(self.model)
@@ -415,10 +402,10 @@ class Boosted(Estimator):
 
     def __call__(self, design: Cells) -> Array:
         """Return the predictions of different rows, for all."""
-        if self.target == "propensity" or not self.grown:
+        if self.target == "propensity" or "leaves" not in self.memo:
             return super().__call__(design.different)[design.index]
         lead = self._first
-        leaves = {i: self._leaves_of(i, design) for i in {*lead} if self.grown[i] is not None}
+        leaves = {i: self._leaves_of(i, design) for i in {*lead} if self.fits[i][0] is not None}
         columns = [
             np.full(len(design.different), low) if model is None else sum_leaves(model, leaves[i]).clip(low, high)
             for (model, low, high), i in zip(self.fits, lead, strict=True)
@@ -426,15 +413,10 @@ class Boosted(Estimator):
         return np.column_stack(columns)[design.index]
 
     @property
-    def _trees(self) -> tuple[Any, ...]:
-        """The models whose trees the columns have."""
-        return self.grown or tuple(model for model, *_ in self.fits)
-
-    @property
     def _first(self) -> list[int]:
-        """The first column that has the trees of each."""
-        known = [*map(id, self._trees)]
-        return [*map(known.index, known)]
+        """The first column that has the same trees as each one."""
+        trees = [id(getattr(model, "_bin_mapper", None)) for model, *_ in self.fits]
+        return [*map(trees.index, trees)]
 
     def refit(self, design: Cells, y: NDArray[Any], weight: Array, before: Array) -> Learner:
         """Keep the trees, and fit the values of their leaves again."""
@@ -459,25 +441,21 @@ class Boosted(Estimator):
 
         Trees of few rows split little that the first response does not read, and fits to few rows are fast.
         """
-        if self.n < REGROWN or any(trees is None for trees in self._trees):
+        if self.n < REGROWN or any(model is None for model, *_ in self.fits):
             return None
-        fits = self._relearned(design, rows, y, weight, range(y.shape[1]))
-        other = replace(self, fits=fits, grown=self._trees)
-        other.memo.update(self.memo)
-        return other
+        return self._relearned(design, rows, y, weight, range(y.shape[1]))
 
-    def _relearned(
-        self, design: Cells, rows: NDArray[np.int64], y: Array, weight: Array, which: Sequence[int]
-    ) -> tuple[tuple[Any, float, float], ...]:
-        """Return the fits, those of some columns as means of the leaves of their trees."""
+    def _relearned(self, design: Cells, rows: NDArray[np.int64], y: Array, weight: Array, which: Sequence[int]) -> Self:
+        """Return the fit of some responses as means of the leaves that they have; all else stays."""
         made, fits, lead = self.memo.setdefault("means", {}), [*self.fits], self._first
         for i in which:
             if (of := lead[i]) not in made:
                 leaves = self._leaves_of(of, design, keep=True)
-                made[of] = LeafMeans(self._trees[of], leaves, design.index[rows], weight)
-            low, high = float(y[:, i].min()), float(y[:, i].max())
-            fits[i] = (made[of](y[:, i]) if low < high else None), low, high
-        return tuple(fits)
+                made[of] = LeafMeans(self.fits[of][0], leaves, design.index[rows], weight)
+            fits[i] = made[of](y[:, i]), float(y[:, i].min()), float(y[:, i].max())
+        other = replace(self, fits=tuple(fits))
+        other.memo["leaves"] = self.memo["leaves"]
+        return other
 
     def own(self, design: Cells) -> Array:
         """Return the predictions of fitted rows, after a refit by the leaves that they are known to be in."""
@@ -491,7 +469,7 @@ class Boosted(Estimator):
         known, key = self.memo.setdefault("leaves", {}), (column, id(design))
         if key in known:
             return list(known[key][1])
-        found = find_leaves(self._trees[column], design.different)
+        found = find_leaves(self.fits[column][0], design.different)
         if keep:
             known[key] = design, found  # the design lives, so its id is its own
         return found
