@@ -426,8 +426,8 @@ class Boosted(Estimator):
         leaves, k = self._leaves_of(0, design, keep=True), len(design.different)
 
         def values(w: Array) -> list[Array]:
-            ones = np.bincount(design.index, w * (y[:, 0] == 1), k)
-            return value_leaves(model, leaves, ones, np.bincount(design.index, w, k))
+            ones, total = (np.bincount(design.index, each, k) for each in (w * (y[:, 0] == 1), w))
+            return value_leaves(model, leaves, ones.astype(np.float64), total.astype(np.float64))
 
         if "values" not in self.memo:
             self.memo["values"] = values(before)

@@ -341,8 +341,8 @@ class Walk:
                 return self.regressions[stage.given]
             known = self.fitted.table[columns]
             smallest = smaller_group(self.fitted.a, self.fitted.weight)
-            how = "regression", smallest, self.leaders
-            regression = make_learner(self.form.regression, known, self.form.seed, *how)
+            settings = self.form.regression, known, self.form.seed
+            regression = make_learner(*settings, "regression", smallest, self.leaders)
             fitted = regression.design(known)
             own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
             self.regressions[stage.given] = regression, own, fitted
