@@ -110,7 +110,7 @@ class LeafMeans:
         at = np.column_stack([number[leaf.astype(np.int64) + i] for leaf, i in zip(leaves, self._starts, strict=False)])
         rows, shape = np.arange(0, at.size + 1, at.shape[1]), (len(at), number[-1] + 1)
         self._held = sparse.csr_array((np.ones(at.size), at.ravel(), rows), shape)
-        total = np.bincount(index, weight, len(at))
+        total = np.bincount(index, weight, len(at)).astype(np.float64)
         self._mean = self._held.T @ total / total.sum()
         cross = information(self._held, total) - total.sum() * np.outer(self._mean, self._mean)
         cross[np.diag_indices_from(cross)] += RIDGE
