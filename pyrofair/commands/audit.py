@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyrofair._files import csv_text
 from pyrofair.commands.check import check_table
 from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
-from pyrofair.commands.decisions import (
-    DECISION_OPTIONS,
-    check_decisions,
-    on_scale,
-    read_models,
-    scores_are,
-    tell_scale,
-    threshold_of,
-)
-from pyrofair.commands.explain import add_parts, explain
+from pyrofair.commands.decisions import DECISION_OPTIONS, asked_of, check_decisions, on_scale, read_models, tell_scale
+from pyrofair.commands.explain import PART_OPTIONS, add_parts, explain
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
@@ -73,6 +65,7 @@ OPTIONS = (
         "more in the report",
         Option("check", "test the graph on the table, as pyrofair check does", bool),
         Option("explain", "where the difference between the groups comes from, as pyrofair explain shows", bool),
+        *PART_OPTIONS,
         Option("sensitivity", "how strong a hidden common cause would have to be, as pyrofair sensitivity shows", bool),
     ),
     *RESULT_OPTIONS,
@@ -118,7 +111,7 @@ def run(settings: Settings, lines: Any) -> int:
             several=True,
             gaps=bool(settings["proxy"]),
         )
-        pairs = [f"--{each}" for each in ("proxy", "flips", "explain", "sensitivity") if settings[each]]
+        pairs = [f"--{each}" for each in ("proxy", "flips", "sensitivity") if settings[each]]
         if problem.contrasts and pairs:
             raise UsageError(f"{' and '.join(pairs)}: for two groups, and --contrast names several; name one.")
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
@@ -176,6 +169,8 @@ def _check(settings: Settings) -> None:
         )
     if "fail-quantity" in settings.given and settings["fail-above"] is None:
         raise UsageError("--fail-quantity needs a limit, --fail-above.")
+    if of_parts := [f"--{each}" for each in ("order", "with-outcome") if settings[each] and not settings["explain"]]:
+        raise UsageError(f"{' and '.join(of_parts)}: of the parts of a difference, which --explain adds to the report.")
     if settings["fail-above"] is not None and settings["source"] != "onestep" and settings["replicates"] < 2:
         raise UsageError(f"--fail-above needs intervals, and --replicates {settings['replicates']} makes none.")
     other = [each for each in ("train", "drop-other-groups", "check", "sensitivity") if settings[each]]
@@ -242,9 +237,9 @@ def _audit(
     from pyrofair.audits.audit import with_missing
 
     if settings["train"]:
-        how = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
-        source = with_missing(source, missing_of(settings)).fit(problem.others["train"], **how)
-    scores = scores_are(settings, problem)
+        own = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
+        source = with_missing(source, missing_of(settings)).fit(problem.others["train"], **own)
+    how = asked_of(settings, problem)
     made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
     report = made(
         models,
@@ -252,18 +247,12 @@ def _audit(
         problem.frame.assign(**{name: problem.extra[name] for name in settings["proxy"]}),
         **({"proxies": settings["proxy"]} if settings["proxy"] else {}),
         n_boot=settings["replicates"],
-        level=settings["level"],
-        threshold=threshold_of(settings),
-        sample_weight=problem.weight,
-        groups=problem.groups,
-        scores=scores,
         n_jobs=settings["threads"],
-        random_state=settings["seed"],
-        missing=missing_of(settings),
         subgroups=subgroups or None,
         thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
+        **how,
     )
-    if scores == settings["scores"] or not isinstance(report, Audit):
+    if how["scores"] == settings["scores"] or not isinstance(report, Audit):
         return report  # type: ignore[no-any-return]
     stated = {name: text for name, text in report.context.score_types.items() if "stated by the user" in text[0]}
     types = report.context.score_types | {name: [ESTIMATED] for name in stated}
@@ -275,7 +264,7 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
     """Return the parts of the report besides the audit, and add their tables; one that cannot be made says why."""
     import pandas as pd
 
-    from pyrofair.audits.view import Block
+    from pyrofair.audits.view import PARTS, Block
     from pyrofair.exceptions import PyrofairError
 
     found, tables = [], []
@@ -285,7 +274,7 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
             found.append(parts.block())
             add_parts(folder, parts)
         except PyrofairError as error:
-            found.append(Block("parts", "Where the gap comes from", [f"Not available: {as_options(str(error))}"]))
+            found.append(Block(PARTS, "Where the gap comes from", [f"Not available: {as_options(str(error))}"]))
     if settings["check"]:
         check = check_table(settings, problem)
         found.append(check.block())

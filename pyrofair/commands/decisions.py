@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyrofair.commands.data import list_values, match_value, missing_of
 from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
 from pyrofair.commands.options import Option, Settings, UsageError, grouped
 
@@ -15,12 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DECISION_OPTIONS",
+    "asked_of",
     "check_decisions",
     "on_scale",
     "read_models",
-    "scores_are",
     "tell_scale",
-    "threshold_of",
 ]
 
 DECISION_OPTIONS = grouped(
@@ -114,8 +114,6 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
     """Return a column of scores as numbers; decisions that hold text by the value that counts as yes."""
     from pandas.api.types import is_numeric_dtype
 
-    from pyrofair.commands.data import list_values, match_value
-
     column: Any = problem.extra[name]
     numbers: pd.Series[Any]
     if name == problem.graph.outcome_column:
@@ -146,6 +144,19 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
         )
     changed: pd.Series[Any] = on_scale(settings, numbers)
     return changed
+
+
+def asked_of(settings: Settings, problem: Problem) -> dict[str, Any]:
+    """Return what every assessment of decisions is asked with, by keywords."""
+    return {
+        "threshold": threshold_of(settings),
+        "level": settings["level"],
+        "scores": scores_are(settings, problem),
+        "sample_weight": problem.weight,
+        "groups": problem.groups,
+        "missing": missing_of(settings),
+        "random_state": settings["seed"],
+    }
 
 
 def scores_are(settings: Settings, problem: Problem) -> Any:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
-from pyrofair.commands.decisions import (
-    DECISION_OPTIONS,
-    check_decisions,
-    on_scale,
-    read_models,
-    scores_are,
-    tell_scale,
-    threshold_of,
-)
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
+from pyrofair.commands.decisions import DECISION_OPTIONS, asked_of, check_decisions, on_scale, read_models, tell_scale
 from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
@@ -25,11 +16,17 @@ from pyrofair.commands.sources import source_options
 if TYPE_CHECKING:
     from pyrofair.audits import Decomposition
 
-__all__ = ["COMMAND", "explain"]
+__all__ = ["COMMAND", "PART_OPTIONS", "add_parts", "explain"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "parts.csv", "contrasts.csv", "means.csv", "differences.csv",
     "parts.png",
+)  # fmt: skip
+PART_OPTIONS = (
+    Option("order", "the nodes that edges out of the sensitive attribute lead to, in the one order in which they are "
+           "switched; the outcome stands for the direct edge (default the average over all orders)", many=True,
+           metavar="NODE"),
+    Option("with-outcome", "split the observed outcome as well, even if parts have to be merged for it", bool),
 )  # fmt: skip
 OPTIONS = (
     DATA,
@@ -38,10 +35,7 @@ OPTIONS = (
     *DECISION_OPTIONS,
     *grouped(
         "the parts",
-        Option("order", "the nodes that edges out of the sensitive attribute lead to, in the one order in which they "
-               "are switched; the outcome stands for the direct edge (default the average over all orders)", many=True,
-               metavar="NODE"),
-        Option("with-outcome", "split the observed outcome as well, even if parts have to be merged for it", bool),
+        *PART_OPTIONS,
         Option("thresholds", "further thresholds at which decisions are split, such as .1 .3 .7 .9", float, many=True),
         Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
     ),
@@ -56,7 +50,8 @@ example:
   pyrofair explain applicants.csv --graph graph.txt --sensitive sex --outcome hired --positive yes \\
       --baseline male --contrast female --score p
 
-With --unfair, --direct or --through the unfair paths are one part, before and after the others.
+With --unfair, --direct or --through the unfair paths are one part, before and after the others. With --contrast all
+each other group is compared with the baseline.
 """
 
 
@@ -66,10 +61,9 @@ def run(settings: Settings, lines: Any) -> int:
     read = [*files_read(settings), *model_files(settings["model"]).values()]
     with computing(settings) as warned:
         extra = dict.fromkeys(settings["score"], "--score")
-        problem = read_problem(settings, extra=extra, outcome_required=False, about_paths=False)
+        problem = read_problem(settings, extra=extra, outcome_required=False, about_paths=False, several=True)
         with ResultsFolder.claimed(settings, read, FILES) as folder:
-            models, outcome = read_models(settings, problem), True if settings["with-outcome"] else None
-            found = explain(settings, problem, models, settings["order"] or None, outcome)
+            found = explain(settings, problem, read_models(settings, problem))
             folder.add("report.html", found.to_html)
             folder.add_text("report.json", found.to_json(indent=2))
             add_parts(folder, found)
@@ -86,16 +80,11 @@ def add_parts(folder: ResultsFolder, found: Decomposition) -> None:
     folder.add_figure("parts.png", found.plot())
 
 
-def explain(
-    settings: Settings,
-    problem: Problem,
-    models: dict[str, Any],
-    order: Sequence[str] | None = None,
-    outcome: bool | None = None,
-) -> Decomposition:
-    """Return the parts of the difference between the two groups of a problem."""
+def explain(settings: Settings, problem: Problem, models: dict[str, Any]) -> Decomposition:
+    """Return the parts of the difference between the groups of a problem."""
     from pyrofair.audits import decompose
 
+    outcome = True if settings["with-outcome"] else None
     if outcome is None and problem.graph.outcome_column in settings["score"]:
         outcome = False  # it is split already
     more = {each: settings[each] for each in ("propensity", "regression", "folds") if each in settings.given}
@@ -103,17 +92,12 @@ def explain(
         models,
         problem.graph,
         problem.frame,
-        order=order,
+        order=settings["order"] or None,
+        contrasts=problem.contrasts or None,
         unfair=problem.unfair if problem.unfair.paths else None,
         outcome=outcome,
-        threshold=threshold_of(settings),
         thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
-        scores=scores_are(settings, problem),
-        sample_weight=problem.weight,
-        groups=problem.groups,
-        missing=missing_of(settings),
-        level=settings["level"],
-        random_state=settings["seed"],
+        **asked_of(settings, problem),
         **more,
     )
 

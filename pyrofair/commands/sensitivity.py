@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
-from pyrofair.commands.decisions import (
-    DECISION_OPTIONS,
-    check_decisions,
-    read_models,
-    scores_are,
-    tell_scale,
-    threshold_of,
-)
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
+from pyrofair.commands.decisions import DECISION_OPTIONS, asked_of, check_decisions, read_models, tell_scale
 from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
@@ -112,13 +105,7 @@ def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder:
         make_source(settings, problem.unfair),
         problem.frame,
         settings["absent"] or None,
-        level=settings["level"],
-        missing=missing_of(settings),
-        random_state=settings["seed"],
-        threshold=threshold_of(settings),
-        sample_weight=problem.weight,
-        groups=problem.groups,
-        scores=scores_are(settings, problem),
+        **asked_of(settings, problem),
     )
     folder.add_table("edges.csv", found.table)
     folder.add("report.html", found.to_html)
@@ -139,13 +126,7 @@ def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "conf
         model,
         own,
         problem.frame,
-        threshold=threshold_of(settings),
-        level=settings["level"],
-        scores=scores_are(settings, problem),
-        sample_weight=problem.weight,
-        groups=problem.groups,
-        missing=missing_of(settings),
-        random_state=settings["seed"],
+        **asked_of(settings, problem),
         **more,
     )
 

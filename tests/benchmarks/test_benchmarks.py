@@ -33,7 +33,7 @@ TINY: dict[str, list[str]] = {
         "run --replications 1 --sizes 200 --designs categories --sources OneStep --out {out}",
         "table --replications 1 --sizes 200 --out {out}",
     ],
-    "decomposition": ["--samples 2 --rows 500 --designs interaction --units 20000"],
+    "decomposition": ["--samples 2 --rows 500 --designs interaction --units 20000 --levels 2"],
     "flows": ["--only SEM"],
     "given_shared": ["--seeds 1 --replicates 2"],
     "given_shared_real": ["german --seeds 1 --strengths 1 --out {out}"],
