@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice, permutations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,7 @@ __all__ = [
     "arrange",
     "as_world",
     "check_scores",
+    "leaders_of",
     "make_scores",
     "orders_of",
     "sign_of",
@@ -283,8 +284,11 @@ def check_scores(scored: Array, m: int) -> None:
 class Walk:
     """One pass through the stages of both worlds, fold by fold, for some rows and their scores.
 
-    :meth:`values` fills ``learned`` with its regressions, or recalls them if it is filled.
+    :meth:`values` fills ``learned`` with its regressions, or recalls them if it is filled. The first decisions by a
+    score have boosted trees of their own, further ones those of the score.
     """
+
+    with_own_trees: ClassVar[int] = 1
 
     def __init__(
         self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], learned: Learned | None = None
@@ -294,6 +298,7 @@ class Walk:
         self.fits: dict[Any, Learner] | None = None
         self.fold = 0
         self.columns = scores[0][0].shape[1]
+        self.leaders = leaders_of(scores[0][1], self.with_own_trees)
         n = len(rows.a)
         self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
         self.found: list[list[StageValues]] = []
@@ -345,7 +350,8 @@ class Walk:
                 return self.regressions[stage.given]
             known = self.fitted.table[columns]
             smallest = smaller_group(self.fitted.a, self.fitted.weight)
-            regression = make_learner(self.form.regression, known, self.form.seed, "regression", smallest)
+            settings = self.form.regression, known, self.form.seed
+            regression = make_learner(*settings, "regression", smallest, self.leaders)
             fitted = regression.design(known)
             own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
             self.regressions[stage.given] = regression, own, fitted
@@ -518,6 +524,20 @@ class Average:
     smooth: Array
     smooth_known: Array
     plain: tuple[Array, Array]
+
+
+def leaders_of(scores: Array, alone: int) -> tuple[int, ...]:
+    """Return for each column of scores (n, Q) itself or, of decisions by another one, that: all but the first alone."""
+    scores = scores[~np.isnan(scores).any(axis=1)]
+    rough = ((scores == 0.0) | (scores == 1.0)).all(axis=0)
+    found: list[int] = []
+    followed = np.zeros(scores.shape[1])
+    for i, own in enumerate(scores.T):
+        fine = np.flatnonzero(~rough) if rough[i] and own.min() < own.max() else ()
+        of = next((j for j in fine if scores[own == 0.0, j].max() < scores[own == 1.0, j].min()), i)
+        followed[of] += of != i
+        found.append(int(of) if followed[of] > alone else i)
+    return tuple(found)
 
 
 def sign_of(values: Array) -> Array:

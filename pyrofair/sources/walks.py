@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from pyrofair.nuisances.diagnostics import (
     worst_stages,
 )
 from pyrofair.nuisances.folds import warn_of_one_fold
-from pyrofair.nuisances.learners import LearnerName
+from pyrofair.nuisances.learners import Learner, LearnerName
 from pyrofair.nuisances.rows import Nuisances, judge_unseen
 from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
 
@@ -126,14 +125,16 @@ def _scores_of(form: PrefixForm, score: Scorer) -> list[tuple[Array, Array]]:
 
 
 class _Walks(Walk):
-    """One pass through the stages of any number of worlds, fold by fold."""
+    """One pass through the stages of any number of worlds, fold by fold; decisions have the trees of their score."""
+
+    with_own_trees = 0
 
     def all_worlds(self) -> tuple[list[Array], pd.DataFrame]:
         """Return the influence values (n, Q) of each world, and the diagnostics of the stages."""
         out = [np.zeros_like(own) for own, _ in self.scores]
         for train, judged, _ in progress_bar("regressions", self.folds()):
             self.memo: dict[Any, _Averaged] = {}
-            self.regrown: dict[tuple[int, int | None], Callable[[], Callable[[Array], Array] | None]] = {}
+            self.learned_from: dict[tuple[int, int | None], Learner] = {}
             for which, world in enumerate(self.form.worlds):
                 out[which][judged] = self._judge(which, world.stages, train, judged)
         table = describe_stages([each for world in self.found for each in world], self.rows)
@@ -161,14 +162,12 @@ class _Walks(Walk):
             at, regression, design, _ = self.learn(stage, train)
             rows, groups, of = train[at], self.fitted.groups, (stage.start, stage.arm)
             y, weight = before[rows], self.fitted.weight[rows]
-            again = self.regrown[of]() if of in self.regrown else None  # what a fit to other scores makes of these
-            if again is not None:
-                mean = again(y)
-                pull, seen = np.zeros_like(mean), np.ones((1, 1))
-            else:
+            made = self.learned_from.get(of)
+            fit = None if made is None else made.regrown(design, rows, y, weight)
+            if fit is None:
                 fit = regression.fit(take(design, rows), y, weight, None if groups is None else groups[rows])
-                self.regrown.setdefault(of, cache(partial(fit.regrown, design, rows, weight)))
-                mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
-                seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
+                self.learned_from.setdefault(of, fit)
+            mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
+            seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
             self.memo[key] = _Averaged(mean + pull, (before - mean) / seen, pull)
         return self.memo[key]

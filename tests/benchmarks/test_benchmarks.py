@@ -33,10 +33,7 @@ TINY: dict[str, list[str]] = {
         "run --replications 1 --sizes 200 --designs categories --sources OneStep --out {out}",
         "table --replications 1 --sizes 200 --out {out}",
     ],
-    "decomposition": [
-        "cover --samples 2 --rows 500 --designs interaction --units 20000 --levels 2",
-        "time --repetitions 1 --rows 500",
-    ],
+    "decomposition": ["--samples 2 --rows 500 --designs interaction --units 20000 --levels 2"],
     "flows": ["--only SEM"],
     "given_shared": ["--seeds 1 --replicates 2"],
     "given_shared_real": ["german --seeds 1 --strengths 1 --out {out}"],
@@ -46,7 +43,7 @@ TINY: dict[str, list[str]] = {
     "levels_coverage": ["--samples 1 --rows 800", "--samples 2 --formula"],
     "missing_values": ["saturated_direct boosted_through --samples 2 --rows 300 --units 1000"],
     "learning_speed": ["--task boosted --data hiring --count 1", "--task audit --data hiring --count 1"],
-    "one_step_adult": ["time groups million --further 1 --replicates 2 --splits 1 --rows 500"],
+    "one_step_adult": ["time ratios groups million --further 1 --replicates 2 --splits 1 --repetitions 1 --rows 500"],
     "one_step_diagnostics": ["--samples 1 --forms auto --only german --out {out}"],
     "one_step_graph": ["hiring --draws 1 --n 300 --units 500 --model boosted"],
     "one_step_training": [
