@@ -26,7 +26,7 @@ from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.columns import Bins, Cells, Design, number_cells, take
 from pyrofair.nuisances.folds import hold_out, split_folds
-from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, value_leaves
+from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, step_leaves, value_leaves
 from pyrofair.nuisances.newton import COLLINEAR, WIDE, fixed_columns, information, linear_design, newton_logistic
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels
@@ -122,6 +122,15 @@ class Learner(ABC):
         """Return what makes predictions (n, Q) of all rows of a design from other responses (m, Q) of the fitted rows.
 
         It takes less time than a fit; None if there is nothing like that.
+        """
+        return None
+
+    def again(
+        self, known: Design, weight: Array, asked: Sequence[Design]
+    ) -> Callable[[Array], list[Array]] | None:
+        """Return what makes predictions of some sets of rows from any responses (m, k) of the ``known``, fitted rows.
+
+        It keeps what was chosen for the fitted responses, such as splits; None if a fit takes no longer.
         """
         return None
 
@@ -264,6 +273,12 @@ class Logistic(Learner):
             fixed = fixed_columns(design, expit(design @ coef), self.encoder)
             found.append(newton_logistic(design, a, weight, coef, tolerance=1e-11, fixed=fixed))
         return replace(self, coef=np.column_stack(found))
+
+    def again(
+        self, known: Design, weight: Array, asked: Sequence[Design]
+    ) -> Callable[[Array], list[Array]] | None:
+        """Fit, which is fast if it is linear."""
+        return (lambda y: [*map(self.fit(known, y, weight), asked)]) if self.linear else None
 
     def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:
         """Return the diagonal of the hat matrix of each response, for rows of the usual weight; its sums over groups.
@@ -421,6 +436,24 @@ class Boosted(Estimator):
             made[id(model)] = LeafMeans(leaves, rows, weight)
         return lambda y: np.column_stack([made[id(each)](y[:, i]) for i, (each, *_) in enumerate(self.fits)])
 
+    def again(
+        self, known: Cells, weight: Array, asked: Sequence[Cells]
+    ) -> Callable[[Array], list[Array]] | None:
+        """Keep the trees of all responses, and fit the values of their leaves again."""
+        models = {id(model): model for model, *_ in self.fits if model is not None}
+        if not models:
+            return None
+        of_known, *others = (
+            [leaf[design.index] for model in models.values() for leaf in find_leaves(model, design.different)]
+            for design in (known, *asked)
+        )
+
+        def means(y: Array) -> list[Array]:
+            columns = [step_leaves(of_known, others, weight, each, self.model.learning_rate) for each in y.T]
+            return [np.column_stack(each) for each in zip(*columns, strict=True)]
+
+        return means
+
     def own(self, design: Cells) -> Array:
         """Return the predictions of fitted rows, after a refit by the leaves that they are known to be in."""
         if "leaves" not in self.memo:
@@ -503,6 +536,27 @@ class Stacked(Learner):
         """Fit the members again, each from where it was."""
         both = zip(self.members, design.parts, strict=True)
         return replace(self, members=tuple(member.refit(part, y, weight, before) for member, part in both))
+
+    def again(
+        self, known: Together, weight: Array, asked: Sequence[Together]
+    ) -> Callable[[Array], list[Array]] | None:
+        """Keep the weights of the members, their mean over the responses."""
+        assert self.share is not None
+        made = [
+            member.again(part, weight, [each.parts[i] for each in asked])
+            for i, (member, part) in enumerate(zip(self.members, known.parts, strict=True))
+        ]
+        shares = self.share.mean(axis=1)
+        means = [each for each in made if each is not None]
+        if len(means) < len(made):
+            return None
+
+        def averages(y: Array) -> list[Array]:
+            found = zip(*(each(y) for each in means), strict=True)
+            sums = (sum(share * each for share, each in zip(shares, own, strict=True)) for own in found)
+            return [np.asarray(each).clip(y.min(axis=0), y.max(axis=0)) for each in sums]
+
+        return averages
 
     def __call__(self, design: Together) -> Array:
         """Return the average of the members."""

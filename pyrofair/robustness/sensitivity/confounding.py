@@ -19,7 +19,7 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.robustness.sensitivity.benchmarks import strengths_of_columns
-from pyrofair.robustness.sensitivity.descent import move_means
+from pyrofair.robustness.sensitivity.descent import Descent
 from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause, choose_causes
 from pyrofair.robustness.sensitivity.hidden_causes import hidden_causes as causes_of
 from pyrofair.robustness.sensitivity.problem import Problem, read_problem
@@ -263,8 +263,9 @@ def confounding(
     )
     causes = choose_causes(causes_of(problem.form), hidden_causes, problem.source.estimand_)
     ratios = limits if later_ratio is None else (later_ratio,) * len(limits)
+    down = Descent(problem.form, problem.rows, problem.scores)
     seen = progress_bar("hidden causes", causes)
-    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits, ratios) for cause in seen])
+    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, down, cause, limits, ratios) for cause in seen])
     return Confounding(
         table,
         flips,
@@ -275,9 +276,11 @@ def confounding(
     )
 
 
-def _depart(problem: Problem, cause: HiddenCause, limits: Sequence[float], ratios: Sequence[float]) -> Departure:
+def _depart(
+    problem: Problem, down: Descent, cause: HiddenCause, limits: Sequence[float], ratios: Sequence[float]
+) -> Departure:
     """Return how far a hidden cause moves both marginals, their difference and their sum."""
-    moves, exact = move_means(problem.form, problem.rows, problem.scores, cause, limits, ratios)
+    moves, exact = down.moves(cause, limits, ratios)
     bounds = {name: (problem.means[name] + down, problem.means[name] + up) for name, (down, up) in moves.items()}
     sharp = dict(zip(QUANTITIES, (*cause.sharp, cause.sharp[2]), strict=True))
     later = any(block.kind == "later" for block in cause.blocks[1])
