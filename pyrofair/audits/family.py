@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
-from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, settings_of
+from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, rates_block, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
@@ -147,6 +147,12 @@ class FamilyAudit(ABC):
         parts: dict[Any, pd.DataFrame] = {each: getattr(one, name) for each, one in self.audits.items()}
         return pd.concat([own.assign(**{self.key: each})[[self.key, *own]] for each, own in parts.items()])
 
+    @property
+    def rates(self) -> pd.DataFrame:
+        """As :attr:`pyrofair.Audit.rates`, which no graph changes."""
+        found = pd.concat([pd.DataFrame(), *(each.rates for each in self.audits.values())])
+        return found.drop_duplicates(ignore_index=True)
+
     def label(self, name: Any) -> str:
         """Return the name of a member as texts have it."""
         return str(name)
@@ -183,7 +189,7 @@ class FamilyAudit(ABC):
         first = next(iter(contexts.values()), None)
         return replace(
             made,
-            blocks=[*self._blocks(readings), *made.blocks, *missing_blocks(self._missing())],
+            blocks=[*self._blocks(readings), *made.blocks, *self._rates(), *missing_blocks(self._missing())],
             answers=answers,
             basis=[RIGHT_GRAPH] if first is None else basis_of([], replace(first, level=level)),
             changes=changes([*chosen.values()], len(warned))[:4],
@@ -203,6 +209,11 @@ class FamilyAudit(ABC):
         """Return what is taken as independent in each audit, and what these rest on besides, each once."""
         units = dict.fromkeys(each.context.units for each in self.audits.values())
         return [*units, *self._each("assumptions")]
+
+    def _rates(self) -> list[Block]:
+        """Return the block of the rates of each group; none without an audit."""
+        contexts = [each.context for each in self.audits.values()]
+        return [rates_block(self.rates, contexts[0].graph.sensitive_column)] if len(self.rates) else []
 
     def _missing(self) -> pd.DataFrame:
         """Return the shares of missing values by column and group, of all audits together."""
@@ -258,6 +269,7 @@ class FamilyAudit(ABC):
             "readings": self.readings,
             "unfair": {name: None if each is None else str(each) for name, each in self.unfair.items()},
             "failures": {name: str(getattr(each, "cause", each)) for name, each in self.failures.items()},
+            "rates": self.rates,
             "missing": self._missing(),
             "assumptions": self._rest_on(),
             "warnings": self.context.get("warnings", ()),

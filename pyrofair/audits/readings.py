@@ -18,6 +18,7 @@ __all__ = [
     "Reading",
     "Status",
     "accuracy_remark",
+    "crossed",
     "judge",
     "quantities_of",
     "rate_remark",
@@ -114,7 +115,7 @@ VERDICTS: dict[Status, Verdict] = {
     ),
     "no_interval": Verdict(
         "No answer: no intervals", "",
-        "none, for there are no intervals; the point estimates allow {low} to {high} of units.", "open",
+        "none, for there are no intervals; the point estimates allow {low} to {high} of units.{cause}", "open",
         "Intervals: audit with replicates (n_boot=200).",
     ),
     "failed": Verdict(
@@ -227,6 +228,12 @@ def read_levels(table: pd.DataFrame, context: Context) -> dict[tuple[str, str, s
     return found
 
 
+def crossed(of: Mapping[str, Any]) -> str:
+    """Return what is to be said of ends of PIU that cross, or an empty string: each has a sampling error of its own."""
+    low, high = (round(of[name].estimate, 3) if name in of else np.nan for name in ("piu_lower", "piu_upper"))
+    return f" The estimated ends of PIU cross by chance, {low:.1%} and {high:.1%}: go by their intervals." * (low > high)
+
+
 def judge(
     of: Mapping[str, Any],
     untouched: Sequence[str],
@@ -260,7 +267,7 @@ def judge(
     if np.isnan(lower.estimate):
         return Reading("no_probability")
     if np.isnan(lower.lower) or np.isnan(upper.upper):
-        return Reading("no_interval", low=lower.estimate, high=upper.estimate)
+        return Reading("no_interval", low=lower.estimate, high=upper.estimate, cause=crossed(of))
     least, most = lower.lower, upper.upper
     if most < least - ROUNDING:  # by chance alone the intervals of both ends would overlap
         cause = (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.readings import ROUNDING, SHOWN, Reading, accuracy_remark, rate_remark
+from pyrofair.audits.readings import ROUNDING, SHOWN, Reading, accuracy_remark, crossed, rate_remark
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import (
     AUDITED,
@@ -479,6 +479,8 @@ def _piu(of: Mapping[str, Any], *, seen_twice: bool) -> str:
     if seen_twice and abs(upper.estimate - lower.estimate) <= ROUNDING:
         return f"    PIU {_span(lower)}, a point under what is listed below: both answers of each unit follow"
     ends = f"at least {_span(lower)}, at most {_span(upper)}"
+    if remark := crossed(of):
+        ends += f".{remark}"
     if doubled is None:
         return f"    PIU {ends}"
     return f"    PIU, given what both worlds share, {ends}; twice the disagreement given it {_span(doubled)}"
