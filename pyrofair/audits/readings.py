@@ -231,7 +231,9 @@ def read_levels(table: pd.DataFrame, context: Context) -> dict[tuple[str, str, s
 def crossed(of: Mapping[str, Any]) -> str:
     """Return what is to be said of ends of PIU that cross, or an empty string: each has a sampling error of its own."""
     low, high = (round(of[name].estimate, 3) if name in of else np.nan for name in ("piu_lower", "piu_upper"))
-    return f" The estimated ends of PIU cross by chance, {low:.1%} and {high:.1%}: go by their intervals." * (low > high)
+    return f" The estimated ends of PIU cross by chance, {low:.1%} and {high:.1%}: go by their intervals." * (
+        low > high
+    )
 
 
 def judge(

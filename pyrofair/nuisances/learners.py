@@ -125,9 +125,7 @@ class Learner(ABC):
         """
         return None
 
-    def again(
-        self, known: Design, weight: Array, asked: Sequence[Design]
-    ) -> Callable[[Array], list[Array]] | None:
+    def again(self, known: Design, weight: Array, asked: Sequence[Design]) -> Callable[[Array], list[Array]] | None:
         """Return what makes predictions of some sets of rows from any responses (m, k) of the ``known``, fitted rows.
 
         It keeps what was chosen for the fitted responses, such as splits; None if a fit takes no longer.
@@ -274,9 +272,7 @@ class Logistic(Learner):
             found.append(newton_logistic(design, a, weight, coef, tolerance=1e-11, fixed=fixed))
         return replace(self, coef=np.column_stack(found))
 
-    def again(
-        self, known: Design, weight: Array, asked: Sequence[Design]
-    ) -> Callable[[Array], list[Array]] | None:
+    def again(self, known: Design, weight: Array, asked: Sequence[Design]) -> Callable[[Array], list[Array]] | None:
         """Fit, which is fast if it is linear."""
         return (lambda y: [*map(self.fit(known, y, weight), asked)]) if self.linear else None
 
@@ -436,9 +432,7 @@ class Boosted(Estimator):
             made[id(model)] = LeafMeans(leaves, rows, weight)
         return lambda y: np.column_stack([made[id(each)](y[:, i]) for i, (each, *_) in enumerate(self.fits)])
 
-    def again(
-        self, known: Cells, weight: Array, asked: Sequence[Cells]
-    ) -> Callable[[Array], list[Array]] | None:
+    def again(self, known: Cells, weight: Array, asked: Sequence[Cells]) -> Callable[[Array], list[Array]] | None:
         """Keep the trees of all responses, and fit the values of their leaves again."""
         models = {id(model): model for model, *_ in self.fits if model is not None}
         if not models:
@@ -537,9 +531,7 @@ class Stacked(Learner):
         both = zip(self.members, design.parts, strict=True)
         return replace(self, members=tuple(member.refit(part, y, weight, before) for member, part in both))
 
-    def again(
-        self, known: Together, weight: Array, asked: Sequence[Together]
-    ) -> Callable[[Array], list[Array]] | None:
+    def again(self, known: Together, weight: Array, asked: Sequence[Together]) -> Callable[[Array], list[Array]] | None:
         """Keep the weights of the members, their mean over the responses."""
         assert self.share is not None
         made = [

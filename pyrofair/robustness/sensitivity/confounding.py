@@ -22,7 +22,7 @@ from pyrofair.robustness.sensitivity.benchmarks import strengths_of_columns
 from pyrofair.robustness.sensitivity.descent import Descent
 from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause, choose_causes
 from pyrofair.robustness.sensitivity.hidden_causes import hidden_causes as causes_of
-from pyrofair.robustness.sensitivity.problem import Problem, read_problem
+from pyrofair.robustness.sensitivity.problem import Asked, Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import QUANTITIES, Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
 from pyrofair.tables.recorded import Missing
@@ -246,21 +246,8 @@ def confounding(
     limits = GAMMA.read(gammas)
     if later_ratio is not None:
         later_ratio = require_real("later_ratio", later_ratio, least=1.0, most=GAMMA.most)
-    problem = read_problem(
-        model,
-        source,
-        df,
-        decisions,
-        threshold,
-        above,
-        at_most,
-        level,
-        scores,
-        sample_weight,
-        groups,
-        missing,
-        random_state,
-    )
+    asked = Asked(decisions, threshold, above, at_most, level, scores, sample_weight, groups, missing, random_state)
+    problem = read_problem(model, source, df, asked)
     causes = choose_causes(causes_of(problem.form), hidden_causes, problem.source.estimand_)
     ratios = limits if later_ratio is None else (later_ratio,) * len(limits)
     down = Descent(problem.form, problem.rows, problem.scores)

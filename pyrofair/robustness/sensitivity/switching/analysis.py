@@ -17,7 +17,7 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.nuisances.rows import Rows
-from pyrofair.robustness.sensitivity.problem import Problem, read_problem
+from pyrofair.robustness.sensitivity.problem import Asked, Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import Departure, Parameter, Sweep, sweep
 from pyrofair.robustness.sensitivity.switching.bounds import bound_switching
 from pyrofair.sources.onestep import OneStep
@@ -150,21 +150,8 @@ def switching(
     [0.5]
     """
     limits = GAMMA.read(gammas)
-    problem = read_problem(
-        model,
-        source,
-        df,
-        decisions,
-        threshold,
-        above,
-        at_most,
-        level,
-        scores,
-        sample_weight,
-        groups,
-        missing,
-        random_state,
-    )
+    asked = Asked(decisions, threshold, above, at_most, level, scores, sample_weight, groups, missing, random_state)
+    problem = read_problem(model, source, df, asked)
     form, unfair = problem.form, problem.source.unfair
     sensitive = unfair.graph.sensitive
     if form.estimand.target == "outcome":
