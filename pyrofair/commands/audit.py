@@ -79,8 +79,9 @@ OPTIONS = (
     *grouped(
         "the results",
         Option("flips", "a further file of the results, such as flips.csv: the rows whose decision flips along the "
-               "unfair paths, with both scores; of models that read nothing that these paths change but the sensitive "
-               "attribute", metavar="NAME"),
+               "unfair paths, with both scores; of models that read more that these paths change than the sensitive "
+               "attribute, the probability of a flip by learned mechanisms, with --source gcomputation",
+               metavar="NAME"),
     ),
 )  # fmt: skip
 ESTIMATED = (
@@ -127,7 +128,7 @@ def run(settings: Settings, lines: Any) -> int:
             models = read_models(settings, problem)
             report: Any = _audit(settings, problem, models, source, subgroups)
             if settings["flips"]:
-                folder.add_text(settings["flips"], csv_text(report.flips))
+                folder.add_text(settings["flips"], csv_text(_with_flips(settings, problem, models, report).flips))
             sections = _sections(settings, problem, models, folder)
             texts = list(dict.fromkeys([*warned(), *map(as_options, report.context["warnings"])]))
             context = report.context | {"warnings": texts, "sections": sections}
@@ -269,6 +270,25 @@ def _audit(
     types = report.context.score_types | {name: [ESTIMATED] for name in stated}
     told: Audit = replace(report, context=report.context | {"score_types": types})
     return told
+
+
+def _with_flips(settings: Settings, problem: Problem, models: dict[str, Any], report: Audit) -> Audit:
+    """Return a report that estimates the answers that no row shows, if its source learns mechanisms."""
+    from pyrofair.audits.individuals import likely_flips
+    from pyrofair.mechanisms import learn_mechanisms
+    from pyrofair.sources import SEM
+
+    unknown = [name for name, each in report.answers.items() if isinstance(each, str)]
+    if not unknown or settings["source"] != "gcomputation":
+        return report
+    features = problem.frame[list(problem.graph.input_columns)]
+    how = {"sample_weight": problem.weight, "missing": missing_of(settings), "random_state": settings["seed"]}
+    sem = SEM.from_mechanisms(learn_mechanisms(features, problem.unfair, **how), problem.unfair)
+    at = features, threshold_of(settings), settings["seed"]
+    return replace(
+        report,
+        answers={**report.answers, **{each: partial(likely_flips, each, models[each], sem, *at) for each in unknown}},
+    )
 
 
 def _sections(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> tuple[Any, ...]:

@@ -164,6 +164,19 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def arguments(self, known: Iterable[str]) -> list[str]:
+        """Return the options of some names that the user gave, as they are written on the command line."""
+        found = []
+        for name in self.values:
+            if (value := self.values[name]) is None or name not in self.given & {*known}:
+                continue
+            flag = f"--no-{name}" if value is False else f"--{name}"
+            found += [
+                flag,
+                *([] if isinstance(value, bool) else map(str, value if isinstance(value, list) else [value])),
+            ]
+        return found
+
     def recorded(self) -> dict[str, Any]:
         """Return what a file of settings holds: all values that are not left to the package."""
         return {

@@ -44,6 +44,10 @@ AS_OPTIONS = tuple(
             r"--subgroups \1=\2",
         ),
         (r": pf\.(?:Scores|Decisions)Of\(.*?(?=\.$|\. For|$)", ": write it into a column of the table, --score COLUMN"),
+        (
+            r"pf\.audits\.flips\(models.*pf\.learn_mechanisms\(graph, df\)",
+            "--source gcomputation estimates the probability of a flip by mechanisms that it learns from the table",
+        ),
         (r"audit\(\.\.\., threshold=([\d.e-]+)\)", r"--threshold \1"),
         (r"(?:pass |(?<=, or ))pf\.DecisionsOf\(model\)", "name a column of its decisions, --score COLUMN"),
         (r"take 1 minus them\b", "use --score-negative"),

@@ -587,7 +587,25 @@ def test_flips_are_written_without_formulas(call: Call, monkeypatch: pytest.Monk
     code, _, err = call(*through, "--flips", "flips.csv", "--output", "other")
     assert code == 2
     assert "'a' reads 'job'" in err
+    assert "--source gcomputation" in err
     assert not Path("other").exists()
+
+
+def test_flips_that_no_row_shows_are_estimated_by_learned_mechanisms(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pf, "load", lambda file: Rule())
+    Path("a.pyrofair").write_bytes(b"")
+    table().to_csv("court.csv", index=False)
+    through = [{"sex -> hired": "sex -> job -> hired"}.get(each, each) for each in ("court.csv", *QUESTION)]
+    by = ("--source", "gcomputation", "--draws", "2", "--replicates", "0")
+    code, _, err = call("audit", *through, *by, "--model", "a.pyrofair", "--flips", "flips.csv")
+    assert (code, err) == (0, "")
+    found = pd.read_csv("audit-court/flips.csv")
+    whole = pd.read_csv("audit-court/audit.csv").set_index(["decisions", "quantity"])["estimate"]["threshold"]
+    share = found["flips"].sum() / 600  # all nodes of a unit keep their noise
+    assert whole["piu_lower"] - 0.05 < share < whole["piu_upper"] + 0.05
+    assert found["flips"].between(0.0, 1.0).all()
 
 
 @pytest.mark.parametrize("name", ["court.csv", "court.parquet"])
