@@ -13,12 +13,12 @@ from pyrofair.audits.context import Context
 from pyrofair.effects.group_agreement import disagreeing
 
 __all__ = [
+    "CROSSED",
     "SHOWN",
     "VERDICTS",
     "Reading",
     "Status",
     "accuracy_remark",
-    "crossed",
     "judge",
     "quantities_of",
     "rate_remark",
@@ -34,6 +34,8 @@ SHOWN = 0.0005
 SAME_FOR_ALL = 0.02
 FEW = 10
 ROUNDING = 1e-9
+CROSSED = "below the lower end by chance, for either end is estimated by itself"
+"""The note of an upper end of PIU that the lower one exceeds."""
 
 Status = Literal[
     "unfair",
@@ -228,14 +230,6 @@ def read_levels(table: pd.DataFrame, context: Context) -> dict[tuple[str, str, s
     return found
 
 
-def crossed(of: Mapping[str, Any]) -> str:
-    """Return what is to be said of ends of PIU that cross, or an empty string: each has a sampling error of its own."""
-    low, high = (round(of[name].estimate, 3) if name in of else np.nan for name in ("piu_lower", "piu_upper"))
-    return f" The estimated ends of PIU cross by chance, {low:.1%} and {high:.1%}: go by their intervals." * (
-        low > high
-    )
-
-
 def judge(
     of: Mapping[str, Any],
     untouched: Sequence[str],
@@ -269,7 +263,8 @@ def judge(
     if np.isnan(lower.estimate):
         return Reading("no_probability")
     if np.isnan(lower.lower) or np.isnan(upper.upper):
-        return Reading("no_interval", low=lower.estimate, high=upper.estimate, cause=crossed(of))
+        cause = f" The upper end is {CROSSED}." if CROSSED in upper.note else ""
+        return Reading("no_interval", cause=cause, low=lower.estimate, high=upper.estimate)
     least, most = lower.lower, upper.upper
     if most < least - ROUNDING:  # by chance alone the intervals of both ends would overlap
         cause = (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.readings import ROUNDING, SHOWN, Reading, accuracy_remark, crossed, rate_remark
+from pyrofair.audits.readings import CROSSED, ROUNDING, SHOWN, Reading, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import (
     AUDITED,
@@ -67,7 +67,6 @@ GROUPS = ("group 0", "group 1")
 IN_DOUBT = "in doubt by diagnostics"
 RESOLUTION = 1e-12
 """What is smaller is the rounding of sums, and is shown as 0."""
-CROSSED = "below the lower end by chance, for either end is estimated by itself"
 
 Numbers = tuple[float, float, float]
 """An estimate and both ends of its interval, NaN where there is none."""
@@ -479,8 +478,6 @@ def _piu(of: Mapping[str, Any], *, seen_twice: bool) -> str:
     if seen_twice and abs(upper.estimate - lower.estimate) <= ROUNDING:
         return f"    PIU {_span(lower)}, a point under what is listed below: both answers of each unit follow"
     ends = f"at least {_span(lower)}, at most {_span(upper)}"
-    if remark := crossed(of):
-        ends += f".{remark}"
     if doubled is None:
         return f"    PIU {ends}"
     return f"    PIU, given what both worlds share, {ends}; twice the disagreement given it {_span(doubled)}"

@@ -197,10 +197,10 @@ def _check(settings: Settings) -> None:
 
 def _subgroup(text: str, problem: Problem) -> Any:
     """Return a column by name, or a function that makes bands of one: COLUMN=K."""
-    import pandas as pd
     from pandas.api.types import is_numeric_dtype
 
     from pyrofair.audits.subgroups import MOST_LEVELS
+    from pyrofair.tables.labels import quantile_bands
 
     name, _, bands = text.rpartition("=")
     if text in problem.frame or name not in problem.frame:
@@ -219,9 +219,7 @@ def _subgroup(text: str, problem: Problem) -> Any:
         raise UsageError(f"--subgroups {text}: the number of bands is one from 2 to {MOST_LEVELS}, such as {name}=4.")
 
     values = problem.frame[name].astype(float)
-    cut = pd.qcut(values, int(bands), duplicates="drop").cat.remove_unused_categories()
-    ends = values.groupby(cut, observed=True).agg(["min", "max"])
-    cut = cut.cat.rename_categories([f"{low:.15g} to {high:.15g}" for low, high in ends.to_numpy()])
+    cut = quantile_bands(values, int(bands))
     labels = dict(zip(values, cut, strict=True))  # of all rows: each contrast has a part of them
 
     def band(table: pd.DataFrame) -> pd.Series[Any]:

@@ -213,8 +213,9 @@ def read_problem(
         own.setdefault(name, why)
     optional = () if outcome_required else (outcome,)
     if how.missing_as_value:  # a missing outcome is left out of accuracy, which is all that it serves in an audit
-        needed = {plain.sensitive_column, *(extra or {}), *({outcome} if outcome_required else ())}
-        how = replace(how, features=tuple(name for name in plain.node_of if name not in needed))
+        hints = {name for name, why in (extra or {}).items() if why == "--proxy"}
+        needed = {plain.sensitive_column, *(extra or {}), *({outcome} if outcome_required else ())} - hints
+        how = replace(how, features=tuple({*plain.node_of, *hints} - needed))
     table = read_data(settings["data"], own, how, optional)
     weighted = {settings["weight"]} - set(plain.node_of)
     further = {

@@ -622,7 +622,7 @@ def test_the_sensitive_attribute_may_be_missing_beside_proxies(call: Call, name:
     code, out, err = call(*arguments, "--score", "p", "--proxy", "name score")
     assert (code, err) == (0, "")
     assert f"'sex' is known in {df['sex'].notna().sum()} of 600 rows" in out
-    assert "through the features and name score" in out
+    assert "through the features, name score and the scores" in out
     assert pd.read_csv("audit-court/disclosure.csv")["rows"].sum() in (600, 1200)
 
 

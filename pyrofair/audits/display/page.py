@@ -18,7 +18,7 @@ from pyrofair._files import csv_text
 from pyrofair._validation import in_order
 from pyrofair._version import __version__
 from pyrofair.audits.display.words import percent, span
-from pyrofair.audits.readings import crossed
+from pyrofair.audits.readings import CROSSED
 
 __all__ = ["CITATIONS", "Table", "cell", "environment", "make_table", "next_name", "spans_table", "table_fragment"]
 
@@ -186,7 +186,8 @@ def spans_table(
         spans = {SPANS[quantity]: span(of.get(quantity)) for quantity in shown}
         ending = {last[0]: last[1][value]} if last[1] else {}
         found.append({label or key: named(value), **before(value, of), **spans, **ending})
-        remarks += [f"{named(value)}:{remark}" for remark in [crossed(of)] if remark]
+        if CROSSED in str(getattr(of.get("piu_upper"), "note", "")):
+            remarks.append(f"{named(value)}: the upper end of PIU is {CROSSED}.")
     return make_table(name, caption, pd.DataFrame(found), rows, note=" ".join(filter(None, remarks)))
 
 
