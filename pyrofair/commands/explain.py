@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
-from pyrofair.commands.decisions import (
-    DECISION_OPTIONS,
-    check_decisions,
-    on_scale,
-    read_models,
-    scores_are,
-    tell_scale,
-    threshold_of,
-)
-from pyrofair.commands.models import model_files
-from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
+from pyrofair.commands.data import DATA_OPTIONS, GROUPS
+from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, asked, thresholds_of
+from pyrofair.commands.options import Command, Option, Settings, grouped
+from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import as_options, computing
+from pyrofair.commands.running import running
 from pyrofair.commands.sources import source_options
 
 if TYPE_CHECKING:
@@ -32,9 +23,7 @@ FILES = (
     "parts.png",
 )  # fmt: skip
 OPTIONS = (
-    DATA,
-    *GRAPH_OPTIONS,
-    *LABEL_OPTIONS,
+    *QUESTION,
     *DECISION_OPTIONS,
     *grouped(
         "the parts",
@@ -42,9 +31,9 @@ OPTIONS = (
                "are switched; the outcome stands for the direct edge (default the average over all orders)", many=True,
                metavar="NODE"),
         Option("with-outcome", "split the observed outcome as well, even if parts have to be merged for it", bool),
-        Option("thresholds", "further thresholds at which decisions are split, such as .1 .3 .7 .9", float, many=True),
-        Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
     ),
+    THRESHOLDS,
+    LEVEL,
     GROUPS,
     *DATA_OPTIONS,
     *(each for each in source_options(("onestep",), "onestep") if each.name not in ("form", "clip")),
@@ -62,22 +51,15 @@ With --unfair, --direct or --through the unfair paths are one part, before and a
 
 def run(settings: Settings, lines: Any) -> int:
     """Split the difference, write the results, print them, and return the exit code."""
-    check_decisions(settings, settings["thresholds"])
-    read = [*files_read(settings), *model_files(settings["model"]).values()]
-    with computing(settings) as warned:
-        extra = dict.fromkeys(settings["score"], "--score")
-        problem = read_problem(settings, extra=extra, outcome_required=False, about_paths=False)
-        with ResultsFolder.claimed(settings, read, FILES) as folder:
-            models, outcome = read_models(settings, problem), True if settings["with-outcome"] else None
-            found = explain(settings, problem, models, settings["order"] or None, outcome)
-            folder.add("report.html", found.to_html)
-            folder.add_text("report.json", found.to_json(indent=2))
-            add_parts(folder, found)
-            for name in ("contrasts", "means", "differences"):
-                folder.add_table(f"{name}.csv", getattr(found, name))
-            head = [f"pyrofair explain of {settings['data']}", *problem.notes, *tell_scale(settings), ""]
-            text = [*head, str(found), *(f"Warning: {each}" for each in warned())]
-            return DONE if folder.finish(as_options("\n".join(text)), lines) else FAILED
+    with running(settings, FILES, outcome_required=False, about_paths=False) as own:
+        outcome = True if settings["with-outcome"] else None
+        found = explain(settings, own.problem, own.models, settings["order"] or None, outcome)
+        own.folder.add("report.html", found.to_html)
+        own.folder.add_text("report.json", found.to_json(indent=2))
+        add_parts(own.folder, found)
+        for name in ("contrasts", "means", "differences"):
+            own.folder.add_table(f"{name}.csv", getattr(found, name))
+        return own.finish(lines, "", str(found))
 
 
 def add_parts(folder: ResultsFolder, found: Decomposition) -> None:
@@ -106,14 +88,8 @@ def explain(
         order=order,
         unfair=problem.unfair if problem.unfair.paths else None,
         outcome=outcome,
-        threshold=threshold_of(settings),
-        thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
-        scores=scores_are(settings, problem),
-        sample_weight=problem.weight,
-        groups=problem.groups,
-        missing=missing_of(settings),
-        level=settings["level"],
-        random_state=settings["seed"],
+        thresholds=thresholds_of(settings),
+        **asked(settings, problem),
         **more,
     )
 

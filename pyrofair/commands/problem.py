@@ -12,7 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import Reading, Table, distinct_values, list_values, match_value, read_data, read_number
+from pyrofair.commands.data import (
+    DATA,
+    Reading,
+    Table,
+    distinct_values,
+    list_values,
+    match_value,
+    read_data,
+    read_number,
+)
 from pyrofair.commands.options import Option, Settings, UsageError, grouped, is_file, no_file
 from pyrofair.exceptions import PyrofairWarning
 
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRAPH_OPTIONS",
     "LABEL_OPTIONS",
+    "QUESTION",
     "Problem",
     "files_read",
     "make_graph",
@@ -61,6 +71,7 @@ LABEL_OPTIONS = grouped(
     Option("rest-is-no", "all values of the outcome, or of columns of decisions, but the one that counts as yes count "
            "as no", bool),
 )  # fmt: skip
+QUESTION = (DATA, *GRAPH_OPTIONS, *LABEL_OPTIONS)
 
 
 @dataclass(frozen=True, eq=False)
