@@ -81,12 +81,6 @@ def methods(
     return plain, {label: PenalizedClassifier(penalty=penalty, **shared) for label, penalty in penalties.items()}
 
 
-def _given_shared(data: Dataset, proposed: PenalizedClassifier) -> PenalizedClassifier:
-    """Return the proposed method given what both worlds share: one start, for its penalty has no two basins."""
-    given: PenalizedClassifier = clone(proposed)
-    return given.set_params(source=GComputation(data.unfair, draws=5), starts=1)  # type: ignore[no-any-return]
-
-
 def _modes(fitted: Any, label: str) -> dict[str, Any]:
     """Return a fitted classifier by its name; PSCF in each of its :data:`MODES`, which differ in predictions alone."""
     if label != "PSCF":
@@ -201,7 +195,8 @@ def compare(
     train, test = data.split(random_state=seed)
     X, y = train.drop(columns=target), train[target]
     plain, penalised = methods(data, setting, strength, seed)
-    given = _given_shared(data, penalised["Proposed"])
+    # Given what both worlds share, the penalty has no two basins.
+    given = clone(penalised["Proposed"]).set_params(source=GComputation(data.unfair, draws=5), starts=1)
     pscf = PSCF(data.unfair, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading reports the overlap

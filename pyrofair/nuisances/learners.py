@@ -125,12 +125,12 @@ class Learner(ABC):
         """
         return None
 
-    def again(self, known: Design, weight: Array, asked: Sequence[Design]) -> Callable[[Array], list[Array]] | None:
+    def again(self, known: Design, weight: Array, asked: Sequence[Design]) -> Callable[[Array], list[Array]]:
         """Return what makes predictions of some sets of rows from any responses (m, k) of the ``known``, fitted rows.
 
-        It keeps what was chosen for the fitted responses, such as splits; None if a fit takes no longer.
+        Trees keep the splits that they chose for the fitted responses, and a stack its weights.
         """
-        return None
+        return lambda y: [*map(self.fit(known, y, weight), asked)]
 
     def pull(self, design: Design) -> Array:
         """Return by how much predictions (m, Q) of few fitted rows move if one row of the mean of all joins them.
@@ -271,10 +271,6 @@ class Logistic(Learner):
             fixed = fixed_columns(design, expit(design @ coef), self.encoder)
             found.append(newton_logistic(design, a, weight, coef, tolerance=1e-11, fixed=fixed))
         return replace(self, coef=np.column_stack(found))
-
-    def again(self, known: Design, weight: Array, asked: Sequence[Design]) -> Callable[[Array], list[Array]] | None:
-        """Fit, which is fast if it is linear."""
-        return (lambda y: [*map(self.fit(known, y, weight), asked)]) if self.linear else None
 
     def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:
         """Return the diagonal of the hat matrix of each response, for rows of the usual weight; its sums over groups.
@@ -432,11 +428,11 @@ class Boosted(Estimator):
             made[id(model)] = LeafMeans(leaves, rows, weight)
         return lambda y: np.column_stack([made[id(each)](y[:, i]) for i, (each, *_) in enumerate(self.fits)])
 
-    def again(self, known: Cells, weight: Array, asked: Sequence[Cells]) -> Callable[[Array], list[Array]] | None:
+    def again(self, known: Cells, weight: Array, asked: Sequence[Cells]) -> Callable[[Array], list[Array]]:
         """Keep the trees of all responses, and fit the values of their leaves again."""
         models = {id(model): model for model, *_ in self.fits if model is not None}
         if not models:
-            return None
+            return super().again(known, weight, asked)
         of_known, *others = (
             [leaf[design.index] for model in models.values() for leaf in find_leaves(model, design.different)]
             for design in (known, *asked)
@@ -531,22 +527,16 @@ class Stacked(Learner):
         both = zip(self.members, design.parts, strict=True)
         return replace(self, members=tuple(member.refit(part, y, weight, before) for member, part in both))
 
-    def again(self, known: Together, weight: Array, asked: Sequence[Together]) -> Callable[[Array], list[Array]] | None:
+    def again(self, known: Together, weight: Array, asked: Sequence[Together]) -> Callable[[Array], list[Array]]:
         """Keep the weights of the members, their mean over the responses."""
         assert self.share is not None
-        made = [
-            member.again(part, weight, [each.parts[i] for each in asked])
-            for i, (member, part) in enumerate(zip(self.members, known.parts, strict=True))
-        ]
-        shares = self.share.mean(axis=1)
-        means = [each for each in made if each is not None]
-        if len(means) < len(made):
-            return None
+        parts = zip(self.members, known.parts, zip(*(each.parts for each in asked), strict=True), strict=True)
+        made, shares = [member.again(own, weight, rows) for member, own, rows in parts], self.share.mean(axis=1)
 
         def averages(y: Array) -> list[Array]:
-            found = zip(*(each(y) for each in means), strict=True)
-            sums = (sum(share * each for share, each in zip(shares, own, strict=True)) for own in found)
-            return [np.asarray(each).clip(y.min(axis=0), y.max(axis=0)) for each in sums]
+            found = zip(*(each(y) for each in made), strict=True)
+            ends = y.min(axis=0), y.max(axis=0)
+            return [np.tensordot(shares, np.stack(own), 1).clip(*ends) for own in found]
 
         return averages
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import Stage
-from pyrofair.nuisances.learners import Learner
 from pyrofair.nuisances.rows import Rows
 from pyrofair.robustness.sensitivity.hidden_causes import Block, HiddenCause
 from pyrofair.robustness.sensitivity.tilting import Target, all_tried, excess_ratios, find_cuts
@@ -126,7 +125,7 @@ class _Fold:
     def __init__(self, walk: Walk, weights: _Weights, train: Index, judged: Index) -> None:
         self.walk, self.weights, self.train, self.judged = walk, weights, train, judged
         self.exact = True
-        self.trees: dict[tuple[int | None, int], Callable[[Array], list[Array]] | None] = {}
+        self.means: dict[tuple[int | None, int], Callable[[Array], list[Array]]] = {}
 
     def world(
         self, which: int, blocks: Sequence[Block], targets: tuple[Target, ...], later: tuple[Target, ...]
@@ -237,32 +236,27 @@ class _Fold:
 
     def _learn(self, stage: Stage, known: Array) -> list[Array]:
         """Return the means of columns given what is before a stage, of judged rows and of those learned from."""
-        at, regression, design, learned = self.walk.learn(stage, self.train)
+        at, regression, _, _ = self.walk.learn(stage, self.train)
         part = _Parts.of(known[at], self.walk.fitted.weight[self.train[at]], KEPT if regression.crossed else 1.0)
-        again = self._trees(stage) if regression.crossed else None
-        asked = take(design, self.judged), take(learned, self.train)
-        found = [*map(self._fit(stage, part.values), asked)] if again is None else again(part.values)
-        return [part.whole(each) for each in found]
+        return [part.whole(each) for each in self._means(stage)(part.values)]
 
-    def _fit(self, stage: Stage, y: Array) -> Learner:
-        """Return the regression on what is before a stage of responses of the rows that it is learned from."""
-        at, regression, _, learned = self.walk.learn(stage, self.train)
-        fitted, rows = self.walk.fitted, self.train[at]
-        return regression.fit(take(learned, rows), y, fitted.weight[rows], fitted.near(rows))
-
-    def _trees(self, stage: Stage) -> Callable[[Array], list[Array]] | None:
-        """Return what the regression of the scores of both worlds makes of other responses at a stage.
+    def _means(self, stage: Stage) -> Callable[[Array], list[Array]]:
+        """Return what makes the means of responses at a stage, by trees for the scores of both worlds if there are any.
 
         It does not depend on the hidden cause, so that all share it.
         """
         key = stage.arm, stage.start
-        if key not in self.trees:
-            at, _, design, learned = self.walk.learn(stage, self.train)
-            scores = [self._averaged(which, stage.start)[at] for which in (0, 1)]
-            fit = self._fit(stage, np.hstack([each for each in scores if not np.isnan(each).any()]))
-            rows, asked = self.train[at], (take(design, self.judged), take(learned, self.train))
-            self.trees[key] = fit.again(take(learned, rows), self.walk.fitted.weight[rows], asked)
-        return self.trees[key]
+        if key not in self.means:
+            at, regression, design, learned = self.walk.learn(stage, self.train)
+            fitted, rows = self.walk.fitted, self.train[at]
+            known, weight = take(learned, rows), fitted.weight[rows]
+            if regression.crossed:
+                scores = [self._averaged(which, stage.start)[at] for which in (0, 1)]
+                seen = np.hstack([each for each in scores if not np.isnan(each).any()])
+                regression = regression.fit(known, seen, weight, fitted.near(rows))
+            asked = take(design, self.judged), take(learned, self.train)
+            self.means[key] = regression.again(known, weight, asked)
+        return self.means[key]
 
     def _averaged(self, which: int, start: int) -> Array:
         """Return the scores of a world averaged over all of its stages that begin later, of the rows learned from."""
