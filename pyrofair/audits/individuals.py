@@ -58,23 +58,29 @@ def known_flips(
             "values. pf.audits.flips(models, sem, rows) estimates the probability of a flip by an SEM, your own or of "
             "mechanisms learned from the table, pf.learn_mechanisms(graph, df)."
         )
-    if (graph.sensitive, graph.outcome) not in paths.paths or name not in (model.reads or ()):
-        return partial(pd.DataFrame, columns=_columns(name))
-    if absent := [label for label in map(graph.label, (0, 1)) if not (table[name] == label).any()]:
+    switches = (graph.sensitive, graph.outcome) in paths.paths and name in (model.reads or ())
+    if switches and (absent := [label for label in map(graph.label, (0, 1)) if not (table[name] == label).any()]):
         return f"No row has {name}={absent[0]!r}, which a model is to read in the other world."
-    return partial(_both_answers, model, table, a, scores, paths, threshold)
+    return partial(_both_answers, model, table, a, scores, paths, threshold, switches=switches)
 
 
 def _both_answers(
-    model: AuditedModel, table: pd.DataFrame, a: NDArray[np.int8], scores: Scores, paths: UnfairPaths, threshold: float
+    model: AuditedModel,
+    table: pd.DataFrame,
+    a: NDArray[np.int8],
+    scores: Scores,
+    paths: UnfairPaths,
+    threshold: float,
+    *,
+    switches: bool,
 ) -> pd.DataFrame | str:
     graph, name = paths.graph, paths.graph.sensitive_column
     reads, labels = {graph.node_of[each] for each in model.reads or ()}, [graph.label(value) for value in (0, 1)]
-    columns = _columns(name)
+    columns = ["row", name, "features", "model", "baseline", "switched", "baseline_decision", "switched_decision"]
     zero, one = (repeat_label(table[name], label, table.index) for label in labels)
     is_zero = (table[name] == labels[0]).to_numpy(bool)
     try:
-        other = model.predict(table.assign(**{name: one.where(is_zero, zero)}))
+        other = model.predict(table.assign(**{name: one.where(is_zero, zero)})) if switches else scores
     except DataError as error:
         return str(error)
     first = ~is_zero if paths.swapped else is_zero
@@ -85,10 +91,6 @@ def _both_answers(
     groups, features = np.array([None, *labels], dtype=object)[a[at] + 1], np.where(same, BOTH, OBSERVED)[at]
     numbers = (baseline[at], switched[at], before[at].astype(int), after[at].astype(int))
     return pd.DataFrame(dict(zip(columns, (table.index[at], groups, features, model.name, *numbers), strict=True)))
-
-
-def _columns(sensitive: str) -> list[str]:
-    return ["row", sensitive, "features", "model", "baseline", "switched", "baseline_decision", "switched_decision"]
 
 
 def flips(

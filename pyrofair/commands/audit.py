@@ -208,8 +208,7 @@ def _audit(
 
     how = asked(settings, problem)
     if settings["train"]:
-        of_train = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
-        source = with_missing(source, how["missing"]).fit(problem.others["train"], **of_train)
+        source = with_missing(source, how["missing"]).fit(*problem.others["train"])
     made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
     report = made(
         models,

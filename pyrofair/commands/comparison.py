@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
 from pyrofair._cells import Cell, CellFolder
 from pyrofair._files import csv_text, write_whole
 from pyrofair.audits import Audit, PenaltyPath, audit, penalty_path
+from pyrofair.audits.report import group_lines
 from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
 from pyrofair.datasets import Dataset, load_adult, load_german
 from pyrofair.effects import disagreement, effect_gap
@@ -235,10 +235,8 @@ def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame
             "and by the paper's weights (inverse probabilities, logistic propensities):",
             _wide(paper)[columns].round(3).to_string(),
             "",
-            "Either observed group alone (decisions), boosted propensities of the one-step estimates:",
-            _describe_groups(audited.groups),
-            "and the paper's logistic ones:",
-            _describe_groups(paper.groups),
+            "By the paper's weights, too:",
+            *group_lines(paper.groups, paper.context),
             "",
             "Trade-off over the strength of the penalty (decisions, one-step estimates):",
             trade[["accuracy", "positive_rate", *bounds]].round(3).to_string(),
@@ -262,13 +260,3 @@ def _wide(report: Audit) -> pd.DataFrame:
     decided = report.table[report.table["decisions"] == "threshold"]
     table = decided.set_index(["model", "quantity"])["estimate"].unstack()  # noqa: PD010 - nothing to aggregate
     return table.loc[report.table["model"].unique()]
-
-
-def _describe_groups(groups: pd.DataFrame) -> str:
-    """Return the comparison of the groups, thresholded decisions, as a table in text."""
-    if groups.empty:
-        return "  no single group has support in both worlds"
-    rows = groups[(groups["decisions"] == "threshold") & (groups["quantity"] != "p_y0")]
-    rows = rows.assign(note=rows["note"].mask(rows["note"] == "")).dropna(axis="columns", how="all")
-    rounded = rows.assign(**{column: rows[column].round(3) for column in rows.select_dtypes(np.number).columns})
-    return rounded.drop(columns="decisions").to_string(index=False)

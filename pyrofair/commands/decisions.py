@@ -216,19 +216,15 @@ def model_files(given: Sequence[str]) -> dict[str, str]:
 
 def _load(file: str, *, trusted: bool) -> Any:
     """Return a model from a file; a pickle only where it is trusted."""
-    if Path(file).suffix.lower() in PICKLES:
-        if not trusted:
-            raise UsageError(
-                f"{file!r} is a pickle, which runs whatever code its author put in it when it is loaded. If you made "
-                "it yourself, add --trust-pickle; otherwise ask for the scores of the model, and use --score COLUMN."
-            )
-        return _unpickle(file)
-    import pyrofair
+    if Path(file).suffix.lower() not in PICKLES:
+        import pyrofair
 
-    return pyrofair.load(file)
-
-
-def _unpickle(file: str) -> Any:
+        return pyrofair.load(file)
+    if not trusted:
+        raise UsageError(
+            f"{file!r} is a pickle, which runs whatever code its author put in it when it is loaded. If you made "
+            "it yourself, add --trust-pickle; otherwise ask for the scores of the model, and use --score COLUMN."
+        )
     import joblib
 
     try:

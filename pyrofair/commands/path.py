@@ -123,14 +123,14 @@ def _fit(settings: Settings, problem: Problem, classifier: Any, strengths: list[
         X = frame.drop(columns=outcome)
         return X.assign(**{groups: labels}) if groups else X, frame[outcome]
 
-    X, y = halves(problem.frame, problem.groups)
+    (X, y), other = halves(problem.frame, problem.groups), problem.others.get("test")
     return penalty_path(
         classifier,
         X,
         y,
         strengths=strengths,
         seeds=[settings["seed"] + each for each in range(settings["seeds"])],
-        test=halves(problem.others["test"], problem.other_groups["test"]) if settings["test"] else None,
+        test=halves(other.frame, other.groups) if other else None,
         held_out=settings["held-out"],
         sample_weight=problem.weight,
         groups=groups,

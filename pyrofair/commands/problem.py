@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyrofair.commands.data import (
     DATA,
@@ -74,15 +74,23 @@ LABEL_OPTIONS = grouped(
 QUESTION = (DATA, *GRAPH_OPTIONS, *LABEL_OPTIONS)
 
 
+class Rows(NamedTuple):
+    """The columns of observed nodes of a further table, with its weights and groups, or None."""
+
+    frame: pd.DataFrame
+    weight: pd.Series[Any] | None
+    groups: pd.Series[Any] | None
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A graph with labels of the table's types, its unfair paths, and tables with their columns.
 
-    ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes;
-    ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights and ``groups`` the groups
-    of rows, or None. ``notes`` is what a report must tell of the reading. ``contrasts`` are the values that are
-    compared with the baseline one by one, if the graph names none; ``crossed`` is the sensitive attribute in the place
-    of its columns, where it was one-hot.
+    ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes,
+    and each with ``weight``, the sample weights, and ``groups``, the groups of rows, or None; ``extra`` holds the
+    columns asked for besides the graph's. ``notes`` is what a report must tell of the reading. ``contrasts`` are the
+    values that are compared with the baseline one by one, if the graph names none; ``crossed`` is the sensitive
+    attribute in the place of its columns, where it was one-hot.
     """
 
     graph: CausalGraph
@@ -91,10 +99,8 @@ class Problem:
     frame: pd.DataFrame
     extra: pd.DataFrame
     weight: pd.Series[Any] | None
-    others: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    other_weights: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
-    groups: pd.Series[Any] | None = None
-    other_groups: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
+    groups: pd.Series[Any] | None
+    others: Mapping[str, Rows] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     contrasts: tuple[Any, ...] = ()
     crossed: Crossed | None = None
@@ -276,11 +282,12 @@ def read_problem(
         make_unfair(graph, settings, required=about_paths),
         table.frame[nodes],
         table.frame[list(extra or {})],
-        table.frame[weight] if weight else None,
-        {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
-        {name: each.frame.get(weight) for name, (each, _) in more.items()},
-        table.frame[groups] if groups else None,
-        {name: each.frame.get(groups) for name, (each, _) in more.items()},
+        table.frame.get(weight),
+        table.frame.get(groups),
+        {
+            name: Rows(each.frame.filter(nodes), each.frame.get(weight), each.frame.get(groups))
+            for name, (each, _) in more.items()
+        },
         tuple(notes),
         () if graph.contrast is not None else _levels(settings, graph, table),
         from_one_hot(raw, graph, hot, other=other) if hot else None,
