@@ -186,10 +186,11 @@ class FamilyAudit(ABC):
         assumptions = [("These numbers rest on:", self._rest_on())]
         if outcomes := self._each("outcome_assumptions"):
             assumptions.append(("Those of an outcome rest on:", outcomes))
-        first = next(iter(contexts.values()), None)
+        first, found = next(iter(contexts.values()), None), self.rates
+        rates = [] if first is None or found.empty else [rates_block(found, first.graph.sensitive_column)]
         return replace(
             made,
-            blocks=[*self._blocks(readings), *made.blocks, *self._rates(), *missing_blocks(self._missing())],
+            blocks=[*self._blocks(readings), *made.blocks, *rates, *missing_blocks(self._missing())],
             answers=answers,
             basis=[RIGHT_GRAPH] if first is None else basis_of([], replace(first, level=level)),
             changes=changes([*chosen.values()], len(warned))[:4],
@@ -209,11 +210,6 @@ class FamilyAudit(ABC):
         """Return what is taken as independent in each audit, and what these rest on besides, each once."""
         units = dict.fromkeys(each.context.units for each in self.audits.values())
         return [*units, *self._each("assumptions")]
-
-    def _rates(self) -> list[Block]:
-        """Return the block of the rates of each group; none without an audit."""
-        contexts = [each.context for each in self.audits.values()]
-        return [rates_block(self.rates, contexts[0].graph.sensitive_column)] if len(self.rates) else []
 
     def _missing(self) -> pd.DataFrame:
         """Return the shares of missing values by column and group, of all audits together."""

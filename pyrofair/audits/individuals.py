@@ -58,21 +58,21 @@ def known_flips(
             "values. pf.audits.flips(models, sem, rows) estimates the probability of a flip by an SEM, your own or of "
             "mechanisms learned from the table, pf.learn_mechanisms(graph, df)."
         )
-    switches = (graph.sensitive, graph.outcome) in paths.paths and name in (model.reads or ())
-    if switches and (absent := [label for label in map(graph.label, (0, 1)) if not (table[name] == label).any()]):
+    if _switches(model, paths) and (
+        absent := [label for label in map(graph.label, (0, 1)) if not (table[name] == label).any()]
+    ):
         return f"No row has {name}={absent[0]!r}, which a model is to read in the other world."
-    return partial(_both_answers, model, table, a, scores, paths, threshold, switches=switches)
+    return partial(_both_answers, model, table, a, scores, paths, threshold)
+
+
+def _switches(model: AuditedModel, paths: UnfairPaths) -> bool:
+    """Return whether a model reads another value of the sensitive attribute itself if the paths are switched."""
+    direct = (paths.graph.sensitive, paths.graph.outcome) in paths.paths
+    return direct and paths.graph.sensitive_column in (model.reads or ())
 
 
 def _both_answers(
-    model: AuditedModel,
-    table: pd.DataFrame,
-    a: NDArray[np.int8],
-    scores: Scores,
-    paths: UnfairPaths,
-    threshold: float,
-    *,
-    switches: bool,
+    model: AuditedModel, table: pd.DataFrame, a: NDArray[np.int8], scores: Scores, paths: UnfairPaths, threshold: float
 ) -> pd.DataFrame | str:
     graph, name = paths.graph, paths.graph.sensitive_column
     reads, labels = {graph.node_of[each] for each in model.reads or ()}, [graph.label(value) for value in (0, 1)]
@@ -80,7 +80,7 @@ def _both_answers(
     zero, one = (repeat_label(table[name], label, table.index) for label in labels)
     is_zero = (table[name] == labels[0]).to_numpy(bool)
     try:
-        other = model.predict(table.assign(**{name: one.where(is_zero, zero)})) if switches else scores
+        other = model.predict(table.assign(**{name: one.where(is_zero, zero)})) if _switches(model, paths) else scores
     except DataError as error:
         return str(error)
     first = ~is_zero if paths.swapped else is_zero

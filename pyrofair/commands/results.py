@@ -18,7 +18,7 @@ from pyrofair.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RESULT_OPTIONS", "ResultsFolder", "default_folder", "digest_files"]
+__all__ = ["RESULT_OPTIONS", "ResultsFolder"]
 
 RESULT_OPTIONS = grouped(
     "the results",
@@ -41,21 +41,6 @@ class _NotWrittenError(Exception):
         super().__init__(name)
         self.name = name
         self.cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-
-
-def default_folder(settings: Settings) -> Path:
-    """Return the folder of the results: the one named, or one called after the command and the data."""
-    stem = Path(settings["data"]).name.split(".")[0] or "data"
-    return Path(settings["output"] or f"{settings.command}-{stem}")
-
-
-def digest_files(paths: Sequence[str]) -> dict[str, str]:
-    """Return the SHA-256 of each file."""
-    found = {}
-    for path in map(Path, paths):
-        with path.open("rb") as file:
-            found[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
 
 
 @dataclass(eq=False)
@@ -84,12 +69,13 @@ class ResultsFolder:
         from pyrofair._files import FolderLock, made_folder, sweep
         from pyrofair._validation import path_fault
 
-        folder, known = default_folder(settings), (*names, RUN, SETTINGS)
+        stem = Path(settings["data"]).name.split(".")[0] or "data"
+        folder, known = Path(settings["output"] or f"{settings.command}-{stem}"), (*names, RUN, SETTINGS)
         run = {
             "command": settings.command,
             "version": __version__,
             "settings": {name: value for name, value in settings.recorded().items() if name not in UNIDENTIFYING},
-            "files": digest_files(files),
+            "files": {str(Path(each)): hashlib.sha256(Path(each).read_bytes()).hexdigest() for each in files},
         }
         new, lock = not (path_fault(str(folder)) or folder.exists()), None
         try:

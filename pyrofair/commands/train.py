@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyrofair.commands.data import DATA_OPTIONS
 from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped
@@ -13,9 +13,6 @@ from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS
 from pyrofair.commands.running import running
 from pyrofair.commands.sources import TRAIN_SOURCES, make_source, source_options
-
-if TYPE_CHECKING:
-    from pyrofair.classifiers import PenalizedClassifier
 
 __all__ = ["COMMAND", "TRAINING_OPTIONS", "make_classifier"]
 
@@ -144,7 +141,7 @@ def _describe(
 
 def make_classifier(
     settings: Settings, problem: Problem, *, strength: float, columns: Sequence[str] | None = None
-) -> PenalizedClassifier:
+) -> Any:
     """Return the classifier of the settings, unfitted."""
     from pyrofair import effects
     from pyrofair.classifiers import PenalizedClassifier
