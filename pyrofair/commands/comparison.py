@@ -61,9 +61,6 @@ SETTINGS = {
 }
 
 
-# -- the methods -------------------------------------------------------------------------------------------------------
-
-
 def methods(
     data: Dataset, setting: Setting, strength: float, seed: int
 ) -> tuple[dict[str, PenalizedClassifier], dict[str, PenalizedClassifier]]:
@@ -88,9 +85,6 @@ def _modes(fitted: Any, label: str) -> dict[str, Any]:
     posterior, prior = copy.copy(fitted), copy.copy(fitted)
     posterior.latents, prior.latents = "posterior", "prior"
     return dict(zip(MODES, (fitted, fitted.one_draw(), posterior, prior), strict=True))
-
-
-# -- what is kept ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +127,6 @@ class Job:
         table = path.table.assign(method=label)
         self.cells.keep(Cell(key, table))
         return table
-
-
-# -- the comparison ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,9 +204,6 @@ def compare(
     step("done")
     path = pd.concat(tables, ignore_index=True)
     return Comparison(audited, paper, path, _describe(setting, audited, paper, path))
-
-
-# -- the reading -------------------------------------------------------------------------------------------------------
 
 
 def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame) -> str:

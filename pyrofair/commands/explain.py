@@ -52,8 +52,7 @@ With --unfair, --direct or --through the unfair paths are one part, before and a
 def run(settings: Settings, lines: Any) -> int:
     """Split the difference, write the results, print them, and return the exit code."""
     with running(settings, FILES, outcome_required=False, about_paths=False) as own:
-        outcome = True if settings["with-outcome"] else None
-        found = explain(settings, own.problem, own.models, settings["order"] or None, outcome)
+        found = explain(settings, own.problem, own.models, settings["order"] or None, settings["with-outcome"] or None)
         own.folder.add("report.html", found.to_html)
         own.folder.add_text("report.json", found.to_json(indent=2))
         add_parts(own.folder, found)

@@ -167,14 +167,10 @@ class Settings:
     def arguments(self, known: Iterable[str]) -> list[str]:
         """Return the options of some names that the user gave, as they are written on the command line."""
         found = []
-        for name in self.values:
-            if (value := self.values[name]) is None or name not in self.given & {*known}:
-                continue
-            flag = f"--no-{name}" if value is False else f"--{name}"
-            found += [
-                flag,
-                *([] if isinstance(value, bool) else map(str, value if isinstance(value, list) else [value])),
-            ]
+        for name in (each for each in self.values if each in self.given & {*known}):
+            value = self.values[name]
+            texts = value if isinstance(value, list) else [] if isinstance(value, bool) else [value]
+            found += [f"--no-{name}" if value is False else f"--{name}", *map(str, texts)]
         return found
 
     def recorded(self) -> dict[str, Any]:

@@ -225,9 +225,7 @@ def read_problem(
                 f"--groups {groups!r} is a column of the graph, given which estimates are made: name another."
             )
         wanted.setdefault(groups, "--groups")
-    own = dict(wanted)
-    for name, why in (extra or {}).items():
-        own.setdefault(name, why)
+    own = wanted | {name: why for name, why in (extra or {}).items() if name not in wanted}
     optional = () if outcome_required else (outcome,)
     if how.missing_as_value:  # a missing outcome is left out of accuracy, which is all that it serves in an audit
         hints = {name for name, why in (extra or {}).items() if why == "--proxy"}
