@@ -74,7 +74,6 @@ if TYPE_CHECKING:
         MilesBounds,
         Several,
         SharpBounds,
-        SwitchingBounds,
         audit_graphs,
         edge_costs,
         sensitivity,
@@ -95,8 +94,7 @@ _NAMES = {
     "persistence": "load save",
     "programs": "CouplingError InterventionError do",
     "simulate": "",
-    "robustness": "EdgeCosts GraphsAudit MilesBounds Several SharpBounds SwitchingBounds audit_graphs edge_costs "
-    "sharp_bounds",
+    "robustness": "EdgeCosts GraphsAudit MilesBounds Several SharpBounds audit_graphs edge_costs sharp_bounds",
     "sources": "Contrasts GComputation IPW OneStep SEM effect_posterior",
     "tables": "sample_rows",
 }
@@ -149,7 +147,6 @@ __all__ = [
     "ScoresOf",
     "Several",
     "SharpBounds",
-    "SwitchingBounds",
     "UnfairPaths",
     "__version__",
     "audit",

@@ -101,7 +101,6 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "path": ("", 1, True, None, [1], THING, math.nan, b"x"),
     "savable": (*NEVER, True, None, 2.5, pf.IPW, TABLE),
     "source": (*NEVER, 1, UNFAIR),
-    "g-computation": (*NEVER, 1, UNFAIR, None),
     "source or paths": (*NEVER, 1),
 }
 
@@ -144,7 +143,7 @@ NAMED = {
     "savable": "obj",
     "seed": "random_state",
     "seeds": "seeds",
-    "share": "gamma max_unsupported validation_fraction",
+    "share": "max_unsupported validation_fraction",
     "shares": "p0 p1",
     "source": "classifier classifiers judge resume",
     "source or paths": "source",
@@ -309,11 +308,6 @@ settings(
     source="source",
 )
 settings(pf.MilesBounds, lambda **given: pf.MilesBounds(**({"unfair": UNFAIR} | given)).fit(TABLE))
-settings(
-    pf.SwitchingBounds,
-    lambda **given: pf.SwitchingBounds(**({"source": pf.GComputation(UNFAIR)} | given)).fit(TABLE),
-    source="g-computation",
-)
 WITNESS = pf.CausalGraph("A -> {R M}; R -> M; {A R M} -> Y", sensitive="A", outcome="Y").unfair("A -> Y", "A -> R -> Y")
 BOUNDED = pf.MilesBounds(WITNESS).fit(
     TABLE[["A"]].assign(R=np.arange(len(TABLE)) % 3, M=np.arange(len(TABLE)) % 5 // 3)

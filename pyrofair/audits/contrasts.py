@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
-from pyrofair.audits.audit import audit, default_source, refuse_gaps, require_audit_settings, with_missing
+from pyrofair.audits.audit import Audit, audit, default_source, refuse_gaps, require_audit_settings, with_missing
 from pyrofair.audits.audit_view import graph_block, subgroup_tables, threshold_tables, tracks_of
 from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.words import percent
@@ -41,7 +41,7 @@ from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interva
 from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import PotentialOutcomes, few_rows, rows_of_levels
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.graph import UnfairPaths
+from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.partitions import require_table
@@ -49,11 +49,12 @@ from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns
 from pyrofair.tables.recorded import Missing
 from pyrofair.tables.row_identity import hash_groups
 
-__all__ = ["ContrastAudit", "audit_contrasts"]
+__all__ = ["POPULATION", "ContrastAudit", "Levels", "audit_contrasts"]
 
 WORST_OF = OF_WORLDS[2:]
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
+POPULATION = "A contrast refers to the population of its two levels together; rows of other levels are left out of it."
 MAX_T, BONFERRONI = "max |t|", "Bonferroni"
 SCALE = (
     "On one scale from 0 to 100%. The thick bar is the range of PIU that the estimates leave open, thin lines are "
@@ -173,8 +174,7 @@ class ContrastAudit(FamilyAudit):
                 f"({sizes[baseline]:,} rows).",
                 f"{context['level']:.0%} intervals that hold at once for all contrasts of a model and quantity, by "
                 f"{how}.",
-                "A contrast refers to the population of its two levels together; rows of other levels are left out of "
-                "it.",
+                POPULATION,
                 f"Yes is {graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
                 f"{context['threshold']:g}.",
                 *str(unfair).splitlines(),
@@ -289,52 +289,37 @@ def audit_contrasts(
     require_unfitted(source, "contrast")
     unfair: UnfairPaths = (source if isinstance(source, UnfairPaths) else source.unfair).with_contrast(None)
     graph = unfair.graph
-    df = as_pandas(df)
-    refuse_gaps(df, graph)
     chosen = with_missing(default_source(source, seed) if isinstance(source, UnfairPaths) else source, missing)
-    table = read_table(df, feature_columns(graph), what="df", missing=getattr(chosen, "missing", None))
-    values = table[graph.sensitive_column]
-    levels = read_contrasts(values, graph, contrasts)
-    weight = read_weight(sample_weight, table)
+    own: dict[str, Any] = {
+        "sample_weight": sample_weight,
+        "groups": groups,
+        "missing": getattr(chosen, "missing", None),
+    }
+    compared = Levels.of(df, graph, contrasts, **own)
+    rows, table = compared.rows, compared.table
     joint = isinstance(source, UnfairPaths) or is_influence_based(source)
     require_integer("n_boot", n_boot, least=0)
-    few_replicates = "" if joint else _few_replicates(n_boot, level, len(levels))
-    each_level = level if joint else 1.0 - (1.0 - level) / len(levels)
+    few_replicates = "" if joint else _few_replicates(n_boot, level, len(rows))
+    each_level = level if joint else 1.0 - (1.0 - level) / len(rows)
     settings |= {"n_boot": n_boot, "level": each_level, "progress": progress, "random_state": seed, "missing": missing}
-    labels = read_groups(groups, df, graph)
-    known = [name for name in df.columns if name in (*table.columns, graph.outcome_column)]
     if few_replicates:
         warnings.warn(few_replicates, PyrofairWarning, stacklevel=2)
-    rows = {each: rows_of_levels(values, each, graph.baseline) for each in levels}
-    paths = {each: unfair.with_contrast(each) for each in levels}
-    few = {each: text for each in levels if (text := few_rows(weight, values, each, graph.baseline))}
-    members = Members("contrast", _named)
-    members.said |= {text: (PyrofairWarning, [*rows]) for text in describe_reading(df, graph, groups=groups)}
-    for each, at in progress_bar("contrasts", rows.items(), shown=progress):
-        if each in few:
-            members.failures[each] = DataError(few[each])
-            continue
-        own, one = _on_rows(models, at, len(table)), with_paths(source, paths[each])
-        within = {
-            "sample_weight": weight[at],
-            "groups": None if labels is None else labels[at],
-            "subgroups": _labels_of(settings.get("subgroups"), at, len(table)),
-        }
-        members.run(each, partial(audit, own, one, df[known].iloc[at], **settings | within), REFUSALS)
-    if not members.audits:
-        first = next((error for each, error in members.failures.items() if each not in few), None)
-        raise first or DataError(f"No level can be compared with the baseline. {'; '.join(few.values())}.")
+    paths = {each: unfair.with_contrast(each) for each in rows}
+
+    def make(each: Any, own: Any, df: pd.DataFrame, **within: Any) -> Audit:
+        return audit(own, with_paths(source, paths[each]), df, **settings | within)
+
+    members = compared.run(models, make, settings.get("subgroups"), progress=progress)
     context = {
         "rows": len(table),
         "level": level,
         "threshold": settings.get("threshold", 0.5),
         "graph": graph,
         "unfair": unfair,
-        "sizes": {each: int(np.asarray(values == each).sum()) for each in (graph.baseline, *levels)},
+        "sizes": compared.sizes,
         "warnings": [*filter(None, [few_replicates]), *members.rewarn()],
     }
-    hashed = hash_groups(labels)
-    units = None if hashed is None else np.unique(hashed, return_inverse=True)[1]
+    units = compared.units
     found = _simultaneous(members, rows, level, units, joint=joint)
     cut = any(len(each.thresholds) for each in members.audits.values())
     return ContrastAudit(
@@ -348,6 +333,74 @@ def audit_contrasts(
         _simultaneous(members, rows, level, units, joint=joint, cut=True) if cut else pd.DataFrame(),
         _in_subgroups(members, rows, level, units),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The levels of a sensitive attribute that are compared with the baseline, each by the ``rows`` of both.
+
+    ``labels`` are those of clusters (n,).
+    """
+
+    df: pd.DataFrame
+    graph: CausalGraph
+    table: pd.DataFrame
+    weight: NDArray[np.float64]
+    labels: NDArray[Any] | None
+    rows: Mapping[Any, NDArray[np.int64]]
+    warned: Sequence[str]
+
+    @classmethod
+    def of(
+        cls, df: Any, graph: CausalGraph, contrasts: Sequence[Hashable] | None, *, sample_weight: Any, groups: Any,
+        missing: Missing | None,
+    ) -> Levels:  # fmt: skip
+        """Read the levels of a table, those named or all others than the baseline, and the rows of each."""
+        df = as_pandas(df)
+        refuse_gaps(df, graph)
+        table = read_table(df, feature_columns(graph), what="df", missing=missing)
+        values = table[graph.sensitive_column]
+        levels = read_contrasts(values, graph, contrasts)
+        weight, labels = read_weight(sample_weight, table), read_groups(groups, df, graph)
+        rows = {each: rows_of_levels(values, each, graph.baseline) for each in levels}
+        return cls(df, graph, table, weight, labels, rows, describe_reading(df, graph, groups=groups))
+
+    @property
+    def sizes(self) -> dict[Any, int]:
+        """The rows of the baseline and of each level."""
+        values = self.table[self.graph.sensitive_column]
+        return {each: int(np.asarray(values == each).sum()) for each in (self.graph.baseline, *self.rows)}
+
+    @property
+    def units(self) -> NDArray[np.int64] | None:
+        """The codes of clusters (n,), if there are any."""
+        hashed = hash_groups(self.labels)
+        return None if hashed is None else np.unique(hashed, return_inverse=True)[1]
+
+    def run(
+        self, models: Any, make: Callable[..., Any], subgroups: Any, done: str = "audited", *, progress: bool
+    ) -> Members:
+        """Let ``make(level, models, df, ...)`` answer for each level; what it refuses is noted, and others go on."""
+        df, n, members = self.df, len(self.table), Members("contrast", _named, done)
+        few: dict[Any, DataError] = {}
+        members.said |= {text: (PyrofairWarning, [*self.rows]) for text in self.warned}
+        known = [name for name in df.columns if name in (*self.table.columns, self.graph.outcome_column)]
+        for each, at in progress_bar("contrasts", self.rows.items(), shown=progress):
+            if text := few_rows(self.weight, self.table[self.graph.sensitive_column], each, self.graph.baseline):
+                few[each] = members.failures[each] = DataError(text)
+                continue
+            within = {
+                "sample_weight": self.weight[at],
+                "groups": None if self.labels is None else self.labels[at],
+                "subgroups": _labels_of(subgroups, at, n),
+            }
+            members.run(each, partial(make, each, _on_rows(models, at, n), df[known].iloc[at], **within), REFUSALS)
+        if not members.audits:
+            first = next((error for each, error in members.failures.items() if each not in few), None)
+            raise first or DataError(
+                f"No level can be compared with the baseline. {'; '.join(map(str, few.values()))}."
+            )
+        return members
 
 
 def _named(contrasts: Sequence[Any]) -> str:

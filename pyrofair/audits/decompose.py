@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -28,14 +28,15 @@ from pyrofair._validation import (
 )
 from pyrofair.audits.audit import default_source, refuse_gaps, require_models
 from pyrofair.audits.clusters import Clusters, describe_units
-from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, Decomposition
+from pyrofair.audits.contrasts import Levels
+from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, WORLDS, Decomposition
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import AuditedModel, ScoresAre
-from pyrofair.audits.parts import NONE, TABLE_COLUMNS, Means, Plan
+from pyrofair.audits.parts import NONE, Means, Plan, tell_all
 from pyrofair.audits.subgroups import Subgroup, read_subgroups
 from pyrofair.audits.thresholds import read_thresholds
 from pyrofair.audits.wald import Scores, describe_doubts, label_stages
-from pyrofair.effects.estimates import Estimates, kish_size, reach_of_all
+from pyrofair.effects.estimates import Estimates, kish_size
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import DECISIONS, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
@@ -108,8 +109,9 @@ class Pieces:
         return "directly" if head == self.graph.outcome else f"by way of {self.names.get(head, head)}"
 
     def named_world(self, switched: Switched) -> str:
-        """Return the words for a world."""
-        return f"{self.named([head for head in self.heads if head in switched])} switched" if switched else "baseline"
+        """Return the name of a world: the first nodes of the paths that are switched, "direct" for the direct edge."""
+        names = self.names if self.whole else {**self.names, self.graph.outcome: "direct"}
+        return " + ".join(names.get(head, head) for head in self.heads if head in switched) or "baseline"
 
 
 @dataclass(eq=False)
@@ -165,6 +167,7 @@ def decompose(
     by: Literal["edges"] = "edges",
     order: Sequence[str] | None = None,
     unfair: UnfairPaths | None = None,
+    contrasts: Sequence[Hashable] | None = None,
     outcome: bool | None = None,
     names: Mapping[str, str] | None = None,
     propensity: LearnerName | ClassifierMixin = "boosted",
@@ -189,6 +192,9 @@ def decompose(
     is the average over all orders in which edges can be switched (Shapley's weights), with the smallest and the largest
     beside it. Parts and confounding add up to the gap exactly.
 
+    If the graph names a baseline and no contrast, each other level of the sensitive attribute is compared with it, as
+    :func:`audit_contrasts` does, in one report: intervals hold at once for all levels and parts.
+
     Parameters
     ----------
     models
@@ -206,6 +212,9 @@ def decompose(
         Unfair paths: a part each for these and for the others, before and after the other one; edges are switched
         within these. The unfair paths before all others have the mean unfair effect of an audit. If both kinds begin
         with one edge, there are no other parts.
+    contrasts
+        The levels that are compared with the baseline, as for :func:`audit_contrasts`; the graph's contrast is not used
+        then.
     outcome
         Whether the observed outcome in ``df`` is split as well, and compared with the models: if its parts are those of
         the models (None), always (True; parts that are not identified for it are merged), or never (False).
@@ -223,7 +232,8 @@ def decompose(
     Returns
     -------
     Decomposition
-        Print it for the parts; ``.plot()`` is a waterfall, ``.table`` holds all numbers.
+        Print it for the parts; ``.plot()`` is a waterfall, ``.table`` holds all numbers. Of several levels the tables
+        have a first column, contrast.
 
     Raises
     ------
@@ -259,10 +269,15 @@ def decompose(
     >>> scores["estimate"].round(2).to_dict()
     {'gap': 0.38, 'total effect': 0.32, 'confounding': 0.06, 'by way of M': 0.12, 'directly': 0.2}
     """
+    every = {**locals()}  # all that was asked, while there is nothing else
     require_models(models)
     require_instance("graph", graph, CausalGraph, "a CausalGraph")
-    if unfair is not None and require_unfair("unfair", unfair).graph != graph:
+    if unfair is not None and require_unfair("unfair", unfair, each=True).graph != graph:
         raise DataError("unfair has another graph than the one given; make the unfair paths by graph.unfair(...).")
+    require_seed(random_state)
+    seed = seed_from(random_state)
+    if graph.contrast is None or contrasts is not None:
+        return _each_level(**every | {"random_state": seed})
     require_choice("by", by, ("edges",))
     require_choice("scores", scores, get_args(ScoresAre))
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
@@ -271,8 +286,7 @@ def decompose(
         require_integer(name, value, least=1)
     require_learner("propensity", propensity, target="propensity")
     require_learner("regression", regression, target="regression")
-    require_seed(random_state)
-    seed, rules = seed_from(random_state), (*DECISIONS, *read_thresholds(thresholds))
+    rules = (*DECISIONS, *read_thresholds(thresholds))
     pieces = Pieces.of(graph, unfair, _read_names(names, graph))
     wanted = None if order is None else _read_order(order, pieces)
     if wanted is None and len(pieces.heads) > MOST_HEADS:
@@ -295,8 +309,8 @@ def decompose(
     judged = JudgedModels.of(models, read, graph, scores, threshold)
     for text in (warned := [*read.texts, *judged.texts]):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
-    made = Nuisances(graph, propensity, rows, seed, None, folds, missing)
-    learners = default_of("means in many worlds")(made, regression, splits)
+    nuisances = Nuisances(graph, propensity, rows, seed, None, folds, missing)
+    learners = default_of("means in many worlds")(nuisances, regression, splits)
     ask = partial(Asked.of, observed=judged.observed, threshold=threshold, pieces=pieces, order=wanted)
     targets: dict[Target, list[AuditedModel]] = {"prediction": [], "outcome": []}
     for model in judged.models:
@@ -324,34 +338,37 @@ def decompose(
     compared = y is not None and not reason
     values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
     lacking = stages[stages["problem"] != ""].drop_duplicates(["regime", "nodes"]) if len(stages) else stages
-    if texts := [f"{each.regime}, stage {each.nodes}: {each.problem}" for each in lacking.itertuples()]:
+    if texts := [f"World {each.regime}, stage {each.nodes}: {each.problem}" for each in lacking.itertuples()]:
         raise PositivityError(
-            f"The two groups do not overlap enough in one of the splits into folds. {'. '.join(texts)}. Join rare "
-            "levels of the features of these stages, 'not recorded' among them, or leave out their rows."
+            f"The two groups do not overlap enough in one of the splits into folds. {'. '.join(texts)}. {WORLDS} Join "
+            "rare levels of the features of these stages, 'not recorded' among them, or leave out their rows."
         )
-    means = values.within(np.arange(len(table)), plan, pieces.named)
     grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
-    pairs = [pair for pair in values.pairs if pair[0] != beside]
+    of = partial(
+        values.within, plan=plan, named=pieces.named, named_world=pieces.named_world, groups=grouped,
+        beside=(beside, DECISIONS[0]) if compared else None,
+    )  # fmt: skip
     told = [describe_units(rows.groups, rows.weight)]
-    told += [text for each in asked for text in _assumptions(each, pieces, plan)]
-    worlds = [(pieces.paths(switched), table, each.target) for each in asked for switched in plan.worlds]
-    records = [assumed_of_records(*world) for world in worlds]
+    worlds = [(pieces.paths(switched), each.target) for each in asked for switched in plan.worlds]
+    told += [text for made in (identify(*each) for each in worlds) for text in made.assumptions if text != made.support]
+    records = [assumed_of_records(paths, table, target, chosen=False) for paths, target in worlds]
+    first = next(part for part in asked[0].worlds.values() if part is not None)
     told += [text for stated in records for text in stated]
     for text in (truths := list(dict.fromkeys(text for _, *of_truths in filter(None, records) for text in of_truths))):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
+    doubts = describe_doubts(stages, pd.DataFrame())
+    subsets, absent = _by_subgroup(values, within, of)
+    estimates = of(np.arange(len(table)), within=subsets, absent=absent)
     return Decomposition(
-        table=means.table(values.pairs, level, grouped),
-        contrasts=means.contrasts(values.pairs, level, grouped),
-        means=means.worlds(values.pairs, level, pieces.named_world),
-        differences=means.differences(pairs, (beside, "threshold"), level) if compared else pd.DataFrame(),
-        subgroups=_by_subgroup(values, plan, pieces.named, within, level),
+        **tell_all({"": estimates}, level)[""],
+        estimates=estimates,
         stages=stages,
         graph=graph,
         plan=plan,
         unfair=tuple(pieces.named(block) for block in plan.blocks if {*block} <= heads),
         outcome=beside if compared else None,
-        roots=_roots(asked[0], graph),
+        roots=tuple(graph.columns_of(first.order[: first.roots])),
         rows=len(table),
         level=level,
         threshold=threshold,
@@ -365,25 +382,33 @@ def decompose(
             "level": level,
             "random_state": random_state,
         },
-        notes=tuple(notes),
-        doubts=describe_doubts(stages, pd.DataFrame()),
+        notes=(*notes, WORLDS) if doubts else tuple(notes),
+        doubts=doubts,
         assumptions=tuple(dict.fromkeys(told)),
         warnings=(*warned, *truths),
         swapped=pieces.swapped,
     )
 
 
-def _roots(asked: Asked, graph: CausalGraph) -> tuple[str, ...]:
-    """Return the columns that the sensitive attribute does not cause."""
-    part = next(part for part in asked.worlds.values() if part is not None)
-    return tuple(graph.columns_of(part.order[: part.roots]))
+def _each_level(
+    models: Any, graph: CausalGraph, df: Any, contrasts: Sequence[Hashable] | None, unfair: UnfairPaths | None,
+    subgroups: Any, **asked: Any,
+) -> Decomposition:  # fmt: skip
+    """Return the parts of each level against the baseline, with intervals that hold at once, and of all together."""
+    graph = graph.with_contrast(None)
+    identify(UnfairPaths(graph, graph.directed_paths(graph.sensitive, graph.outcome)))
+    own = {name: asked.pop(name) for name in ("sample_weight", "groups")}
+    compared = Levels.of(df, graph, contrasts, missing=asked["missing"], **own)
 
+    def make(each: Any, models: Any, df: pd.DataFrame, **within: Any) -> Decomposition:
+        paths = None if unfair is None else unfair.with_contrast(each)
+        return decompose(models, graph.with_contrast(each), df, unfair=paths, **asked | within)
 
-def _assumptions(asked: Asked, pieces: Pieces, plan: Plan) -> Iterator[str]:
-    """Yield what the worlds of a plan rest on."""
-    for switched in plan.worlds:
-        estimand = identify(pieces.paths(switched), asked.target)
-        yield from (text for text in estimand.assumptions if text != estimand.support)
+    members = compared.run(models, make, subgroups, "split", progress=False)
+    of = {each: one.estimates.placed(compared.rows[each], compared.units) for each, one in members.audits.items()}
+    told = tell_all(of, asked["level"])
+    levels = {each: replace(one, **told[each]) for each, one in members.audits.items()}
+    return Decomposition.of_levels(levels, compared, members)
 
 
 def _read_order(order: Sequence[str], pieces: Pieces) -> Block:
@@ -452,11 +477,11 @@ def _plan(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[
     for each in asked:
         for paths in (whole, Switched(pieces.groups[0])):
             identify(pieces.paths(paths), each.target)
-        texts = [f"{pieces.named_world(S)}: {each.problems.get(S)}" for S in (NONE, whole) if each.problems.get(S)]
+        texts = [f"World {pieces.named_world(S)}: {each.problems[S]}" for S in (NONE, whole) if each.problems.get(S)]
         if texts:
             raise PositivityError(
-                f"The two groups do not overlap enough for the total effect. {'. '.join(texts)}. Coarsen the features "
-                "of these stages."
+                f"The two groups do not overlap enough for the total effect. {'. '.join(texts)}. {WORLDS} Coarsen the "
+                "features of these stages."
             )
     raise PositivityError("The two groups do not overlap enough for any part.")
 
@@ -479,7 +504,7 @@ class Values:
         """The models and decisions."""
         return [*self.observed]
 
-    def within(self, at: NDArray[np.int64], plan: Plan, named: Callable[[Block], str]) -> Means:
+    def within(self, at: NDArray[np.int64], **told: Any) -> Means:
         """Return the means of some rows in all worlds, and in both groups, first that of the baseline world."""
         a, weight = self.rows.a[at], self.rows.weight[at]
         columns = [*self.values[at].T]
@@ -501,7 +526,7 @@ class Values:
         frame = pd.DataFrame(np.column_stack(columns), columns=index)
         code = None if self.clusters is None else self.clusters.code[at]
         arm = None if self.clusters is None else a
-        return Means(Estimates(frame, weight, at=at, groups=code, arm=arm, apart=moves), sizes, plan, named)
+        return Means(Estimates(frame, weight, at=at, groups=code, arm=arm, apart=moves), sizes, **told)
 
 
 def _walk(
@@ -537,9 +562,9 @@ def _walk(
 
 
 def _by_subgroup(
-    values: Values, plan: Plan, named: Callable[[Block], str], levels: Sequence[Subgroup], level: float
-) -> pd.DataFrame:
-    """Return the parts in each level of subgroups; those of a model and decisions hold together with the level."""
+    values: Values, levels: Sequence[Subgroup], of: Callable[..., Means]
+) -> tuple[dict[Any, Means], dict[Any, str]]:
+    """Return the means in each level of subgroups, and why some have none."""
     found, absent = {}, {}
     for each in levels:
         for code, name in enumerate(each.levels):
@@ -550,15 +575,5 @@ def _by_subgroup(
             elif values.clusters is not None and (few := values.clusters.at(at).fewer()):
                 absent[each.name, name] = few
             else:
-                found[each.name, name] = values.within(at, plan, named)
-    reach = {
-        pair: reach_of_all([part for each in found.values() for part in each.parts(pair).values()], level)
-        for pair in values.pairs
-    }
-    tables = []
-    for (subgroup, name), means in found.items():
-        table = means.table(values.pairs, level, reach_of=reach)
-        tables.append(table.assign(subgroup=subgroup, level=name, rows=len(means.of.weight), note=""))
-    tables += [pd.DataFrame([{"subgroup": key[0], "level": key[1], "note": text}]) for key, text in absent.items()]
-    columns = ["subgroup", "level", *TABLE_COLUMNS, "rows", "note"]
-    return pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
+                found[each.name, name] = of(at)
+    return found, absent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,28 +15,35 @@ from markupsafe import Markup, escape
 
 from pyrofair._validation import require_choice
 from pyrofair.audits.audit_view import RIGHT_GRAPH
+from pyrofair.audits.contrasts import POPULATION, Levels
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.display.page import Table, make_table
 from pyrofair.audits.display.words import Answer, percent, shorten
-from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Plan
-from pyrofair.audits.view import Block, View
-from pyrofair.audits.waterfall import draw_waterfall, points
+from pyrofair.audits.family import Members
+from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Means, Plan
+from pyrofair.audits.view import PARTS, Block, View
+from pyrofair.audits.waterfall import Panel, draw_waterfalls, points
 from pyrofair.graph import CausalGraph
 from pyrofair.graph.svg import graph_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAIR_PATHS", "UNFAIR_PATHS", "Decomposition"]
+__all__ = ["FAIR_PATHS", "UNFAIR_PATHS", "WORLDS", "Decomposition"]
 
 UNFAIR_PATHS, FAIR_PATHS = "unfair paths", "fair paths"
 WHOLE = (GAP, TOTAL, UNFAIR_PATHS, FAIR_PATHS)
 """The rows of the table that are sums of parts."""
-NO_VERDICT = "A part is no verdict: which paths are unfair is for you to say, and confounding may be unfair as well."
+NO_VERDICT = "A part is not a verdict: you say which paths are unfair. Confounding does not mean no discrimination."
 BY_ORDER = (
     "A part depends on what is switched before it. It is the average over all orders; 'by order' are the smallest and "
     "the largest."
 )
+WORLDS = "A world is named by where its switched paths begin: these have the contrast, all others the baseline."
+TOLD = ("settings", "level", "rows", "unfair", "notes", "doubts", "assumptions", "warnings")
+TABLES = ("table", "contrasts", "means", "differences", "subgroups", "stages")
+MOST_PARTS = 7
+"""The most parts that the text lists of a model."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,6 +69,9 @@ class Decomposition:
         The diagnostics of each world's stages by model and decisions, as those of :class:`pyrofair.Audit`.
     unfair : tuple of str
         The parts whose paths were called unfair.
+    levels, failures : dict
+        If several levels are compared with the baseline: the decomposition of each, and why a level has none. All
+        tables begin with a column contrast then, and every interval holds at once for all levels.
     notes, doubts, assumptions, warnings
         What could not be told apart, or was left out, and why; why the numbers of a model are in doubt; what the
         numbers rest on; what was warned of.
@@ -78,7 +88,7 @@ class Decomposition:
     subgroups: pd.DataFrame
     stages: pd.DataFrame
     graph: CausalGraph
-    plan: Plan
+    plan: Plan | None
     unfair: tuple[str, ...]
     outcome: str | None
     roots: tuple[str, ...]
@@ -91,6 +101,49 @@ class Decomposition:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     swapped: bool = False
+    estimates: Means | None = None
+    levels: Mapping[Any, Decomposition] = field(default_factory=dict)
+    failures: Mapping[Any, Exception] = field(default_factory=dict)
+    sizes: Mapping[Any, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_levels(cls, levels: Mapping[Any, Decomposition], compared: Levels, members: Members) -> Decomposition:
+        """Return the decompositions of the levels that are compared with the baseline as one."""
+
+        def every(name: str) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(text for one in levels.values() for text in getattr(one, name)))
+
+        tables = {
+            name: pd.concat([getattr(one, name).assign(contrast=key) for key, one in levels.items()], ignore_index=True)
+            for name in TABLES
+        }
+        notes = [f"{key!r} could not be split: {why}" for key, why in members.failures.items()]
+        for text in every("notes"):
+            of = [repr(key) for key, one in levels.items() if text in one.notes]
+            notes.append(text if len(of) == len(levels) else f"{', '.join(of)}: {text}")
+        made = {name: table[["contrast", *table.columns.drop("contrast")]] for name, table in tables.items()}
+        return replace(
+            next(iter(levels.values())),
+            **made,
+            graph=compared.graph,
+            plan=None,
+            unfair=every("unfair"),
+            outcome=next(filter(None, (one.outcome for one in levels.values())), None),
+            rows=len(compared.table),
+            notes=tuple(notes),
+            doubts={f"{of}, {key!r}": text for key, one in levels.items() for of, text in one.doubts.items()},
+            assumptions=every("assumptions"),
+            warnings=tuple(members.rewarn(stacklevel=5)),
+            estimates=None,
+            levels=levels,
+            failures=members.failures,
+            sizes=compared.sizes,
+        )
+
+    def _told(self, decisions: Any = "threshold") -> list[tuple[Decomposition, tuple[str, Any]]]:
+        """Return each model and its decisions, with the decomposition of each level, or with this one."""
+        each = [*self.levels.values()] or [self]
+        return [(one, pair) for pair in self._pairs(decisions) for one in each if pair in one._pairs(decisions)]
 
     # -- one model ----------------------------------------------------------------------------------------------------
 
@@ -141,13 +194,16 @@ class Decomposition:
         words = {each: self._word(each) for each in parts.index}
         width = min(max(map(len, words.values())), 60)
         lines = [f"Where the gap comes from: {self._what(pair)}, {self.rows:,} rows", f"  {self._head(pair)}"]
-        rows: Any = parts.itertuples()
+        largest = parts["estimate"].abs().nlargest(MOST_PARTS if len(parts) > MOST_PARTS + 1 else len(parts)).index
+        rows: Any = parts[parts.index.isin(largest)].itertuples()
         for row in rows:
             by_order = f"by order {_range(row)}" if np.isfinite(row.smallest) else ""
             texts = [f"{words[row.part]:<{width}}", f"{_span(row):<20}"]
-            texts += [f"{by_order:<22}"] if parts["smallest"].notna().any() else []
+            texts += [f"{by_order:<23}"] if parts["smallest"].notna().any() else []
             texts += [f"{'unfair' if row.part in self.unfair else '':<6}"] if self.unfair else []
             lines.append("  " + "  ".join([*texts, self._beside(pair, row.part)]).rstrip())
+        if len(rest := parts.drop(index=largest)):
+            lines.append(f"  {len(rest)} smaller parts together {points(rest['estimate'].sum())}, see .table")
         if turned := [each for each in parts["part"] if self._turns(pair, each)]:
             lines.append(f"  The sign depends on the order: {', '.join(turned)}.")
         if UNFAIR_PATHS in own.index:
@@ -178,7 +234,7 @@ class Decomposition:
     # -- forms of the report ------------------------------------------------------------------------------------------
 
     def plot(self, model: str | None = None, decisions: Any = "threshold") -> Figure:
-        """Draw a waterfall from the mean of one group to that of the other.
+        """Draw a waterfall from the mean of one group to that of the other, for each level that is compared.
 
         Parameters
         ----------
@@ -190,32 +246,34 @@ class Decomposition:
         pairs = dict(self._pairs(decisions))
         model = next(iter(pairs)) if model is None else model
         require_choice("model", model, list(pairs))
-        pair = model, pairs[model]
+        return draw_waterfalls(
+            [one._panel(pair) for one, pair in self._told(decisions) if pair[0] == model], self.level
+        )
+
+    def _panel(self, pair: tuple[str, Any]) -> Panel:
         own = self._of(pair)
-        parts = own.drop(index=[*WHOLE], errors="ignore")
         (one, other), (first, last) = self._labels(), self._group_means(pair)
         more = "more" if last >= first else "fewer"
-        size, column = abs(round(100.0 * (last - first))), shorten(self.graph.sensitive_column)
-        return draw_waterfall(
+        what, column = self._what(pair), shorten(self.graph.sensitive_column)
+        parts = own.drop(index=[*WHOLE], errors="ignore")
+        return Panel(
             parts,
             own.loc[GAP],
-            ((one, first), (other, last)),
-            {each: self._word(each) for each in parts.index},
-            self.unfair or None,
-            f"{column}={other}: {size:.0f} points {more} than {column}={one}. Where does that come from?",
-            f"{self._what(pair).capitalize()}, {self.rows:,} rows, split along the arrows out of {column}.",
-            self.level,
+            (first, last),
+            [one, *map(self._word, parts.index), other],
+            self.unfair,
+            f"{column}={other}: {abs(100.0 * (last - first)):.1f} points {more} than {one}. Where does that come from?",
+            f"{what[0].upper()}{what[1:]}, {self.rows:,} rows, split along the arrows out of {column}.",
         )
 
     def block(self, decisions: Any = "threshold") -> Block:
         """Return the parts of all models as a section of a page."""
-        pairs = self._pairs(decisions)
-        pictures = [self._table(i, pair) for i, pair in enumerate(pairs)]
-        lines = [line for pair in pairs for line in self._lines(pair)]
+        pairs, told = self._pairs(decisions), self._told(decisions)
+        pictures = [one._table(i, pair) for i, (one, pair) in enumerate(told)]
         return Block(
-            "parts",
+            PARTS,
             "Where the gap comes from",
-            lines,
+            self._text(decisions),
             aside=[BY_ORDER, *self.notes, NO_VERDICT],
             pictures=pictures,
             markup=lambda: Markup("").join(self._picture(pair) for pair in pairs[:3]),
@@ -225,7 +283,9 @@ class Decomposition:
         written = io.BytesIO()
         self.plot(*pair).savefig(written, format="png", dpi=120)
         data = base64.b64encode(written.getvalue()).decode()
-        return Markup(f'<img src="data:image/png;base64,{data}" alt="{escape(self._head(pair))}">')
+        heads = "; ".join(one._head(each) for one, each in self._told(pair[1]) if each == pair)
+        image = Markup(f'<img style="min-width: 44rem" src="data:image/png;base64,{data}" alt="{escape(heads)}">')
+        return Markup('<div class="scroll" role="region" tabindex="0" aria-label="Waterfall">{}</div>').format(image)
 
     def _table(self, i: int, pair: tuple[str, Any]) -> Table:
         own = self._of(pair)
@@ -242,7 +302,8 @@ class Decomposition:
         if self.unfair:
             shown["called unfair"] = ["yes" if each in (*self.unfair, UNFAIR_PATHS) else "" for each in own["part"]]
         note = f"Intervals of the parts hold together at {self.level:.0%}."
-        return make_table(f"parts-{i}", self._what(pair), shown, own.reset_index(drop=True), note=note)
+        caption = f"{shorten(self.graph.sensitive_column)}={' and '.join(self._labels()[::-1])}: {self._what(pair)}"
+        return make_table(f"parts-{i}", caption, shown, own.reset_index(drop=True), note=note)
 
     def _answer(self, pair: tuple[str, Any]) -> Answer:
         """Return the gap, and its parts in the order of their size."""
@@ -251,39 +312,34 @@ class Decomposition:
         parts = parts.loc[parts["estimate"].abs().sort_values(ascending=False).index]
         rows: Any = parts.itertuples()
         listed = [f"{points(row.estimate)} {self._word(row.part)}" for row in rows]
-        tone = "unfair" if self.unfair else "open"
-        return Answer(f"A gap of {points(own['estimate'][GAP])} points", f"{'; '.join(listed)}.", tone)
+        return Answer(f"A gap of {points(own['estimate'][GAP])} points", f"{'; '.join(listed)}.", "open")
 
     @property
     def view(self) -> View:
         """The report as data."""
-        pairs = self._pairs("threshold")
-        (one, other) = self._labels()
+        told, column = self._told(), self.graph.sensitive_column
+        added = [make_table("contrasts", "What each part adds", self.contrasts)]
+        means, drawing = [make_table("means", "Means", self.means)], Markup(graph_svg(self.graph) or "")
         return View(
             title="Where the gap comes from",
             question=[
-                f"Why do {one} and {other} ({self.graph.sensitive_column}) get different decisions?",
-                self._head(pairs[0]),
+                f"Why do the groups {', '.join(map(str, self.sizes or self._labels()))} ({column}) get different "
+                "decisions?",
+                *(one._head(pair) for one, pair in told if pair[0] == told[0][1][0]),
             ],
-            answers=[(self._what(pair), self._answer(pair)) for pair in pairs],
+            answers=[
+                (f"{one._what(pair)}{f', {one._labels()[1]}' if self.levels else ''}", one._answer(pair))
+                for one, pair in told
+            ],
             basis=[RIGHT_GRAPH, BY_ORDER, NO_VERDICT],
             changes=[*self.notes, *(f"In doubt: {text}." for text in self.doubts.values())][:4]
-            or ["Another graph, or rows in which the groups overlap less."],
-            lead=[f"{self.rows:,} rows; {self.graph.sensitive_column}={other} compared with {one}."],
+            or ["Another graph, or another population."],
+            lead=self._lead(),
             blocks=[
                 self.block(),
-                Block(
-                    "graph",
-                    "The causal graph",
-                    aside=["Arrows are causes."],
-                    markup=lambda: Markup(graph_svg(self.graph) or ""),
-                ),
-                Block(
-                    "contrasts",
-                    "After every set of other parts",
-                    tables=[make_table("contrasts", "What each part adds", self.contrasts)],
-                ),
-                Block("means", "The mean in each world", tables=[make_table("means", "Means", self.means)]),
+                Block("graph", "The causal graph", aside=["Arrows are causes."], markup=lambda: drawing),
+                Block("contrasts", "After every set of other parts", tables=added),
+                Block("means", "The mean in each world", aside=[WORLDS], tables=means),
             ],
             schema="pyrofair-decomposition",
             data=self._data,
@@ -292,24 +348,22 @@ class Decomposition:
             settings=[(name, str(value)) for name, value in self.settings.items()],
         )
 
+    def _lead(self) -> list[str]:
+        """Return what is compared."""
+        graph = self.graph
+        if not self.levels:
+            one, other = self._labels()
+            return [f"{self.rows:,} rows; {graph.sensitive_column}={other} compared with {one}."]
+        return [
+            f"{self.rows:,} rows: {len(self.sizes) - 1} contrast(s) of {graph.sensitive_column!r} with the baseline "
+            f"{graph.baseline!r} ({self.sizes[graph.baseline]:,} rows).",
+            f"{self.level:.0%} intervals that hold at once for all contrasts and parts.",
+            POPULATION,
+        ]
+
     def _data(self, rows: bool) -> dict[str, Any]:
-        return {
-            "versions": known_versions(),
-            "settings": self.settings,
-            "level": self.level,
-            "rows": self.rows,
-            "unfair": self.unfair,
-            "table": self.table,
-            "contrasts": self.contrasts,
-            "means": self.means,
-            "differences": self.differences,
-            "subgroups": self.subgroups,
-            "stages": self.stages,
-            "notes": self.notes,
-            "doubts": self.doubts,
-            "assumptions": self.assumptions,
-            "warnings": self.warnings,
-        }
+        told = {name: getattr(self, name) for name in (*TOLD, *TABLES)}
+        return told | {"versions": known_versions(), "failures": {name: str(e) for name, e in self.failures.items()}}
 
     def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
         """Return the decomposition as one self-contained page, and write it to ``path`` if given."""
@@ -322,10 +376,15 @@ class Decomposition:
     def _repr_html_(self) -> str:
         return self.view.fragment()
 
+    def _text(self, decisions: Any = "threshold") -> list[str]:
+        told = [each for each in self._told(decisions) if each[1][0] != self.outcome]
+        return [
+            *(line for one, pair in told for line in one._lines(pair)),
+            *(f"  {each}" for each in (*self.notes, NO_VERDICT)),
+        ]
+
     def __str__(self) -> str:
-        shown = [pair for pair in self._pairs("threshold") if pair[0] != self.outcome]
-        lines = [line for pair in shown for line in self._lines(pair)]
-        return "\n".join([*lines, *(f"  {each}" for each in self.notes), f"  {NO_VERDICT}"])
+        return "\n".join([*(self._lead() if self.levels else ()), *self._text()])
 
     def __repr__(self) -> str:
         models = ", ".join(dict.fromkeys(self.table["model"]))

@@ -295,19 +295,20 @@ class FamilyAudit(ABC):
 
 @dataclass(eq=False)
 class Members:
-    """The audits of the members of a family, why some have none, and what was warned of.
+    """The audits, or other answers, of the members of a family, why some have none, and what was warned of.
 
-    ``named`` makes a noun phrase of some names, the beginning of a sentence.
+    ``named`` makes a noun phrase of some names, the beginning of a sentence; ``done`` is what could not be done.
     """
 
     key: str
     named: Callable[[Sequence[Any]], str]
-    audits: dict[Any, Audit] = field(default_factory=dict)
+    done: str = "audited"
+    audits: dict[Any, Any] = field(default_factory=dict)
     failures: dict[Any, Exception] = field(default_factory=dict)
     said: dict[str, tuple[type[Warning], list[Any]]] = field(default_factory=dict)
 
-    def run(self, name: Any, make: Callable[[], Audit], caught: tuple[type[Exception], ...] = FAILURES) -> Audit | None:
-        """Make the audit of a member, or keep the error that it has in its place."""
+    def run(self, name: Any, make: Callable[[], Any], caught: tuple[type[Exception], ...] = FAILURES) -> Any:
+        """Make the answer of a member, or keep the error that it has in its place."""
         with self.listening(name):
             try:
                 self.audits[name] = make()
@@ -324,19 +325,19 @@ class Members:
         for each in caught:
             self.said.setdefault(str(each.message), (each.category, []))[1].append(name)
 
-    def rewarn(self) -> list[str]:
+    def rewarn(self, stacklevel: int = 3) -> list[str]:
         """Warn of what the audits warned of, and name the members unless it was all of them; return the texts."""
         texts = []
         for text, (category, names) in self.said.items():
             whose = list(dict.fromkeys(names))
             every = len(whose) == len(self.audits) and not self.failures
             told = text if every else f"{self.named(whose)}: {text}"
-            warnings.warn(told, category, stacklevel=3)
+            warnings.warn(told, category, stacklevel=stacklevel)
             texts += [told] if issubclass(category, PyrofairWarning) else []
         for name, error in self.failures.items():
             if not isinstance(error, NotIdentifiedError):
-                texts.append(f"{self.named([name])} could not be audited: {error}")
-                warnings.warn(texts[-1], PyrofairWarning, stacklevel=3)
+                texts.append(f"{self.named([name])} could not be {self.done}: {error}")
+                warnings.warn(texts[-1], PyrofairWarning, stacklevel=stacklevel)
         return texts
 
     def table(
@@ -349,7 +350,7 @@ class Members:
 
         ``parts`` are tables in place of, or beside, those of the audits; ``reasons`` why a member lacks some rows.
         """
-        tables = {name: each.table for name, each in self.audits.items()} | dict(parts or {})
+        tables: dict[Any, pd.DataFrame] = {name: each.table for name, each in self.audits.items()} | dict(parts or {})
         asked = pd.concat([each[KEY] for each in tables.values()]).drop_duplicates()
         held = [name for name in NUMBERS if any(name in each for each in tables.values())]
         whole = []

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise, product
 from math import comb
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pyrofair.effects.estimates import Estimate, Estimates, Share, reach_of_all
 from pyrofair.graph.first_edges import Block, Switched, partitions_of, subsets_of
 
-__all__ = ["CONFOUNDING", "GAP", "NONE", "TABLE_COLUMNS", "TOTAL", "Contrast", "Means", "Pair", "Plan", "union_of"]
+__all__ = [
+    "CONFOUNDING",
+    "GAP",
+    "NONE",
+    "TABLE_COLUMNS",
+    "TOTAL",
+    "Contrast",
+    "Means",
+    "Pair",
+    "Plan",
+    "tell_all",
+    "union_of",
+]
 
 GAP, CONFOUNDING, TOTAL = "gap", "confounding", "total effect"
 TABLE_COLUMNS = (
@@ -120,14 +133,25 @@ class Means:
         Their estimates; columns (model, decisions, world or group).
     sizes
         The effective rows of each world and group.
-    plan, named
-        The plan, and the name of a block.
+    plan, named, named_world
+        The plan, and the names of a block and of a world.
+    groups
+        The names of the groups of the plan, if these are parts themselves.
+    beside
+        The observed outcome, if models are compared with it.
+    within, absent
+        The means in each level of subgroups, by both names, and why some have none.
     """
 
     of: Estimates
     sizes: Mapping[Any, float]
     plan: Plan
     named: Callable[[Block], str]
+    named_world: Callable[[Switched], str]
+    groups: Sequence[str] = ()
+    beside: Pair | None = None
+    within: Mapping[tuple[str, Any], Means] = field(default_factory=dict)
+    absent: Mapping[tuple[str, Any], str] = field(default_factory=dict)
 
     @cached_property
     def _means(self) -> dict[Any, float]:
@@ -153,71 +177,59 @@ class Means:
             shares += [Share(max(value, 0.0), size), Share(max(-value, 0.0), size, -1.0)]
         return self.of.sum_of(places, shares)
 
-    def table(
-        self,
-        pairs: Sequence[Pair],
-        level: float,
-        groups: Sequence[str] = (),
-        reach_of: Mapping[Pair, float] | None = None,
-    ) -> pd.DataFrame:
-        """Return a row for each model, decisions and part; parts and confounding hold together with the level.
+    @property
+    def pairs(self) -> list[Pair]:
+        """The models and decisions."""
+        labels: Any = self.of.influence.columns
+        return list(dict.fromkeys((model, decisions) for model, decisions, _ in labels))
 
-        ``groups`` name those of the plan, to be parts themselves; ``reach_of`` is how far intervals of parts reach.
-        """
-        rows: list[list[Any]] = []
-        whole, nothing = union_of(self.plan.blocks), (np.nan, np.nan)
-        for pair in pairs:
-            gap, total = self.sum_of(pair, {1: 1.0, 0: -1.0}), self.sum_of(pair, {whole: 1.0, NONE: -1.0})
-            parts = self.parts(pair)
-            reach = reach_of_all([*parts.values()], level) if reach_of is None else reach_of[pair]
-            ranges = {self.named(block): self._range(pair, block) for block in self.plan.blocks}
-            spans: list[Any] = [(GAP, gap, nothing, None), (TOTAL, total, nothing, None)]
-            spans += [(name, each, ranges.get(name, nothing), reach) for name, each in parts.items()]
-            for i, name in enumerate(groups):
-                ends = [each.value for each in self._ends_of_group(pair, i)]
-                spans.append((name, self._of_group(pair, i), (min(ends), max(ends)), None))
-            low, high = gap.interval(level)
-            for name, each, ends_of, own in spans:
-                share = each.value / gap.value if low > 0.0 or high < 0.0 else np.nan
-                rows.append([*pair, name, each.value, *each.interval(level, own), *ends_of, share])
-        return pd.DataFrame(rows, columns=list(TABLE_COLUMNS))
+    def placed(self, rows: NDArray[np.int64], units: NDArray[np.int64] | None) -> Means:
+        """Return the means, of rows at these positions in a longer table, with its codes of clusters."""
+        within = {key: each.placed(rows, units) for key, each in self.within.items()}
+        return replace(self, of=self.of.placed(rows[self.of.at], units), within=within)
 
-    def contrasts(self, pairs: Sequence[Pair], level: float, groups: Sequence[str] = ()) -> pd.DataFrame:
-        """Return every comparison of a part; all of a model and decisions hold together with the level.
+    def table(self, pair: Pair) -> Iterator[Span]:
+        """Yield gap (the first), total effect, parts, and named groups of the plan, with their ranges over orders."""
+        ranges = self._ranges(pair)
+        found = [(GAP, self.sum_of(pair, {1: 1.0, 0: -1.0}), GAP)]
+        found += [(TOTAL, self.sum_of(pair, {union_of(self.plan.blocks): 1.0, NONE: -1.0}), TOTAL)]
+        found += [(name, each, "parts") for name, each in self.parts(pair).items()]
+        found += [(name, self._of_group(pair, i), name) for i, name in enumerate(self.groups)]
+        yield from (Span((name, *ranges.get(name, (np.nan, np.nan))), each, family) for name, each, family in found)
 
-        ``groups`` name those of the plan, each compared before and after the other one.
-        """
-        rows = []
-        for pair in pairs:
-            named = [(self.named(of.block), self._after(of), self._added(pair, of)) for of in self.plan.contrasts]
-            for i, name in enumerate(groups):
-                first, last = self._ends_of_group(pair, i)
-                named += [(name, "", first), (name, groups[1 - i], last)]
-            reach = reach_of_all([each for *_, each in named], level)
-            rows += [[*pair, part, after, each.value, *each.interval(level, reach)] for part, after, each in named]
-        return pd.DataFrame(rows, columns=["model", "decisions", "part", "after", "estimate", "lower", "upper"])
+    def contrasts(self, pair: Pair) -> Iterator[Span]:
+        """Yield every comparison of a part, and each named group of the plan before and after the other one."""
+        for of in self.plan.contrasts:
+            yield Span((self.named(of.block), self._after(of)), self._added(pair, of), "contrasts")
+        for i, name in enumerate(self.groups):
+            first, last = self._ends_of_group(pair, i)
+            yield Span((name, ""), first, "contrasts")
+            yield Span((name, self.groups[1 - i]), last, "contrasts")
 
-    def differences(self, pairs: Sequence[Pair], other: Pair, level: float) -> pd.DataFrame:
-        """Return by how much each part of some models is more than that of another; intervals hold together."""
-        rows = []
-        for pair in pairs:
-            own, theirs = self.parts(pair), self.parts(other)
-            apart = {name: own[name] - theirs[name] for name in own}
-            reach = reach_of_all([*apart.values()], level)
-            rows += [[*pair, name, each.value, *each.interval(level, reach)] for name, each in apart.items()]
-        return pd.DataFrame(rows, columns=["model", "decisions", "part", "estimate", "lower", "upper"])
+    def differences(self, pair: Pair) -> Iterator[Span]:
+        """Yield by how much each part of a model is more than that of the observed outcome."""
+        if self.beside is not None and pair[0] != self.beside[0]:
+            theirs = self.parts(self.beside)
+            yield from (Span((name,), each - theirs[name], "parts") for name, each in self.parts(pair).items())
 
-    def worlds(self, pairs: Sequence[Pair], level: float, named: Callable[[Switched], str]) -> pd.DataFrame:
-        """Return the mean in each world and group, each with an interval of its own."""
-        rows = []
+    def worlds(self, pair: Pair) -> Iterator[Span]:
+        """Yield the mean in each world and group."""
         every: list[Any] = [*self.plan.worlds, 0, 1]
-        for pair, each in product(pairs, every):
-            at = {(*pair, each): 1.0}
+        for each in every:
+            name = f"group {each}" if isinstance(each, int) else self.named_world(each)
             shares = [] if pair[1] == "score" else [Share(self._means[*pair, each], self.sizes[each])]
-            found = self.of.sum_of(at, shares)
-            name = f"group {each}" if isinstance(each, int) else named(each)
-            rows.append([*pair, name, found.value, *found.interval(level), self.sizes[each]])
-        return pd.DataFrame(rows, columns=["model", "decisions", "mean", "estimate", "lower", "upper", "ess"])
+            yield Span((name, self.sizes[each]), self.of.sum_of({(*pair, each): 1.0}, shares), name)
+
+    def _ranges(self, pair: Pair) -> dict[str, tuple[float, float]]:
+        """Return the smallest and the largest of each part over orders; none in a stated one."""
+        if self.plan.stated:
+            return {}
+        added: dict[str, list[float]] = {}
+        for of in self.plan.contrasts:
+            added.setdefault(self.named(of.block), []).append(self._added(pair, of).value)
+        for i, name in enumerate(self.groups):
+            added[name] = [each.value for each in self._ends_of_group(pair, i)]
+        return {name: (min(values), max(values)) for name, values in added.items()}
 
     def parts(self, pair: Pair) -> dict[str, Estimate]:
         """Return confounding and the average of each block."""
@@ -237,13 +249,6 @@ class Means:
     def _added(self, pair: Pair, of: Contrast) -> Estimate:
         return self.sum_of(pair, {of.switched: 1.0, of.after: -1.0})
 
-    def _range(self, pair: Pair, block: Block) -> tuple[float, float]:
-        """Return the smallest and the largest that a block adds over orders."""
-        if self.plan.stated:
-            return np.nan, np.nan
-        values = [self._added(pair, each).value for each in self.plan.contrasts if each.block == block]
-        return min(values), max(values)
-
     def _ends_of_group(self, pair: Pair, which: int) -> tuple[Estimate, Estimate]:
         """Return what a group adds before the other one, and after it."""
         own, whole = union_of(self.plan.groups[which]), union_of(self.plan.blocks)
@@ -253,3 +258,62 @@ class Means:
         """Return what a group adds on average over both."""
         own, whole = union_of(self.plan.groups[which]), union_of(self.plan.blocks)
         return self.sum_of(pair, {own: 0.5, NONE: -0.5, whole: 0.5, whole - own: -0.5})
+
+
+class Span(NamedTuple):
+    """An estimate of a table with its names; intervals of one ``family`` hold together."""
+
+    names: tuple[Any, ...]
+    estimate: Estimate
+    family: str
+
+
+def tell_all(of: Mapping[Any, Means], level: float) -> dict[Any, dict[str, Any]]:
+    """Return all tables of each contrast by their names; intervals hold together over contrasts."""
+    columns = ["subgroup", "level", *TABLE_COLUMNS, "rows", "note"]
+    made = {
+        "table": tell_parts(of, level),
+        "contrasts": tell(of, Means.contrasts, ["part", "after"], level),
+        "means": tell(of, Means.worlds, ["mean", "ess"], level),
+        "differences": tell(of, Means.differences, ["part"], level),
+        "subgroups": {key: pd.DataFrame(columns=columns) for key in of},
+    }
+    found = tell_parts({(key, at): own for key, each in of.items() for at, own in each.within.items()}, level)
+    for key, each in of.items():
+        told = [(at, found[key, at].assign(rows=len(own.of.weight), note="")) for at, own in each.within.items()]
+        told += [(at, pd.DataFrame({"note": [text]})) for at, text in each.absent.items()]
+        if tables := [table.assign(subgroup=name, level=value) for (name, value), table in told]:
+            made["subgroups"][key] = pd.concat(tables, ignore_index=True)[columns]
+    return {key: {name: tables[key] for name, tables in made.items()} for key in of}
+
+
+def tell(
+    of: Mapping[Any, Means], spans: Callable[[Means, Pair], Iterable[Span]], columns: Sequence[str], level: float
+) -> dict[Any, pd.DataFrame]:
+    """Return the table of some estimates of the means of one or several contrasts or subgroups, by their keys.
+
+    The intervals of a model, decisions and family hold together over all of them.
+    """
+    rows: dict[Any, list[list[Any]]] = {key: [] for key in of}
+    for pair in dict.fromkeys(pair for means in of.values() for pair in means.pairs):
+        found = {key: [*spans(means, pair)] for key, means in of.items() if pair in means.pairs}
+        families: dict[str, list[Estimate]] = {}
+        for each in (each for own in found.values() for each in own):
+            families.setdefault(each.family, []).append(each.estimate)
+        reach = {family: reach_of_all(own, level) for family, own in families.items()}
+        for key, own in found.items():
+            rows[key] += [
+                [*pair, *names, each.value, *each.interval(level, reach[family])] for names, each, family in own
+            ]
+    head = ["model", "decisions", *columns, "estimate", "lower", "upper"]
+    return {key: pd.DataFrame(own, columns=head) for key, own in rows.items()}
+
+
+def tell_parts(of: Mapping[Any, Means], level: float) -> dict[Any, pd.DataFrame]:
+    """Return the parts of one or several, with their shares of a gap whose interval does not hold 0."""
+    found = tell(of, Means.table, ["part", "smallest", "largest"], level)
+    for key, table in found.items():
+        gap = table.groupby(["model", "decisions"], sort=False)[["estimate", "lower", "upper"]].transform("first")
+        known = gap["estimate"].where((gap["lower"] > 0.0) | (gap["upper"] < 0.0))
+        found[key] = table.assign(share=table["estimate"] / known)[list(TABLE_COLUMNS)]
+    return found

@@ -17,10 +17,12 @@ from pyrofair.audits.display.page import CITATIONS, Table, environment, next_nam
 from pyrofair.audits.display.words import Answer
 from pyrofair.exceptions import DataError
 
-__all__ = ["Block", "View", "drawn"]
+__all__ = ["MOST_CARDS", "PARTS", "Block", "View", "drawn"]
 
 MOST_CARDS = 3
 """More answers are listed on the first page, not shown side by side."""
+PARTS = "parts"
+"""The name of the section on where a difference between groups comes from."""
 MOST_LISTED = 8
 MOST_TABLES = 3
 """The tables that a notebook shows."""
@@ -86,14 +88,19 @@ class View:
     settings: Sequence[tuple[str, str]] = ()
 
     @property
+    def ordered(self) -> list[Block]:
+        """The parts; where a gap comes from is the second one."""
+        return sorted(self.blocks, key=lambda each: (each is not self.blocks[0]) * (1 + (each.name != PARTS)))
+
+    @property
     def first_tables(self) -> list[Table]:
         """The tables that a notebook shows, that of missing values among them."""
-        found = [table for block in self.blocks for table in (*block.tables, *block.pictures)]
+        found = [table for block in self.ordered for table in (*block.tables, *block.pictures)]
         return found[:MOST_TABLES] + [table for table in found[MOST_TABLES:] if table.name == "missing"]
 
     def text(self) -> str:
         """Return the report in plain text."""
-        lines = [*self.lead, *(line for block in self.blocks for line in block.text()), ""]
+        lines = [*self.lead, *(line for block in self.ordered for line in block.text()), ""]
         for heading, texts in self.assumptions:
             lines += [heading, *(f"  {i}. {text}" for i, text in enumerate(texts, 1))]
             lines += [] if texts else ["  (the source states none)"]

@@ -86,8 +86,6 @@ def require_estimates(name: str, source: Any, *, each: bool = False) -> None:
             "or pass one of the sources."
         )
     if isinstance(source, Bounding):
-        if instead := getattr(source, "instead_of_audit", ""):
-            raise DataError(f"{name}={shown(source)} has no estimates of both worlds for an audit. {instead}")
         raise DataError(
             f"{name}={shown(source)} bounds the marginals, for the data do not identify them, and an audit reports "
             "estimates. Use source.fit(df).bounds(model): the ends of both marginals, of the mean unfair effect and of "

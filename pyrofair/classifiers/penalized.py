@@ -295,9 +295,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.module_, self.history_ = fit.module, pd.DataFrame(fit.schedule.history)
         if self.source_ is None:
             return None
-        several = self.source_.by_contrast() if isinstance(self.source_, SeveralContrasts) else {None: self.source_}
         found, flat = [], []
-        for level, source in several.items():
+        for level, source in self._sources().items():
             where = "" if level is None else f"in the contrast {level!r}, "
             if isinstance(source, Bounding):
                 text = source.flatness(self._positive_scores)
@@ -315,6 +314,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
             "source_.overlap(), and compare propensity='boosted'."
         )
+
+    def _sources(self) -> Mapping[Any, Any]:
+        """Return the fitted source of each pair of worlds, by its name if there are several."""
+        return self.source_.by_contrast() if isinstance(self.source_, SeveralContrasts) else {None: self.source_}
 
     def _compare_groups(self, source: Any) -> pd.DataFrame:
         """Compare the groups; only of a module of the user's may it be asked whether it reads one row at a time."""
@@ -363,24 +366,24 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         encoded = self._encode(part)
         worlds = stratum = combine = ends = None
         if self.source_ is not None:
+            asked: dict[str, Any] = {"df": part, "sample_weight": weight[rows]}
             if isinstance(self.source_, SeveralContrasts):
-                pairs = self.source_.pairs(df=part, sample_weight=weight[rows], random_state=self.seed_)
-                sources = self.source_.by_contrast()
+                pairs = self.source_.pairs(**asked, random_state=self.seed_)
                 codes: NDArray[Any] = self.source_.strata(part)
                 combine = self.source_.combine
-                found = [_pair_of(sources[name], pair, self.device) for name, pair in pairs.items()]
-                samples = [each for pair, _ in found for each in pair]
-                bounds = tuple(own for _, own in found)
-                ends = bounds if any(bounds) else None  # training is faster where no pair has any
-            elif isinstance(self.source_, Bounding):
-                pair, own = _pair_of(
-                    self.source_, self.source_.samples(df=part, sample_weight=weight[rows]), self.device
-                )
-                samples, ends = [*pair], (own,)
-                codes = read_sensitive(part, self.source_.unfair.graph, both=False)
             else:
-                samples = [*self.source_.worlds(df=part, sample_weight=weight[rows], random_state=self.seed_)]
+                bounded = isinstance(self.source_, Bounding)
+                made = self.source_.samples if bounded else partial(self.source_.worlds, random_state=self.seed_)
+                pairs = {None: made(**asked)}
                 codes = read_sensitive(part, self.source_.unfair.graph, both=False)
+            sources = self._sources()
+            bounds = tuple(_ends_of(sources[name], pair, self.device) for name, pair in pairs.items())
+            ends = bounds if any(bounds) else None  # training is faster where no pair has any
+            samples = [
+                each if own is None else replace(each, unit=None)  # a batch takes rows of every unit
+                for pair, own in zip(pairs.values(), bounds, strict=True)
+                for each in pair
+            ]
             encoded, worlds = stack_worlds(encoded, samples, self._encode)
             stratum = torch.as_tensor(codes, device=self.device)
         return Problem(
@@ -491,18 +494,13 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _check_penalty(self, source: Bounding) -> None:
         """Refuse a penalty that is no bound by what a source makes of scores."""
-        bound = getattr(source, "penalty", interval_disagreement)
-        if self._penalty is bound:
-            return
-        named, made = getattr(self._penalty, "__name__", shown(self.penalty)), f"source={type(source).__name__}(...)"
-        if bound is not interval_disagreement:
+        if self._penalty is not interval_disagreement:
+            named = getattr(self._penalty, "__name__", shown(self.penalty))
             raise DataError(
-                f"penalty={named} is not the end that {made} is the worst case of: use penalty={bound.__name__}."
+                f"penalty={named} is a function of two marginals, and source={type(source).__name__}(...) has bounds "
+                "on them: use penalty=interval_disagreement, which is at least the disagreement of any two marginals "
+                "within these."
             )
-        raise DataError(
-            f"penalty={named} is a function of two marginals, and {made} has bounds on them: use "
-            "penalty=interval_disagreement, which is at least the disagreement of any two marginals within these."
-        )
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph
@@ -601,18 +599,13 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         return np.asarray(self.classes_[likelier])
 
 
-def _pair_of(
-    source: Any, pair: Sequence[CounterfactualSample], device: str
-) -> tuple[Sequence[CounterfactualSample], Ends | None]:
-    """Return the samples of a pair, and what makes bounds of their scores if the source bounds the marginals."""
+def _ends_of(source: Any, samples: Sequence[CounterfactualSample], device: str) -> Ends | None:
+    """Return what makes bounds of the scores of two samples' rows with weight, if the source bounds the marginals.
+
+    It gives these rows their units.
+    """
     if not isinstance(source, Bounding):
-        return pair, None
-    ends = _ends_of(source, pair, device)
-    return [replace(sample, unit=None) for sample in pair], ends  # a batch takes rows of every unit
-
-
-def _ends_of(source: Bounding, samples: Sequence[CounterfactualSample], device: str) -> Ends:
-    """Return what makes bounds of the scores of two samples' rows with weight; it gives these rows their units."""
+        return None
     units = [
         None if sample.unit is None else torch.tensor(sample.unit[sample.weight > 0], device=device)
         for sample in samples

@@ -18,7 +18,6 @@ __all__ = [
     "architecture",
     "logits_of",
     "optimizer_settings",
-    "stacked_optimizer",
 ]
 
 Optimizer = Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]
@@ -159,17 +158,12 @@ class Stack:
                 weight.data = weight.data.clone()
 
 
-def stacked_optimizer(make: Optimizer, module: nn.Module) -> tuple[str, ...] | None:
-    """Return what optimizers must have in common to move one stack; None of one that treats modules as wholes.
-
-    The optimizer that ``make`` makes for a single module must be one of torch's that treat each number alone, of its
-    very class and without hooks.
-    """
-    return optimizer_settings(make(iter(module.parameters())), list(module.parameters()))
-
-
 def optimizer_settings(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]) -> tuple[str, ...] | None:
-    """Return the class and settings of an optimizer, each parameter by its index; None as above."""
+    """Return what optimizers must have in common to move one stack: the class, settings, and parameters by index.
+
+    None of one that treats modules as wholes: it must be one of torch's that treat each number alone, of its very class
+    and without hooks.
+    """
     state = vars(optimizer)
     if type(optimizer) not in COPY_BY_COPY or "step" in state:
         return None

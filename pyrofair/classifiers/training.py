@@ -24,7 +24,6 @@ from pyrofair.classifiers.stacks import (
     architecture,
     logits_of,
     optimizer_settings,
-    stacked_optimizer,
 )
 from pyrofair.effects import Scored
 from pyrofair.effects.functionals import Formula, formula_of
@@ -143,8 +142,11 @@ class Fit:
     def settings(self) -> tuple[Any, ...] | None:
         """Return what fits must have in common to be trained as one stack; None of one to train alone."""
         built = architecture(self.module, self.problem.rows.shape[1])
-        moved = None if built is None else stacked_optimizer(self.schedule.optimizer, self.module)
-        if built is None or moved is None:
+        if built is None:
+            return None
+        weights = list(self.module.parameters())
+        moved = optimizer_settings(self.schedule.optimizer(iter(weights)), weights)
+        if moved is None:
             return None
         n, batch_size = len(self.problem.outcome), self.schedule.batch_size
         penalty = (self.is_penalised, self.formula, self.problem.sign)

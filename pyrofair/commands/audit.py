@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyrofair._files import csv_text
 from pyrofair.commands.check import add_check, check_table
 from pyrofair.commands.data import DATA_OPTIONS, GROUPS
-from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, asked, model_files, thresholds_of
-from pyrofair.commands.explain import add_parts, explain
+from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, asked_of, model_files, thresholds_of
+from pyrofair.commands.explain import PART_OPTIONS, add_parts, explain
 from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import QUESTION, Problem, names_several
@@ -61,6 +61,7 @@ OPTIONS = (
         "more in the report",
         Option("check", "test the graph on the table, as pyrofair check does", bool),
         Option("explain", "where the difference between the groups comes from, as pyrofair explain shows", bool),
+        *PART_OPTIONS,
         Option("sensitivity", "how strong a hidden common cause would have to be, as pyrofair sensitivity shows", bool),
     ),
     *RESULT_OPTIONS,
@@ -100,7 +101,7 @@ def run(settings: Settings, lines: Any) -> int:
     how: Any = {"extra": hints, "outcome_required": False, "several": True, "gaps": bool(hints)}
     with running(settings, (*FILES, *filter(None, [settings["flips"]])), "train", **how) as own:
         problem, folder = own.problem, own.folder
-        pairs = [f"--{each}" for each in ("proxy", "flips", "explain", "sensitivity") if settings[each]]
+        pairs = [f"--{each}" for each in ("proxy", "flips", "sensitivity") if settings[each]]
         if problem.contrasts and pairs:
             raise UsageError(f"{' and '.join(pairs)}: for two groups, and --contrast names several; name one.")
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
@@ -135,6 +136,7 @@ def _check(settings: Settings) -> None:
     score, source, replicates, flips = (settings[each] for each in ("score", "source", "replicates", "flips"))
     column, train, limit = shlex.quote(next(iter(score), "")), settings["train"], settings["fail-above"]
     other = [f"--{each}" for each in ("train", "drop-other-groups", "check", "sensitivity") if settings[each]]
+    of_parts = [f"--{each}" for each in ("order", "with-outcome") if settings[each] and not settings["explain"]]
     rules = [
         (score and train and source == "onestep",
          f"--train fits the source on other rows, and with --source onestep a column of scores, --score {column}, is "
@@ -149,6 +151,8 @@ def _check(settings: Settings) -> None:
         (source == "onestep" and "replicates" in settings.given,
          "--replicates belongs to --source ipw or gcomputation; onestep has intervals without replicates."),
         ("fail-quantity" in settings.given and limit is None, "--fail-quantity needs a limit, --fail-above."),
+        (of_parts,
+         f"{' and '.join(of_parts)}: of the parts of a difference, which --explain adds to the report."),
         (limit is not None and source != "onestep" and replicates < 2,
          f"--fail-above needs intervals, and --replicates {replicates} makes none."),
         (settings["proxy"] and (other or source != "onestep"),
@@ -206,7 +210,7 @@ def _audit(
     from pyrofair.audits import Audit, audit, audit_contrasts
     from pyrofair.audits.audit import with_missing
 
-    how = asked(settings, problem)
+    how = asked_of(settings, problem)
     if settings["train"]:
         source = with_missing(source, how["missing"]).fit(*problem.others["train"])
     made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
@@ -239,7 +243,7 @@ def _with_flips(settings: Settings, problem: Problem, models: dict[str, Any], re
     if not unknown or settings["source"] != "gcomputation":
         return report
     features = problem.frame[list(problem.graph.input_columns)]
-    own = asked(settings, problem)
+    own = asked_of(settings, problem)
     how = {name: own[name] for name in ("sample_weight", "missing", "random_state")}
     sem = SEM.from_mechanisms(learn_mechanisms(features, problem.unfair, **how), problem.unfair)
     at = features, own["threshold"], settings["seed"]
@@ -253,7 +257,7 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
     """Return the parts of the report besides the audit, and add their tables; one that cannot be made says why."""
     import pandas as pd
 
-    from pyrofair.audits.view import Block
+    from pyrofair.audits.view import PARTS, Block
     from pyrofair.exceptions import PyrofairError
 
     found, tables = [], []
@@ -263,7 +267,7 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
             found.append(parts.block())
             add_parts(folder, parts)
         except PyrofairError as error:
-            found.append(Block("parts", "Where the gap comes from", [f"Not available: {as_options(str(error))}"]))
+            found.append(Block(PARTS, "Where the gap comes from", [f"Not available: {as_options(str(error))}"]))
     if settings["check"]:
         check = check_table(settings, problem)
         found.append(check.block())

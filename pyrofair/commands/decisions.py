@@ -19,11 +19,10 @@ __all__ = [
     "DECISION_OPTIONS",
     "LEVEL",
     "THRESHOLDS",
-    "asked",
+    "asked_of",
     "check_decisions",
     "model_files",
     "read_models",
-    "scores_are",
     "tell_scale",
     "threshold_of",
     "thresholds_of",
@@ -103,19 +102,6 @@ def threshold_of(settings: Settings) -> float:
     return 0.5 if settings["threshold"] is None else float(on_scale(settings, settings["threshold"]))
 
 
-def asked(settings: Settings, problem: Problem) -> dict[str, Any]:
-    """Return the settings that audits, decompositions and sensitivity analyses have in common."""
-    return {
-        "threshold": threshold_of(settings),
-        "scores": scores_are(settings, problem),
-        "sample_weight": problem.weight,
-        "groups": problem.groups,
-        "missing": missing_of(settings),
-        "level": settings["level"],
-        "random_state": settings["seed"],
-    }
-
-
 def thresholds_of(settings: Settings) -> list[float] | None:
     """Return further thresholds as those of probabilities of yes; None if there are none."""
     return [on_scale(settings, each) for each in settings["thresholds"]] or None
@@ -177,6 +163,19 @@ def _scores(name: str, problem: Problem, settings: Settings) -> pd.Series[Any]:
         )
     changed: pd.Series[Any] = on_scale(settings, numbers)
     return changed
+
+
+def asked_of(settings: Settings, problem: Problem) -> dict[str, Any]:
+    """Return what every assessment of decisions is asked with, by keywords."""
+    return {
+        "threshold": threshold_of(settings),
+        "level": settings["level"],
+        "scores": scores_are(settings, problem),
+        "sample_weight": problem.weight,
+        "groups": problem.groups,
+        "missing": missing_of(settings),
+        "random_state": settings["seed"],
+    }
 
 
 def scores_are(settings: Settings, problem: Problem) -> Any:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import DATA_OPTIONS, GROUPS
-from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, asked, thresholds_of
+from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, asked_of, thresholds_of
 from pyrofair.commands.options import Command, Option, Settings, grouped
 from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
@@ -16,21 +15,24 @@ from pyrofair.commands.sources import source_options
 if TYPE_CHECKING:
     from pyrofair.audits import Decomposition
 
-__all__ = ["COMMAND", "explain"]
+__all__ = ["COMMAND", "PART_OPTIONS", "add_parts", "explain"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "parts.csv", "contrasts.csv", "means.csv", "differences.csv",
     "parts.png",
+)  # fmt: skip
+PART_OPTIONS = (
+    Option("order", "the nodes that edges out of the sensitive attribute lead to, in the one order in which they are "
+           "switched; the outcome stands for the direct edge (default the average over all orders)", many=True,
+           metavar="NODE"),
+    Option("with-outcome", "split the observed outcome as well, even if parts have to be merged for it", bool),
 )  # fmt: skip
 OPTIONS = (
     *QUESTION,
     *DECISION_OPTIONS,
     *grouped(
         "the parts",
-        Option("order", "the nodes that edges out of the sensitive attribute lead to, in the one order in which they "
-               "are switched; the outcome stands for the direct edge (default the average over all orders)", many=True,
-               metavar="NODE"),
-        Option("with-outcome", "split the observed outcome as well, even if parts have to be merged for it", bool),
+        *PART_OPTIONS,
     ),
     THRESHOLDS,
     LEVEL,
@@ -45,14 +47,15 @@ example:
   pyrofair explain applicants.csv --graph graph.txt --sensitive sex --outcome hired --positive yes \\
       --baseline male --contrast female --score p
 
-With --unfair, --direct or --through the unfair paths are one part, before and after the others.
+With --unfair, --direct or --through the unfair paths are one part, before and after the others. With --contrast all
+each other group is compared with the baseline.
 """
 
 
 def run(settings: Settings, lines: Any) -> int:
     """Split the difference, write the results, print them, and return the exit code."""
-    with running(settings, FILES, outcome_required=False, about_paths=False) as own:
-        found = explain(settings, own.problem, own.models, settings["order"] or None, settings["with-outcome"] or None)
+    with running(settings, FILES, outcome_required=False, about_paths=False, several=True) as own:
+        found = explain(settings, own.problem, own.models)
         own.folder.add("report.html", found.to_html)
         own.folder.add_text("report.json", found.to_json(indent=2))
         add_parts(own.folder, found)
@@ -67,16 +70,11 @@ def add_parts(folder: ResultsFolder, found: Decomposition) -> None:
     folder.add_figure("parts.png", found.plot())
 
 
-def explain(
-    settings: Settings,
-    problem: Problem,
-    models: dict[str, Any],
-    order: Sequence[str] | None = None,
-    outcome: bool | None = None,
-) -> Decomposition:
-    """Return the parts of the difference between the two groups of a problem."""
+def explain(settings: Settings, problem: Problem, models: dict[str, Any]) -> Decomposition:
+    """Return the parts of the difference between the groups of a problem."""
     from pyrofair.audits import decompose
 
+    outcome = True if settings["with-outcome"] else None
     if outcome is None and problem.graph.outcome_column in settings["score"]:
         outcome = False  # it is split already
     more = {each: settings[each] for each in ("propensity", "regression", "folds") if each in settings.given}
@@ -84,11 +82,12 @@ def explain(
         models,
         problem.graph,
         problem.frame,
-        order=order,
+        order=settings["order"] or None,
+        contrasts=problem.contrasts or None,
         unfair=problem.unfair if problem.unfair.paths else None,
         outcome=outcome,
         thresholds=thresholds_of(settings),
-        **asked(settings, problem),
+        **asked_of(settings, problem),
         **more,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyrofair.commands.data import DATA_OPTIONS, GROUPS
-from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, asked
+from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, asked_of
 from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
@@ -89,7 +89,7 @@ def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder:
     from pyrofair.robustness import edge_costs
 
     source, absent = make_source(settings, problem.unfair), settings["absent"] or None
-    found = edge_costs(models, source, problem.frame, absent, **asked(settings, problem))
+    found = edge_costs(models, source, problem.frame, absent, **asked_of(settings, problem))
     folder.add_table("edges.csv", found.table)
     folder.add("report.html", found.to_html)
     return [str(found)]
@@ -106,7 +106,7 @@ def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "conf
         more["hidden_causes"] = settings["hidden-causes"]
     own = make_source(settings, problem.unfair) if settings["source"] == "onestep" else problem.unfair
     analysis = getattr(sensitivity, doubt.replace("-", "_"))
-    return analysis(model, own, problem.frame, **asked(settings, problem), **more)
+    return analysis(model, own, problem.frame, **asked_of(settings, problem), **more)
 
 
 COMMAND = Command(

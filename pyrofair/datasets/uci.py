@@ -165,8 +165,6 @@ def load_adult(
         The nine columns of the graph in node order, or all 15 of the raw files in file order. Ages are in years,
         education in ordinal levels 1 to 16, hours per week, capital gains and losses in US dollars.
 
-
-
     Raises
     ------
     DataError
@@ -233,8 +231,6 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
     here): both groups are mixed. It also reads other attributes otherwise, among them the checking account, housing
     and purpose, whose labels here follow the original description. Conclude nothing about women or men from it.
 
-
-
     Parameters
     ----------
     path : path-like or None
@@ -243,8 +239,6 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
         The nine columns of the graph in node order; or all 20 attributes in file order, then ``sex`` and ``risk``.
         The duration is in months, the amount in Deutsche Mark, the age in years, the instalment rate in the
         original codes 1 to 4.
-
-
 
     Raises
     ------

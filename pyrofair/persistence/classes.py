@@ -38,7 +38,7 @@ from pyrofair.tables.reading import feature_columns
 __all__ = ["CLASSES", "KINDS", "TOP", "find_kind", "refuse_skops"]
 
 State = dict[str, Any]
-TOP = ("CausalGraph", "UnfairPaths", "IPW", "OneStep", "GComputation", "SEM", "MilesBounds", "SwitchingBounds",
+TOP = ("CausalGraph", "UnfairPaths", "IPW", "OneStep", "GComputation", "SEM", "MilesBounds",
        "Contrasts", "Several", "LearnedMechanisms", "Posterior", "PenalizedClassifier", "PSCF",
        "PenaltyPath")  # fmt: skip
 """The public classes that are saved by themselves."""

@@ -33,7 +33,7 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
     ----------
     obj
         A ``PenalizedClassifier``, ``PSCF``, ``IPW``, ``OneStep``, ``GComputation``, ``SEM``, ``Contrasts``,
-        ``Several``, ``MilesBounds``, ``SwitchingBounds``, ``LearnedMechanisms``, ``Posterior``, ``PenaltyPath``,
+        ``Several``, ``MilesBounds``, ``LearnedMechanisms``, ``Posterior``, ``PenaltyPath``,
         ``CausalGraph`` or ``UnfairPaths``, fitted or not.
     path
         The file, such as ``"model.pyrofair"``, in a folder that exists.

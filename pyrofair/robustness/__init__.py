@@ -10,7 +10,6 @@ from pyrofair.robustness.graphs import GraphsAudit, audit_graphs
 from pyrofair.robustness.independences import GraphCheck, Independence, check_graph, implied_independences
 from pyrofair.robustness.miles import MilesBounds
 from pyrofair.robustness.partial_identification import SharpBounds, sharp_bounds
-from pyrofair.robustness.sensitivity import SwitchingBounds
 from pyrofair.robustness.several import Several
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "MilesBounds",
     "Several",
     "SharpBounds",
-    "SwitchingBounds",
     "audit_graphs",
     "check_graph",
     "edge_costs",

@@ -53,10 +53,6 @@ __all__ = ["Study", "study"]
 
 KEY = ("scenario", "method", "strength", "n", "seed")
 MEASURED = ("accuracy", "positive_rate", "majority_rate", "mean_unfair_effect", "piu", "conditional_sd")
-TASK_SECONDS = 5.0
-"""The computing time that a task is to take, where cells are cheap."""
-TASK_ROWS = 20
-"""The most replicates (scenario, size and seed) in a task."""
 DIED = frozenset({"BrokenExecutor", "KilledWorker", "WorkerCrashedError"})
 LOST = DIED | {"CancelledError", "FutureCancelledError"}
 """The errors, by name, with which backends of joblib report that a process has died, and what it held is lost."""
@@ -519,38 +515,15 @@ def _results(plan: Plan, tasks: Sequence[Task], n_jobs: int | None) -> Iterator[
         yield from run(plan, list(tasks))
         return
     workers = joblib.effective_n_jobs(n_jobs)
-    batches = _Batches(tasks, workers)
-    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    with closing(parallel(delayed(_run_all)(plan, batch) for batch in batches)) as work:
+    parts = math.ceil(4 * workers / len(tasks))
+    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    with closing(parallel(delayed(_run_all)(plan, part) for task in tasks for part in _parts(task, parts))) as work:
         for results in work:
-            batches.measure(results)
             yield from results
 
 
-def _run_all(plan: Plan, tasks: list[Task]) -> list[Cell | Failure]:
-    return list(run(plan, tasks))
-
-
-class _Batches:
-    """Tasks in batches that take about :data:`TASK_SECONDS`, by the cells that are finished, and less at the end."""
-
-    def __init__(self, tasks: Sequence[Task], workers: int) -> None:
-        parts = math.ceil(4 * workers / len(tasks))
-        self.tasks = [part for task in tasks for part in _parts(task, parts)]
-        self.workers = workers
-        self.seconds = TASK_SECONDS
-
-    def measure(self, results: Sequence[Cell | Failure]) -> None:
-        """Take the mean time of a task from the results of a batch."""
-        cells = np.mean([len(task.methods) for task in self.tasks[-TASK_ROWS:]] or [1])
-        self.seconds = float(np.mean([each.about["seconds"] for each in results]) * cells)
-
-    def __iter__(self) -> Iterator[list[Task]]:
-        while self.tasks:
-            affordable = int(TASK_SECONDS / max(self.seconds, 1e-9))
-            size = min(affordable, TASK_ROWS, len(self.tasks) // (2 * self.workers))
-            batch, self.tasks = self.tasks[: max(size, 1)], self.tasks[max(size, 1) :]
-            yield batch
+def _run_all(plan: Plan, task: Task) -> list[Cell | Failure]:
+    return list(run(plan, [task]))
 
 
 def _parts(task: Task, parts: int) -> Iterator[Task]:

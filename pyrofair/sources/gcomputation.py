@@ -511,7 +511,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         baseline, switched
             Rows with weights and units; within a unit the draws of the two worlds are independent.
         """
-        return self._worlds("all", n, random_state, df, sample_weight, paired=None)
+        return self._worlds("all", n, random_state, df, sample_weight)
 
     def views(
         self,
@@ -525,27 +525,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         Their errors are independent given the units, as the ends of PIU given units require. Parameters as for
         :meth:`worlds`.
         """
-        return tuple(self._worlds(which, None, random_state, df, sample_weight, paired=None) for which in HALVES)
-
-    def paired(
-        self,
-        asked: tuple[str, str],
-        *,
-        random_state: int | None = None,
-        df: pd.DataFrame | None = None,
-        sample_weight: npt.ArrayLike | None = None,
-    ) -> tuple[CounterfactualSample, CounterfactualSample]:
-        """Return both worlds by the same rows, each with its weights: all values of what unfair edges switch.
-
-        ``asked`` names what asks for them and what to do without, for the refusal (:meth:`require_pairs`).
-        Other parameters as for :meth:`worlds`.
-        """
-        return self._worlds("all", None, random_state, df, sample_weight, paired=asked)
-
-    def require_pairs(self, asked: tuple[str, str]) -> None:
-        """Refuse what unfair edges switch if it has too many values, or reads a drawn node that they do not switch."""
-        check_is_fitted(self, "split_")
-        self._formula("all").require_pairs(self.draws, asked)
+        return tuple(self._worlds(which, None, random_state, df, sample_weight) for which in HALVES)
 
     def _worlds(
         self,
@@ -554,8 +534,6 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         random_state: int | None,
         df: pd.DataFrame | None,
         sample_weight: npt.ArrayLike | None,
-        *,
-        paired: tuple[str, str] | None,
     ) -> tuple[CounterfactualSample, CounterfactualSample]:
         check_is_fitted(self, "split_")
         if n is not None:
@@ -566,8 +544,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         draws = max(self.draws, math.ceil(self.most_units / len(units.weight)))
         with PYRO_LOCK, neutral_torch():
             formula = self._formula(which)
-            make = formula.worlds if paired is None else partial(formula.paired, asked=paired)
-            drawn = make(units, draws=draws, exact=self.draws, seed=seed + PARTS.index(which))
+            drawn = formula.worlds(units, draws=draws, exact=self.draws, seed=seed + PARTS.index(which))
         reads = list(self.unfair.graph.input_columns)
         one, other = (CounterfactualSample(world.rows[reads], world.weight, world.unit) for world in drawn)
         return one, other

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from pandas.api.types import is_integer_dtype
 from torch import Tensor
 
-from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Estimand
 from pyrofair.mechanisms.families import decode, features, support
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GFormula", "MechanismGraph", "World", "collect_units", "sample_units"]
 
-FEWEST = 20
-"""The fewest draws of all else with a value of what unfair edges switch."""
 MOST_ENTRIES = 50_000_000
 """So many numbers of distributions are held at once: 200 MB in single precision."""
 MOST_CELLS = 0.7
@@ -96,11 +93,6 @@ class MechanismGraph:
     given: dict[str, tuple[str, ...]]
     arms: tuple[dict[str, int | None], dict[str, int | None]]
     outcome_arms: tuple[int, int]
-
-    @property
-    def switched(self) -> tuple[str, ...]:
-        """The drawn nodes that read different values of the sensitive attribute in the two worlds."""
-        return tuple(node for node in self.drawn if self.arms[0].get(node) != self.arms[1].get(node))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -188,38 +180,6 @@ class GFormula:
                 worlds.append(World(rows, units.weight[unit] / draws, unit))
         return self._as_the_outcome_reads(*worlds)
 
-    def paired(self, units: World, *, draws: int, exact: int, seed: int, asked: tuple[str, str]) -> tuple[World, World]:
-        """Return both worlds by the same rows: each value of what unfair edges switch, with draws of all else.
-
-        ``draws`` counts the rows of each unit; ``exact`` is the largest number of these values. ``asked`` names what
-        asks for them, and what to do without.
-        """
-        self.require_pairs(exact, asked)
-        switched = self.graph.switched
-        one, other = (self._all_values(switched, which, units, least=0.0) for which in (0, 1))
-        rest = [node for node in self.graph.drawn if node not in switched]
-        repeats = max(FEWEST, draws * len(units.weight) // len(one.rows)) if rest else 1
-        at = np.repeat(np.arange(len(one.rows)), repeats)
-        rows = self._draw(rest, 0, one.rows, np.random.default_rng(seed), repeats)
-        return self._as_the_outcome_reads(
-            *(World(rows, each.weight[at] / repeats, one.unit[at]) for each in (one, other))
-        )
-
-    def require_pairs(self, exact: int, asked: tuple[str, str]) -> None:
-        """Refuse switched nodes with more than so many values together, or that read another drawn node."""
-        switched = self.graph.switched
-        if self._combinations(switched) > exact:
-            raise DataError(
-                f"{asked[0]} takes each value of {', '.join(self.graph.graph.columns_of(switched))} by itself, and "
-                f"they have more than {exact} together, or are no categories or integers. {asked[1]}"
-            )
-        for node in switched:
-            if {*self.graph.given[node]} & {*self.graph.drawn} - {*switched}:
-                raise DataError(
-                    f"{asked[0]} does not serve here: {node!r}, which unfair edges switch, reads a drawn node that "
-                    f"they do not. {asked[1]}"
-                )
-
     def caused(self, roots: World, most: int, seed: int) -> World:
         """Return about so many units: the roots with the shared nodes that A causes drawn too, at its baseline."""
         times = max(1, most // len(roots.weight))
@@ -277,8 +237,8 @@ class GFormula:
                 rows.add(column, drawn, typed[column])
         return units.iloc[np.repeat(np.arange(len(units)), strata)].reset_index(drop=True).assign(**typed)
 
-    def _all_values(self, nodes: Sequence[str], which: int, world: World, least: float = LEAST) -> World:
-        """Return a row for each value of nodes of finite support with its probability, but for those below `least`."""
+    def _all_values(self, nodes: Sequence[str], which: int, world: World) -> World:
+        """Return a row for each value of nodes of finite support with its probability, but for those below `LEAST`."""
         for node in nodes:
             for column in self.graph.graph.columns_of([node]):
                 family = self._learned.families[column]
@@ -288,8 +248,8 @@ class GFormula:
                 first, cell = _cells(read[self._reads(column)])
                 mechanism = self._learned.distribution(column, read.iloc[first])
                 p = mechanism.log_prob(values[:, None]).double().exp().numpy().T[cell]
-                row, level = np.nonzero(p >= least)
-                share = p[row, level] / np.where(p >= least, p, 0.0).sum(axis=1)[row]
+                row, level = np.nonzero(p >= LEAST)
+                share = p[row, level] / np.where(p >= LEAST, p, 0.0).sum(axis=1)[row]
                 rows = world.rows.iloc[row].reset_index(drop=True)
                 rows = rows.assign(**{column: self._typed(column, decode(family, values)[level])})
                 world = World(rows, world.weight[row] * share, world.unit[row])

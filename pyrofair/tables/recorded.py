@@ -141,9 +141,13 @@ def missing_shares(
 
 
 def assumed_of_records(
-    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes"
-) -> tuple[str, ...]:
-    """Return what numbers mean and rest on because values of a table are missing, a sentence each; none if none are."""
+    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes", *,
+    chosen: bool = True,
+) -> tuple[str, ...]:  # fmt: skip
+    """Return what numbers mean and rest on because values of a table are missing, a sentence each; none if none are.
+
+    ``chosen`` is whether the user chose the unfair paths, and may choose others.
+    """
     graph = unfair.graph
     if not (nodes := _incomplete(graph, table)):
         return ()
@@ -153,12 +157,13 @@ def assumed_of_records(
             f": the effect through {', '.join(caused)} includes that {graph.sensitive} changes what is recorded. It is "
             "not the effect that there would be with complete records"
         )
-    return (f"{text}.", *truths_assumed(unfair, table, target, needs))
+    return (f"{text}.", *truths_assumed(unfair, table, target, needs, chosen=chosen))
 
 
 def truths_assumed(
-    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes"
-) -> list[str]:
+    unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes", *,
+    chosen: bool = True,
+) -> list[str]:  # fmt: skip
     """Return of which nodes the true value is assumed to act on some effects by its record alone, a sentence each.
 
     The truth behind a record is a latent cause of all that reads it. Nothing is assumed where the effect has the same
@@ -186,7 +191,7 @@ def truths_assumed(
         cures = [f"complete the records of {node}"]
         if absent := [child for child in effects if not {*graph.parents(node)} <= {*graph.parents(child)}]:
             cures.append(f"draw the edges from the causes of {node} to {', '.join(absent)}")
-        elif graph.sensitive not in effects:
+        elif chosen and graph.sensitive not in effects:
             cures.append(f"call all or none of the paths through {node} unfair")
         if effects:
             found.append(

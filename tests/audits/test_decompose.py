@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -248,6 +251,7 @@ def test_more_than_six_edges_need_an_order() -> None:
         pf.decompose({"m": model}, graph, table)
     learners = {"propensity": "logistic", "regression": "logistic"}
     found = pf.decompose({"m": model}, graph, table, order=names, **learners)
+    assert len(str(found).splitlines()) <= 12
     assert scores(found)["estimate"][[f"by way of {name}" for name in names]].sum() == pytest.approx(
         scores(found)["estimate"]["total effect"], abs=1e-12
     )
@@ -352,6 +356,14 @@ def test_text_page_picture_and_json_show_the_same_parts(parts: Decomposition) ->
         parts.plot("n")
 
 
+def test_worlds_have_short_names(parts: Decomposition) -> None:
+    names = {"M": "marital status"}
+    found = pf.decompose({"m": MODEL}, GRAPH, TABLE, names=names, outcome=False, random_state=0, **SATURATED)
+    assert {"baseline", "direct", "marital status + direct", "L + direct"} <= {*found.means["mean"]}
+    doubted = replace(found, doubts={"m": "at the stage L of the L + direct world"})
+    assert "L + direct world" in str(doubted)
+
+
 def test_the_share_of_a_gap_that_may_be_none_is_left_out() -> None:
     table = TABLE.assign(A=np.random.default_rng(1).integers(0, 2, len(TABLE)))
     found = scores(pf.decompose({"m": Linear(C=0.01)}, GRAPH, table, outcome=False, **SATURATED))
@@ -385,6 +397,7 @@ def test_missing_values_count_as_values() -> None:
     by_hand = pf.decompose({"m": Coded(C=0.1, A=0.15, M=0.2, L=0.2)}, GRAPH, coded, outcome=False, **SATURATED)
     assert scores(found)["estimate"].to_numpy() == pytest.approx(scores(by_hand)["estimate"].to_numpy(), abs=1e-12)
     assert any("not recorded" in text for text in found.assumptions)
+    assert not any("unfair" in text for text in found.assumptions)
 
 
 @pytest.mark.filterwarnings("ignore:The true M acts on:pyrofair.exceptions.PyrofairWarning")
@@ -416,3 +429,100 @@ def test_a_split_without_overlap_gives_no_numbers() -> None:
     assert report.table.query("quantity == 'mean_unfair_effect'")["lower"].isna().all()
     with pytest.raises(pf.PositivityError, match="one of the splits into folds"):
         pf.decompose(scores, graph, df, **how, random_state=3)
+
+
+# --- several levels ---------------------------------------------------------------------------------------------------
+
+
+class ByLevel(Linear):
+    """A score that reads a level other than the baseline as 1."""
+
+    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
+        return super().predict_proba(X.assign(A=X["A"] != "zero", M=X["M"].fillna(0.5)))
+
+
+def levels_of(n: int = 1500) -> pd.DataFrame:
+    """The rows of two levels, and of a third one whose M is as often 1 as 0."""
+    other = draw(n, 1).query("A == 1").assign(A=2, M=lambda df: np.arange(len(df)) % 2)
+    table = pd.concat([draw(n), other], ignore_index=True)
+    return table.assign(A=table["A"].map({0: "zero", 1: "one", 2: "two"}))
+
+
+LEVELS = levels_of()
+EACH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y", baseline="zero")
+BY_LEVEL = ByLevel(C=0.1, A=0.15, M=0.2, L=0.2, AM=0.2)
+WEIGHT = np.where(LEVELS["L"] == 1, 2.0, 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*by its record alone:pyrofair.exceptions.PyrofairWarning")
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda at: {"subgroups": "C", "thresholds": [0.3], "outcome": False},
+        lambda at: {"sample_weight": WEIGHT[at], "groups": at // 2},
+        lambda at: {"unfair": EACH.unfair("A -> Y", through=["M"]).with_contrast(None), "missing": "recorded"},
+        lambda at: {"order": ["Y", "M", "L"], "unfair": EACH.unfair("A -> Y").with_contrast(None).reversed()},
+    ],
+)
+def test_each_level_has_the_parts_of_its_rows(how: Callable[[Any], dict]) -> None:
+    table, every = LEVELS, np.arange(len(LEVELS))
+    if "missing" in how(every):
+        table = table.assign(M=table["M"].where(table.index % 7 > 0))
+    found = pf.decompose({"m": BY_LEVEL}, EACH, table, random_state=0, **how(every), **SATURATED)
+    assert {*found.levels} == {"one", "two"} == {*found.table["contrast"]}
+    for level, own in found.table.groupby("contrast"):
+        at = np.flatnonzero(LEVELS["A"].isin(["zero", level]))
+        given = how(at)
+        if "unfair" in given:
+            given["unfair"] = given["unfair"].with_contrast(level)
+        alone = pf.decompose(
+            {"m": BY_LEVEL}, EACH.with_contrast(level), table.iloc[at], random_state=0, **given, **SATURATED
+        )
+        for name in ("table", "subgroups", "contrasts"):
+            one, two = getattr(found.levels[level], name), getattr(alone, name)
+            pd.testing.assert_series_equal(one["estimate"], two["estimate"], rtol=0.0, atol=1e-12)
+            assert (one["upper"] >= two["upper"] - 1e-12).all()
+        widths = (own["upper"] - own["lower"]).to_numpy() / (alone.table["upper"] - alone.table["lower"]).to_numpy()
+        assert 1.0 < np.nanmin(widths[own["decisions"] == "score"]) <= np.nanmax(widths) < 1.5
+        pd.testing.assert_frame_equal(own.drop(columns="contrast").reset_index(drop=True), found.levels[level].table)
+
+
+def test_one_level_has_the_intervals_of_two_groups() -> None:
+    rows = LEVELS[LEVELS["A"] != "two"]
+    of_level = pf.decompose({"m": BY_LEVEL}, EACH, LEVELS, contrasts=["one"], random_state=0, **SATURATED)
+    alone = pf.decompose({"m": BY_LEVEL}, EACH.with_contrast("one"), rows, random_state=0, **SATURATED)
+    for name in ("table", "contrasts", "means", "differences"):
+        pd.testing.assert_frame_equal(getattr(of_level.levels["one"], name), getattr(alone, name), rtol=0.0, atol=1e-12)
+
+
+def test_rows_that_are_there_twice_add_nothing_if_they_are_groups() -> None:
+    twice = pd.concat([LEVELS, LEVELS], ignore_index=True).assign(home=[*range(len(LEVELS))] * 2)
+    one = pf.decompose({"m": BY_LEVEL}, EACH, LEVELS.assign(home=range(len(LEVELS))), groups="home", **SATURATED)
+    two = pf.decompose({"m": BY_LEVEL}, EACH, twice, groups="home", **SATURATED)
+    for name in ("estimate", "lower", "upper"):
+        np.testing.assert_allclose(scores(two)[name], scores(one)[name], rtol=0.0, atol=2e-4)
+
+
+def test_a_level_that_cannot_be_compared_is_told_and_others_go_on() -> None:
+    table = LEVELS.assign(A=LEVELS["A"].where(LEVELS.index > 3, "rare"))
+    with pytest.warns(pf.PyrofairWarning, match="'rare' could not be split"):
+        found = pf.decompose({"m": BY_LEVEL}, EACH, table, outcome=False, **SATURATED)
+    assert ({*found.failures}, {*found.levels}) == ({"rare"}, {"one", "two"})
+    assert "'rare'" in str(found)
+    with pytest.raises(pf.DataError, match="contrasts"):
+        pf.decompose({"m": BY_LEVEL}, EACH, table, contrasts=[None], **SATURATED)
+
+
+def test_the_report_of_several_levels_shows_each() -> None:
+    unfair = EACH.unfair("A -> Y").with_contrast(None)
+    found = pf.decompose({"m": BY_LEVEL}, EACH, LEVELS, unfair=unfair, outcome=False, random_state=0, **SATURATED)
+    text, page = str(found), found.to_html()
+    for level in ("one", "two"):
+        gap = found.levels[level].table["estimate"].iloc[0]
+        assert f"A={level}" in text
+        assert f"{100.0 * gap:+.1f}".replace("-", "\N{MINUS SIGN}") in text
+        assert f"A={level} and zero" in page
+    held = json.loads(found.to_json())
+    assert {row["contrast"] for row in held["table"]} == {"one", "two"}
+    assert len(text.splitlines()) <= 12 * 2
+    assert len(found.plot().axes) == 2

@@ -1,6 +1,7 @@
 """How often the intervals of a decomposition hold the truth, and what it costs beside one audit.
 
 python tests/benchmarks/decomposition.py cover --samples 200 --rows 1000 3000
+python tests/benchmarks/decomposition.py cover --samples 200 --rows 1000 --levels 2
 python tests/benchmarks/decomposition.py time --repetitions 3
 """
 
@@ -20,6 +21,8 @@ from scipy.special import expit
 import pyrofair as pf
 
 GRAPH = pf.CausalGraph("C -> {A M W Y}; A -> {M W Y}; M -> {W Y}; W -> Y", sensitive="A", outcome="Y")
+SHIFTS = (1.0, -0.7)
+"""How each level that is compared with the baseline shifts a mediator, in terms of the design's shift."""
 UNITS = 1_000_000
 NAMES = {"M": "by way of M", "W": "by way of W", "Y": "directly"}
 HEADS = ("M", "W", "Y")
@@ -46,7 +49,7 @@ class Model:
         self.score = score
 
     def predict_proba(self, X: pd.DataFrame) -> Array:
-        p = self.score(*(X[name].to_numpy(np.float64) for name in "ACMW"))
+        p = self.score(*(X.assign(A=X["A"] > 0)[name].to_numpy(np.float64) for name in "ACMW"))
         return np.column_stack([1.0 - p, p])
 
 
@@ -63,10 +66,20 @@ def draw(rng: np.random.Generator, n: int, shift: float) -> tuple[Array, Array, 
     return c, a, mediators
 
 
-def truth(design: str, units: int) -> dict[tuple[str, str], float]:
+def sample_of(seed: int, n: int, shift: float, levels: int) -> pd.DataFrame:
+    """Rows of a baseline 0 and of levels, each of which has with the baseline the population of two levels."""
+    rng, found = np.random.default_rng(seed), []
+    for level, times in enumerate(SHIFTS[:levels], 1):
+        c, a, mediators = draw(rng, n, times * shift)
+        m, w = mediators(a, a)
+        found.append(pd.DataFrame({"C": c, "A": level * a, "M": m, "W": w})[(level == 1) | (a == 1)])
+    return pd.concat(found, ignore_index=True)
+
+
+def truth(design: str, units: int, times: float = 1.0) -> dict[tuple[str, str], float]:
     """The parts of mean scores and of decisions, by simulation of the worlds."""
     score, shift = DESIGNS[design]
-    c, a, mediators = draw(np.random.default_rng(0), units, shift)
+    c, a, mediators = draw(np.random.default_rng(0), units, times * shift)
     found = {}
     for decisions in ("score", "threshold"):
         means = {}
@@ -88,19 +101,19 @@ def truth(design: str, units: int) -> dict[tuple[str, str], float]:
     return found
 
 
-def cover(design: str, n: int, samples: int, learner: Any, units: int) -> pd.DataFrame:
-    """Bias, spread and coverage of each part; together: all parts at once, by their simultaneous intervals."""
+def cover(design: str, n: int, samples: int, learner: Any, units: int, levels: int = 1) -> pd.DataFrame:
+    """Bias, spread and coverage of each part; together: parts of all levels at once, by simultaneous intervals."""
     score, shift = DESIGNS[design]
-    right = pd.Series(truth(design, units)).rename_axis(["decisions", "part"])
+    truths = {level: pd.Series(truth(design, units, times)) for level, times in enumerate(SHIFTS[:levels], 1)}
+    right = pd.concat(truths).rename_axis(["contrast", "decisions", "part"])
+    graph = GRAPH if levels == 1 else GRAPH.with_contrast(None)
     rows, together = [], []
     for sample in range(samples):
-        c, a, mediators = draw(np.random.default_rng(1000 + sample), n, shift)
-        m, w = mediators(a, a)
-        df = pd.DataFrame({"C": c, "A": a, "M": m, "W": w})
-        parts = pf.decompose(
-            {"model": Model(score)}, GRAPH, df, propensity=learner, regression=learner, random_state=sample
-        )
-        own = parts.table.set_index(["decisions", "part"]).reindex(right.index)
+        df = sample_of(1000 + sample, n, shift, levels)
+        how = {"propensity": learner, "regression": learner, "random_state": sample}
+        parts = pf.decompose({"model": Model(score)}, graph, df, **how).table
+        parts = parts if levels > 1 else parts.assign(contrast=1)
+        own = parts.set_index(["contrast", "decisions", "part"]).reindex(right.index)
         if own["estimate"].isna().any():  # parts that could not be told apart are one
             continue
         held = (own["lower"] <= right) & (right <= own["upper"])
@@ -108,7 +121,7 @@ def cover(design: str, n: int, samples: int, learner: Any, units: int) -> pd.Dat
         single = held.drop(index=["gap", "total effect"], level="part")
         together.append(single.groupby(level="decisions").all())
     every = pd.concat(rows, keys=range(len(rows)))
-    of = every.groupby(level=[1, 2], sort=False)
+    of = every.groupby(level=[1, 2, 3], sort=False)
     table = pd.DataFrame(
         {
             "truth": right,
@@ -120,18 +133,14 @@ def cover(design: str, n: int, samples: int, learner: Any, units: int) -> pd.Dat
         }
     )
     for decisions, share in pd.concat(together).groupby(level=0).mean().items():
-        table.loc[(decisions, "all parts"), "coverage"] = share
-    return table.assign(design=design, n=n, told_apart=f"{len(rows)}/{samples}").reset_index(
-        names=["decisions", "part"]
-    )
+        table.loc[("all", decisions, "all parts"), "coverage"] = share
+    return table.assign(design=design, n=n, told_apart=f"{len(rows)}/{samples}").reset_index(names=right.index.names)
 
 
 def compare_times(repetitions: int, n: int) -> None:
     """Print the CPU seconds of a decomposition beside those of one audit."""
     score, shift = DESIGNS["curved"]
-    c, a, mediators = draw(np.random.default_rng(1), n, shift)
-    m, w = mediators(a, a)
-    df = pd.DataFrame({"C": c, "A": a, "M": m, "W": w})
+    df = sample_of(1, n, shift, 1)
     found: dict[str, list[float]] = {"audit": [], "decompose": []}
     for _ in range(repetitions):
         for name in found:
@@ -153,6 +162,7 @@ def main() -> None:
     parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=list(DESIGNS))
     parser.add_argument("--learner", default="logistic")
     parser.add_argument("--units", type=int, default=UNITS)
+    parser.add_argument("--levels", type=int, default=1, choices=range(1, 1 + len(SHIFTS)))
     parser.add_argument("--repetitions", type=int, default=3)
     given = parser.parse_args()
     warnings.simplefilter("ignore", pf.PyrofairWarning)
@@ -161,7 +171,8 @@ def main() -> None:
         compare_times(given.repetitions, given.rows[-1])
         return
     for design, n in product(given.designs, given.rows):
-        print(cover(design, n, given.samples, given.learner, given.units).round(4).to_string(index=False), flush=True)
+        found = cover(design, n, given.samples, given.learner, given.units, given.levels)
+        print(found.round(4).to_string(index=False), flush=True)
 
 
 if __name__ == "__main__":

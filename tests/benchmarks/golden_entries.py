@@ -397,13 +397,9 @@ def covered(n: int, known: Any) -> None:
 def bounding() -> Any:
     df = witnessed()
     miles, literal = (pf.MilesBounds(BOTH, literal=each).fit(df) for each in (False, True))
-    switching = pf.SwitchingBounds(linear_draws(UNFAIR, 6), gamma=0.1).fit(table(300))
-    found = {
-        "assumptions": [miles.assumptions, switching.assumptions],
-        "samples": [miles.samples(), switching.samples()],
-    }
+    found = {"assumptions": [miles.assumptions], "samples": [miles.samples()]}
     for decisions in ("score", "threshold"):
-        found[decisions] = [source.bounds(positive, decisions=decisions) for source in (miles, literal, switching)]
+        found[decisions] = [source.bounds(positive, decisions=decisions) for source in (miles, literal)]
         found[decisions] += [miles.levels(positive, decisions=decisions)]
         found[decisions] += [miles.bounds(positive, decisions=decisions, level=0.95)]
     return found
@@ -498,7 +494,6 @@ TRAINED: dict[str, dict[str, Any]] = {
     "ipw upper": {"source": partial(pf.IPW, DIRECT, propensity="saturated"), "penalty": pf.piu_upper},
     "g disagreement": {"source": partial(linear_draws, UNFAIR)},
     "g gap": {"source": partial(linear_draws, UNFAIR), "penalty": pf.effect_gap},
-    "switching": {"source": lambda: pf.SwitchingBounds(linear_draws(MEDIATED), gamma=0.1), "penalty": pf.piu_upper},
     "miles": {"source": lambda: pf.MilesBounds(BOTH), "penalty": pf.interval_disagreement, "df": witnessed},
     "contrasts": {"source": lambda: pf.Contrasts(pf.IPW(THREE.unfair("A -> Y"))), "df": partial(table, 900, 3, "fmx")},
     "smooth": {

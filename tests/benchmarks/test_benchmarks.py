@@ -34,7 +34,7 @@ TINY: dict[str, list[str]] = {
         "table --replications 1 --sizes 200 --out {out}",
     ],
     "decomposition": [
-        "cover --samples 2 --rows 500 --designs interaction --units 20000",
+        "cover --samples 2 --rows 500 --designs interaction --units 20000 --levels 2",
         "time --repetitions 1 --rows 500",
     ],
     "flows": ["--only SEM"],

@@ -19,7 +19,7 @@ from torch import nn
 import pyrofair as pf
 from pyrofair.classifiers import fit_many, training
 from pyrofair.classifiers.batches import Epochs, Problem, World
-from pyrofair.classifiers.stacks import Stack, architecture, stacked_optimizer
+from pyrofair.classifiers.stacks import Stack, architecture, optimizer_settings
 from pyrofair.effects.functionals import formula_of
 from pyrofair.effects.potential_outcomes import Scored
 from pyrofair.exceptions import DataError
@@ -224,12 +224,14 @@ def test_optimizers_that_see_whole_modules_are_not_stacked() -> None:
     class Own(torch.optim.SGD):
         pass
 
-    assert stacked_optimizer(partial(torch.optim.LBFGS), module) is None
-    assert stacked_optimizer(partial(Own, lr=0.1), module) is None
-    assert stacked_optimizer(partial(torch.optim.SGD, lr=0.1), module) is not None
-    assert stacked_optimizer(partial(torch.optim.SGD, lr=0.1), module) != stacked_optimizer(
-        partial(torch.optim.SGD, lr=0.2), module
-    )
+    def settings(make: Any) -> Any:
+        weights = list(module.parameters())
+        return optimizer_settings(make(weights), weights)
+
+    assert settings(torch.optim.LBFGS) is None
+    assert settings(partial(Own, lr=0.1)) is None
+    assert settings(partial(torch.optim.SGD, lr=0.1)) is not None
+    assert settings(partial(torch.optim.SGD, lr=0.1)) != settings(partial(torch.optim.SGD, lr=0.2))
 
 
 def test_modules_keep_weights_of_their_own() -> None:
@@ -272,18 +274,6 @@ def test_one_that_diverges_spoils_no_other() -> None:
     with pytest.raises(DataError, match="diverged") as raised:
         fit_many(models, X, y)
     assert raised.value.__notes__ == ["This is the error of classifier 1 of 4; 2 failed in all."]
-
-
-def test_a_penalty_that_raises_and_weights_that_are_unfit_are_reported_in_their_place() -> None:
-    X, y = rows()
-
-    def broken(one: Scored, other: Scored) -> torch.Tensor:
-        raise ZeroDivisionError("mine")
-
-    settings: dict[str, Any] = {"source": IPW, "starts": 1, "epochs": 1, "progress": False, "random_state": 0}
-    models = [pf.PenalizedClassifier("logistic", penalty=each, **settings) for each in (broken, own, own)]
-    found = fit_many(models, X, y, [None, -np.ones(160), None], errors="return")
-    assert [type(each).__name__ for each in found] == ["ZeroDivisionError", "DataError", "PenalizedClassifier"]
 
 
 class Spoilt(BaseEstimator, TransformerMixin):

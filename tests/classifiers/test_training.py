@@ -155,28 +155,6 @@ def test_with_weights_the_batches_average_to_the_whole_too() -> None:
     assert first_epoch(50) == pytest.approx(first_epoch(2000), rel=1e-12)
 
 
-def test_three_rows_of_one_group_in_three_thousand() -> None:
-    X, y = make_data(3000)
-    X = X.assign(A=(np.arange(3000) >= 3).astype(int))
-    worlds = [
-        CounterfactualSample(X[:3], np.full(3, 1 / 3), None, np.arange(3)),
-        CounterfactualSample(X[3:], np.full(2997, 1 / 2997), None, np.arange(3, 3000)),
-    ]
-    watch = Watch()
-    settings: dict[str, Any] = {"source": Fixed(*worlds), "penalty": watch, "random_state": 0, "batch_size": 50}
-    PenalizedClassifier(small_module(), optimizer=at_rate(0.0), epochs=1, **settings).fit(X, y)
-    assert len(watch.values) == 60
-    for (women, men), value in zip(watch.calls, watch.values, strict=True):
-        assert (len(women.score), len(men.score)) == (3, 2997)
-        assert women.weight.sum().item() == pytest.approx(1)
-        assert men.weight.sum().item() == pytest.approx(1)
-        a, b = women.mean.item(), men.mean.item()
-        assert value == pytest.approx(a + b - 2 * a * b)
-        assert value > 0.1
-    trained = PenalizedClassifier("logistic", epochs=2, **settings).fit(X, y)
-    assert np.isfinite(trained.predict_proba(X)).all()
-
-
 def drawn_worlds(people_: int, draws: int, seen: bool) -> list[CounterfactualSample]:
     """Rows drawn for each unit in both worlds, in an order of their own; ``seen`` gives them an origin as well."""
     rng = np.random.default_rng(0)
@@ -254,15 +232,6 @@ def test_a_strong_disagreement_penalty_collapses_to_a_constant() -> None:
     a, b, spread = trained(disagreement, 10.0)
     assert spread < 0.05
     assert a + b - 2 * a * b < 0.08
-
-
-def test_a_penalty_of_your_own() -> None:
-    def raise_both(one: Scored, other: Scored) -> torch.Tensor:
-        return 2 - one.mean - other.mean
-
-    low, _, _ = trained(disagreement, 0.0)
-    high, _, _ = trained(raise_both, 3.0)
-    assert high > low + 0.2
 
 
 def test_with_the_other_class_as_positive_the_penalty_counts_that_class() -> None:
@@ -357,24 +326,20 @@ def test_validation_is_the_objective_on_the_held_out_rows() -> None:
     assert fitted.history_["validation"][0] == pytest.approx((loss + 2 * (a + b - 2 * a * b)).item(), rel=1e-9)
 
 
-@pytest.mark.parametrize("model", ["network", "logistic"])
-@pytest.mark.parametrize("source", [None, IPW(UNFAIR)], ids=["plain", "penalised"])
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_divergence_is_an_error(model: Any, source: Any, optimizer: Any) -> None:
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimizer": "sgd", "learning_rate": 1e6}, "diverged: the objective"),
+        ({"optimizer": "adam", "learning_rate": 1e6, "source": IPW(UNFAIR)}, "diverged: the objective"),
+        ({"optimizer": at_rate(1e308)}, "not finite: training diverged"),
+    ],
+)
+def test_divergence_is_an_error(settings: dict[str, Any], message: str) -> None:
     X, y = make_data(200)
-    wild = PenalizedClassifier(
-        model, source=source, optimizer=optimizer, learning_rate=1e6, epochs=3, batch_size=50, random_state=0
-    )
-    with pytest.raises(DataError, match=r"diverged.*Lower the learning rate"):
+    wild = PenalizedClassifier(epochs=3, batch_size=50, random_state=0, **settings)
+    with pytest.raises(DataError, match=message):
         wild.fit(X, y)
     assert not hasattr(wild, "module_")
-
-
-def test_overflow_is_divergence_too() -> None:
-    X, y = make_data(200)
-    wild = PenalizedClassifier(optimizer=at_rate(1e308), epochs=3, batch_size=50, random_state=0)
-    with pytest.raises(DataError, match="not finite: training diverged"):
-        wild.fit(X, y)
 
 
 @pytest.mark.parametrize("returned", [0.5, torch.zeros(1), None], ids=["float", "vector", "None"])
@@ -411,16 +376,12 @@ def test_log_odds_come_as_a_vector_a_column_or_two_logits() -> None:
         (lambda x: x[:, :1].T, r"\(1, 3\)"),
         (lambda x: x.sum(), r"\(\)"),
         (lambda x: (x, x), "tuple"),
+        (lambda x: x[:, 0] / 0.0, ""),
     ],
 )
-def test_another_shape_is_refused(make: Any, what: str) -> None:
-    with pytest.raises(DataError, match=rf"returned {what} for 3 rows; it must return one log-odds for each row"):
-        logits_of(Returns(make), torch.zeros(3, 2))
-
-
-def test_log_odds_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(DataError, match="not finite"):
-        logits_of(Returns(lambda x: x[:, 0] / 0.0), torch.ones(3, 2))
+def test_log_odds_of_another_shape_or_not_finite_are_refused(make: Any, what: str) -> None:
+    with pytest.raises(DataError, match=f"returned {what} for 3 rows" if what else "not finite"):
+        logits_of(Returns(make), torch.ones(3, 2))
 
 
 def test_the_network_is_the_papers() -> None:
@@ -440,12 +401,3 @@ def test_optimizers() -> None:
     assert make_optimizer("sgd", 0.3)(iter(parameters)).defaults["lr"] == 0.3
     own = at_rate(0.7)
     assert make_optimizer(own, None) is own
-
-
-def test_a_penalty_that_is_no_number_is_named() -> None:
-    X = pd.DataFrame({"A": [0, 1] * 50, "M": np.linspace(-1, 1, 100)})
-    graph = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
-    source = IPW(graph.unfair("A -> Y"))
-    model = PenalizedClassifier(source=source, penalty=lambda one, _: one.mean * float("nan"), random_state=0)
-    with pytest.raises(DataError, match="The penalty returned nan"):
-        model.fit(X, (X["M"] > 0).astype(int))

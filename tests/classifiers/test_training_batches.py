@@ -265,12 +265,6 @@ def test_only_rows_that_are_new_and_weigh_something_are_encoded() -> None:
     assert worlds[0].unit is None
 
 
-def test_observed_worlds_encode_nothing() -> None:
-    world = sample([1, 2], [1, 1], origin=[1, 2])
-    rows, _ = stack_worlds(OBSERVED, (world, world), lambda table: pytest.fail("encoded again"))
-    assert torch.equal(rows, OBSERVED)
-
-
 def test_units_of_any_number_are_kept_apart() -> None:
     one = sample([5, 6, 7], [1, 1, 1], unit=[10**15, -4, 10**15])
     other = sample([5, 6, 7], [1, 1, 0], unit=[-4, 10**15, 3])
@@ -279,14 +273,16 @@ def test_units_of_any_number_are_kept_apart() -> None:
     assert worlds[1].unit.tolist() == [0, 1]
 
 
-def test_a_world_without_weight_is_refused() -> None:
-    with pytest.raises(DataError, match="world 1 2 rows and none has weight"):
-        stack_worlds(OBSERVED, (sample([1], [1]), sample([1, 2], [0, 0])), encode)
-
-
-def test_an_origin_beyond_the_rows_is_refused() -> None:
-    with pytest.raises(DataError, match=r"world 0 the origin 4, but only 4 rows are observed"):
-        stack_worlds(OBSERVED, (sample([1], [1], origin=[4]), sample([1], [1])), encode)
+@pytest.mark.parametrize(
+    ("worlds", "message"),
+    [
+        ((sample([1], [1]), sample([1, 2], [0, 0])), "world 1 2 rows and none has weight"),
+        ((sample([1], [1], origin=[4]), sample([1], [1])), r"world 0 the origin 4, but only 4 rows are observed"),
+    ],
+)
+def test_unfit_worlds_are_refused(worlds: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        stack_worlds(OBSERVED, worlds, encode)
 
 
 # -- held-out rows ----------------------------------------------------------------------------------------------------

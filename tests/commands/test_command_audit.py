@@ -696,7 +696,7 @@ def test_several_values_are_compared_with_the_baseline(call: Call) -> None:
         (("audit", "--contrast", "Black", "White", "--score", "p"), "'White', which is the baseline"),
         (("audit", "--contrast", "all", "--score", "p", "--drop-other-groups"), "--drop-other-groups"),
         (("audit", "--contrast", "all", "--model", "races.csv", "--train", "races.csv"), "--train"),
-        (("audit", "--contrast", "all", "--score", "p", "--explain"), "--explain: for two groups"),
+        (("audit", "--contrast", "all", "--score", "p", "--sensitivity"), "--sensitivity: for two groups"),
         (("path", "--contrast", "all"), "pyrofair path compares two values"),
         (("audit", "--contrast", "all", "--score", "p", "--one-hot", "job=p,q"), "'job'"),
     ],

@@ -62,8 +62,38 @@ def test_a_report_of_an_audit_says_where_the_gap_comes_from(call: Call) -> None:
     code, out, _ = call("audit", "t.csv", *ROLES, *FAST, "--direct", "--explain")
     assert code == 0
     assert "by way of job" in out
-    assert "Where the gap comes from" in Path("audit-t/report.html").read_text()
-    assert len(pd.read_csv("audit-t/parts.csv"))
+    page = Path("audit-t/report.html").read_text()
+    contents = page.split('<nav aria-label="Contents">')[1].split("</nav>")[0]
+    assert contents.index("#graph") < contents.index("#parts") < contents.index("#worlds")
+    assert page.index('id="parts"') < page.index("data:image/png") < page.index('id="worlds"')
+    assert pd.read_csv("audit-t/parts.csv")["smallest"].notna().any()
+    ordered = ("audit", "t.csv", *ROLES, *FAST, "--direct", "--order", "hired", "job", "--overwrite")
+    assert call(*ordered, "--explain")[0] == 0
+    assert pd.read_csv("audit-t/parts.csv")["smallest"].isna().all()
+    code, _, err = call(*ordered)
+    assert (code, "--explain" in err) == (2, True)
+
+
+def test_each_group_is_compared_with_the_baseline(call: Call) -> None:
+    table = pd.read_csv("t.csv")
+    table["sex"] = table["sex"].where(table.index % 5 > 0, "other")
+    table.to_csv("t.csv", index=False)
+    roles = (*ROLES[:8], *ROLES[10:], *FAST, "--direct")
+    code, out, _ = call("explain", "t.csv", *roles, "--contrast", "all")
+    assert (code, "sex=other" in out, "sex=female" in out) == (0, True, True)
+    parts = pd.read_csv("explain-t/parts.csv")
+    assert list(parts)[:2] == ["contrast", "model"]
+    assert {*parts["contrast"]} == {"female", "other"}
+    hot = pd.concat([pd.get_dummies(table["sex"], dtype=int), table.drop(columns="sex")], axis=1)
+    hot.to_csv("hot.csv", index=False)
+    asked = ("--one-hot", "sex=male,female,other", "--contrast", "other", "female")
+    assert call("explain", "hot.csv", *roles, *asked)[0] == 0
+    same = pd.read_csv("explain-hot/parts.csv").set_index(["contrast", "model", "decisions", "part"])
+    pd.testing.assert_frame_equal(same.sort_index(), parts.set_index(same.index.names).sort_index())
+    code, out, _ = call("audit", "t.csv", *roles, "--contrast", "all", "--explain")
+    assert code == 0
+    pd.testing.assert_frame_equal(pd.read_csv("audit-t/parts.csv"), parts)
+    assert Path("audit-t/report.html").read_text().count("data:image/png") >= 1
 
 
 def test_parts_count_gaps_and_are_of_whole_groups(call: Call) -> None:

@@ -16,68 +16,35 @@ from pyrofair.datasets.uci import Dataset, load_adult, load_german
 from pyrofair.exceptions import DataError
 
 ADULT_COLUMNS = [
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
-]
-ADULT_GRAPH_COLUMNS = [
-    "sex",
-    "age",
-    "native-country",
-    "marital-status",
-    "education-num",
-    "workclass",
-    "occupation",
-    "hours-per-week",
-    "income",
-]
+    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
+    "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
+]  # fmt: skip
 GERMAN_COLUMNS = [
-    "checking",
-    "duration",
-    "credit-history",
-    "purpose",
-    "credit-amount",
-    "savings",
-    "employment",
-    "installment-rate",
-    "personal-status",
-    "other-debtors",
-    "residence-since",
-    "property",
-    "age",
-    "other-installment-plans",
-    "housing",
-    "existing-credits",
-    "job",
-    "dependents",
-    "telephone",
-    "foreign-worker",
-    "sex",
-    "risk",
-]
-GERMAN_GRAPH_COLUMNS = [
-    "sex",
-    "age",
-    "purpose",
-    "savings",
-    "checking",
-    "housing",
-    "credit-amount",
-    "duration",
-    "risk",
-]
+    "checking", "duration", "credit-history", "purpose", "credit-amount", "savings", "employment",
+    "installment-rate", "personal-status", "other-debtors", "residence-since", "property", "age",
+    "other-installment-plans", "housing", "existing-credits", "job", "dependents", "telephone", "foreign-worker",
+    "sex", "risk",
+]  # fmt: skip
+NUMBERS = {
+    "age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week", "duration", "credit-amount",
+    "installment-rate", "residence-since", "existing-credits", "dependents",
+}  # fmt: skip
+GRAPHS: dict[str, dict[str, Any]] = {
+    "adult": {
+        "edges": {"M": "AC", "L": "ACM", "R": "ACML", "Y": "ACMLR"},
+        "labels": ("Female", "Male", ">50K"),
+        "unfair": {"AY", "AMY", "AMLY", "AMRY", "AMLRY"},
+        "columns": "sex age native-country marital-status education-num workclass occupation hours-per-week income",
+        "levels": (["Female", "Male"], ["<=50K", ">50K"]),
+    },
+    "german": {
+        "edges": {"S": "AC", "R": "AC", "Y": "ACSR"},
+        "labels": ("female", "male", "good"),
+        "unfair": {"AY", "ASY"},
+        "columns": "sex age purpose savings checking housing credit-amount duration risk",
+        "levels": (["female", "male"], ["bad", "good"]),
+    },
+}
 VARIANTS = {"paper": (44_869, 34_000), "complete": (45_222, 34_267), "raw": (48_842, 37_011)}
 
 
@@ -108,24 +75,12 @@ def german_all() -> Dataset:
 # The rows
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_adult_rows_of_each_variant(adult_all: dict[str, Dataset], variant: str) -> None:
-    dataset = adult_all[variant]
-    assert (len(dataset.frame), dataset.n_train) == VARIANTS[variant]
-    assert dataset.frame.index.is_unique
-
-
 def test_adult_matrix_is_the_papers(adult_all: dict[str, Dataset]) -> None:
     frame = adult_all["paper"].frame
     marital = [
-        "Never-married",
-        "Divorced",
-        "Widowed",
-        "Separated",
-        "Married-spouse-absent",
-        "Married-civ-spouse",
+        "Never-married", "Divorced", "Widowed", "Separated", "Married-spouse-absent", "Married-civ-spouse",
         "Married-AF-spouse",
-    ]
+    ]  # fmt: skip
     workclass = ["Without-pay", "Self-emp-not-inc", "Local-gov", "State-gov", "Self-emp-inc", "Federal-gov", "Private"]
     race = ["Amer-Indian-Eskimo", "Asian-Pac-Islander", "Black", "White"]
 
@@ -146,41 +101,24 @@ def test_adult_matrix_is_the_papers(adult_all: dict[str, Dataset]) -> None:
             frame["native-country"].cat.codes.astype(np.int64) + 1,
         ]
     ).astype("<i8")
-    assert matrix.sum(axis=0).tolist() == [
-        11163,
-        30300,
-        164748,
-        454490,
-        312699,
-        1837272,
-        317090,
-        171337,
-        1731270,
-        1681110,
-    ]
+    sums = [11163, 30300, 164748, 454490, 312699, 1837272, 317090, 171337, 1731270, 1681110]
+    assert matrix.sum(axis=0).tolist() == sums
     digest = hashlib.sha256(np.ascontiguousarray(matrix).tobytes()).hexdigest()
     assert digest == "20528b5084a08f0d6ae605c4de570a03ddcbb01227d9aa5fb46fc96640174c5d"
 
 
-def test_adult_row_keeps_its_label_in_all_variants(adult: Dataset, adult_all: dict[str, Dataset]) -> None:
+def test_adult_rows_of_each_variant(adult: Dataset, adult_all: dict[str, Dataset]) -> None:
+    for variant, sizes in VARIANTS.items():
+        assert (len(adult_all[variant].frame), adult_all[variant].n_train) == sizes
     raw, complete, paper = (adult_all[variant].frame for variant in ("raw", "complete", "paper"))
     assert raw.index.tolist() == list(range(48_842))
+    missing = raw.isna().sum()
+    assert missing[missing > 0].to_dict() == {"workclass": 2799, "occupation": 2809, "native-country": 857}
     kept = raw.dropna()
     pd.testing.assert_frame_equal(kept.astype(object), complete.astype(object))
     pd.testing.assert_frame_equal(kept[kept["race"] != "Other"].astype(object), paper.astype(object))
-    pd.testing.assert_frame_equal(paper[ADULT_GRAPH_COLUMNS], adult.frame)
-
-
-def test_adult_question_mark_is_missing(adult_all: dict[str, Dataset]) -> None:
-    missing = adult_all["raw"].frame.isna().sum()
-    assert missing[missing > 0].to_dict() == {"workclass": 2799, "occupation": 2809, "native-country": 857}
-    for variant in ("complete", "paper"):
-        assert not adult_all[variant].frame.isna().to_numpy().any()
-
-
-def test_adult_columns_and_order(adult: Dataset, adult_all: dict[str, Dataset]) -> None:
-    assert list(adult.frame.columns) == ADULT_GRAPH_COLUMNS
-    assert list(adult_all["paper"].frame.columns) == ADULT_COLUMNS
+    assert list(paper.columns) == ADULT_COLUMNS
+    pd.testing.assert_frame_equal(paper[adult.frame.columns], adult.frame)
 
 
 def test_german_counts(german: Dataset, german_all: Dataset) -> None:
@@ -191,8 +129,7 @@ def test_german_counts(german: Dataset, german_all: Dataset) -> None:
     assert not frame.isna().to_numpy().any()
     assert frame["risk"].value_counts().to_dict() == {"good": 700, "bad": 300}
     assert frame["sex"].value_counts().to_dict() == {"male": 690, "female": 310}
-    assert list(german.frame.columns) == GERMAN_GRAPH_COLUMNS
-    pd.testing.assert_frame_equal(frame[GERMAN_GRAPH_COLUMNS], german.frame)
+    pd.testing.assert_frame_equal(frame[german.frame.columns], german.frame)
 
 
 def test_german_sex_is_read_from_personal_status(german_all: Dataset) -> None:
@@ -213,74 +150,41 @@ def test_german_labels_agree_with_the_raw_codes(german_all: Dataset) -> None:
         # One label a code, one code a label: nothing merged, nothing split.
         assert len(pairs) == codes[name].nunique() == german_all.frame[name].nunique(), name
     first = german_all.frame.iloc[0]
-    assert first[["checking", "purpose", "savings", "housing", "risk"]].tolist() == [
-        "<0 DM",
-        "radio or television",
-        "none known",
-        "own",
-        "good",
-    ]
+    assert first[["checking", "purpose", "savings", "housing", "risk"]].tolist() == (
+        ["<0 DM", "radio or television", "none known", "own", "good"]
+    )
     assert first[["duration", "credit-amount", "age"]].tolist() == [6, 1169, 67]
 
 
 # Types
 
 
-@pytest.mark.parametrize("name", ["adult paper", "adult complete", "adult raw", "german"])
-def test_numbers_are_int64_and_text_is_sorted_categories(
-    adult_all: dict[str, Dataset], german_all: Dataset, name: str
-) -> None:
-    frame = german_all.frame if name == "german" else adult_all[name.removeprefix("adult ")].frame
-    numbers = {"age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"} | {
-        "duration",
-        "credit-amount",
-        "installment-rate",
-        "residence-since",
-        "existing-credits",
-        "dependents",
-    }
-    for column, values in frame.items():
-        if column in numbers:
-            assert values.dtype == np.int64, column
-        else:
-            assert isinstance(values.dtype, pd.CategoricalDtype), column
-            assert values.cat.categories.tolist() == sorted(values.dropna().unique()), column
-
-
-def test_categories_of_the_sensitive_attribute_and_the_outcome(adult: Dataset, german: Dataset) -> None:
-    assert adult.frame["sex"].cat.categories.tolist() == ["Female", "Male"]
-    assert adult.frame["income"].cat.categories.tolist() == ["<=50K", ">50K"]
-    assert german.frame["sex"].cat.categories.tolist() == ["female", "male"]
-    assert german.frame["risk"].cat.categories.tolist() == ["bad", "good"]
+def test_numbers_are_int64_and_text_is_sorted_categories(adult_all: dict[str, Dataset], german_all: Dataset) -> None:
+    for dataset in (*adult_all.values(), german_all):
+        for column, values in dataset.frame.items():
+            if column in NUMBERS:
+                assert values.dtype == np.int64, column
+            else:
+                assert values.cat.categories.tolist() == sorted(values.dropna().unique()), column
 
 
 # The graphs
 
 
-def test_adult_graph_and_unfair_paths(adult: Dataset) -> None:
-    graph = adult.graph
-    parents = {"M": "AC", "L": "ACM", "R": "ACML", "Y": "ACMLR"}
-    assert set(graph.edges) == {(parent, child) for child, held in parents.items() for parent in held}
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graph_and_unfair_paths(request: pytest.FixtureRequest, name: str) -> None:
+    dataset, stated = request.getfixturevalue(name), GRAPHS[name]
+    graph = dataset.graph
+    assert set(graph.edges) == {(parent, child) for child, held in stated["edges"].items() for parent in held}
     assert (graph.sensitive, graph.outcome) == ("A", "Y")
-    assert (graph.baseline, graph.contrast, graph.positive) == ("Female", "Male", ">50K")
-    assert [column for node in graph.nodes for column in graph.columns[node]] == ADULT_GRAPH_COLUMNS
-    assert set(adult.unfair.paths) == {
-        ("A", "Y"),
-        ("A", "M", "Y"),
-        ("A", "M", "L", "Y"),
-        ("A", "M", "R", "Y"),
-        ("A", "M", "L", "R", "Y"),
-    }
-
-
-def test_german_graph_and_unfair_paths(german: Dataset) -> None:
-    graph = german.graph
-    parents = {"S": "AC", "R": "AC", "Y": "ACSR"}
-    assert set(graph.edges) == {(parent, child) for child, held in parents.items() for parent in held}
-    assert (graph.baseline, graph.contrast, graph.positive) == ("female", "male", "good")
-    assert [column for node in graph.nodes for column in graph.columns[node]] == GERMAN_GRAPH_COLUMNS
-    assert set(german.unfair.paths) == {("A", "Y"), ("A", "S", "Y")}
-    assert german.unfair.recanting_witnesses() == []
+    assert (graph.baseline, graph.contrast, graph.positive) == stated["labels"]
+    assert graph.columns_of(graph.nodes) == list(dataset.frame.columns) == stated["columns"].split()
+    assert {"".join(path) for path in dataset.unfair.paths} == stated["unfair"]
+    assert dataset.unfair.recanting_witnesses() == []
+    for node, levels in zip("AY", stated["levels"], strict=True):
+        assert dataset.frame[graph.columns[node][0]].cat.categories.tolist() == levels
+    assert dataset.source in dataset.citation
+    assert "CC BY 4.0" in dataset.citation
 
 
 # The splits
@@ -311,14 +215,10 @@ def test_split_follows_its_seed(german: Dataset) -> None:
 
 
 def test_split_leaves_global_state_and_the_frame_alone(german: Dataset) -> None:
-    before_frame = german.frame.copy()
-    before: Any = np.random.get_state()  # noqa: NPY002
+    before_frame, before = german.frame.copy(), np.random.get_state()[1].copy()  # noqa: NPY002
     train, _ = german.split(random_state=0)
     german.split()
-    after: Any = np.random.get_state()  # noqa: NPY002
-    assert before[0] == after[0]
-    assert np.array_equal(before[1], after[1])
-    assert before[2:] == after[2:]
+    assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
     train["age"] = 0
     pd.testing.assert_frame_equal(german.frame, before_frame)
 
@@ -337,58 +237,43 @@ def test_own_files_give_the_same_dataset(tmp_path: Path, adult: Dataset, german:
     pd.testing.assert_frame_equal(load_german(str(tmp_path)).frame, german.frame)
 
 
-def test_changed_file_is_refused(tmp_path: Path) -> None:
-    content = packaged("german.data").replace(b"\n", b"\r\n")
-    (tmp_path / "german.data").write_bytes(content)
-    expected = "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"
-    got = hashlib.sha256(content).hexdigest()
-    with pytest.raises(DataError, match=rf"german\.data in .*expected sha256 {expected}, got {got}\. Download"):
-        load_german(tmp_path)
+def as_it_is(raw: bytes) -> bytes:
+    return raw
 
 
-def test_changed_test_part_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "adult.data").write_bytes(packaged("adult.data"))
-    (tmp_path / "adult.test").write_bytes(packaged("adult.test") + b"\n")
-    with pytest.raises(
-        DataError, match=r"adult\.test in .* is not the file that UCI published: expected sha256 a2a9044b"
-    ):
-        load_adult(tmp_path)
-
-
-def test_absent_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"No german\.data or german\.data\.xz in .*; the folder holds nothing\. Put"):
-        load_german(tmp_path)
-    (tmp_path / "adult.data").write_bytes(packaged("adult.data"))
-    with pytest.raises(DataError, match=r"No adult\.test or adult\.test\.xz in .*; the folder holds adult\.data\. Put"):
-        load_adult(tmp_path)
-
-
-def test_path_must_be_a_folder(tmp_path: Path) -> None:
-    file = tmp_path / "adult.data"
-    file.write_bytes(b"")
-    with pytest.raises(DataError, match=r"adult\.data' is not a folder\. Pass the folder"):
-        load_adult(file)
-
-
-@pytest.mark.parametrize("damaged", [b"not xz", lzma.compress(b"cut short")[:-8]])
-def test_damaged_archive_is_refused(tmp_path: Path, damaged: bytes) -> None:
-    (tmp_path / "german.data.xz").write_bytes(damaged)
-    with pytest.raises(DataError, match=r"german\.data\.xz cannot be decompressed .*store german\.data plain"):
-        load_german(tmp_path)
-
-
-def test_unknown_options_are_refused() -> None:
-    with pytest.raises(DataError, match=r"variant='clean' is not known; it is 'paper', 'complete' or 'raw'"):
-        load_adult(variant="clean")  # type: ignore[arg-type]
-    for load in (load_adult, load_german):
-        with pytest.raises(DataError, match=r"columns='some' is not known; it is 'graph' or 'all'"):
-            load(columns="some")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("load", "files", "message"),
+    [
+        (
+            load_german,
+            {"german.data": lambda raw: raw.replace(b"\n", b"\r\n")},
+            "german.data in .*sha256 b21f3d8.*, got",
+        ),
+        (
+            load_adult,
+            {"adult.data": as_it_is, "adult.test": lambda raw: raw + b"\n"},
+            "adult.test in .* is not the file that UCI published: expected sha256 a2a9044b",
+        ),
+        (load_german, {}, "No german.data or german.data.xz in .*; the folder holds nothing"),
+        (load_adult, {"adult.data": as_it_is}, "No adult.test or adult.test.xz in .*; the folder holds adult.data"),
+        (load_german, {"german.data.xz": lambda raw: b"not xz"}, "german.data.xz cannot be decompressed"),
+        (load_german, {"german.data.xz": lambda raw: lzma.compress(raw)[:-8]}, "german.data.xz cannot be decompressed"),
+    ],
+    ids=["changed", "changed test part", "absent", "absent test part", "no archive", "cut archive"],
+)
+def test_unfit_files_are_refused(tmp_path: Path, load: Any, files: dict[str, Any], message: str) -> None:
+    for name, change in files.items():
+        (tmp_path / name).write_bytes(change(packaged(name.removesuffix(".xz"))))
+    with pytest.raises(DataError, match=message):
+        load(tmp_path)
+    with pytest.raises(DataError, match="none' is not a folder"):
+        load(tmp_path / "none")
 
 
 # The package
 
 
-def test_packaged_data_stays_small_and_cites_its_sources(adult: Dataset, german: Dataset) -> None:
+def test_packaged_data_stays_small_and_has_a_notice() -> None:
     folder = resources.files("pyrofair.datasets").joinpath("data")
     files = {entry.name: len(entry.read_bytes()) for entry in folder.iterdir()}
     assert set(files) == {"adult.data.xz", "adult.test.xz", "german.data.xz", "NOTICE.md"}
@@ -396,6 +281,3 @@ def test_packaged_data_stays_small_and_cites_its_sources(adult: Dataset, german:
     notice = folder.joinpath("NOTICE.md").read_text(encoding="utf-8")
     for phrase in ("CC BY 4.0", "compressed, otherwise unmodified", "10.24432/C5XW20", "10.24432/C5NC77", "single men"):
         assert phrase in notice
-    for dataset in (adult, german):
-        assert dataset.source in dataset.citation
-        assert "CC BY 4.0" in dataset.citation

@@ -352,7 +352,7 @@ NO_INTERVALS = {
     "programs.distributions": "the inverse of a distribution's cumulative function",
     "programs.couplings": "the inverse of a distribution's cumulative function",
     "robustness.independences": "normal scores of ranks",
-    "robustness.sensitivity.switching.bounds": "values of gamma at which ends are computed",
+    "robustness.sensitivity.switching": "values of gamma at which ends are computed",
 }
 FUNCTIONS_OF_SITES = {
     "classifiers.pscf.given", "classifiers.pscf.replay", "inference.inversion", "mechanisms.atoms", "sources.gformula"

@@ -459,24 +459,6 @@ def test_numbers_of_other_types_are_refused(value: Any) -> None:
         Writer().write({"x": value})
 
 
-def test_contrasts_are_saved(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    race = rng.choice(["w", "b", "a"], 300)
-    table = pd.DataFrame({"race": race, "M": rng.normal(race == "b")})
-    labels = (table["M"] > 0).astype(int)
-    graph = pf.CausalGraph("race -> M -> Y; race -> Y", sensitive="race", outcome="Y", baseline="w", contrast="b")
-    source = pf.Contrasts(pf.IPW(graph.unfair("race -> Y")), over={"a": 1.0, "b": 2.0})
-    model = pf.PenalizedClassifier("logistic", source=source, epochs=2, progress=False, random_state=0)
-    pf.save(model.fit(table, labels), tmp_path / "model")
-    loaded = pf.load(tmp_path / "model")
-    assert loaded.source.over == source.over
-    np.testing.assert_array_equal(loaded.predict_proba(table), model.predict_proba(table))
-    pf.save(model.source_, tmp_path / "source")
-    for level, pair in pf.load(tmp_path / "source").pairs(df=table).items():
-        for one, other in zip(pair, model.source_.pairs(df=table)[level], strict=True):
-            np.testing.assert_array_equal(one.weight, other.weight)
-
-
 CODE = """
 import sys, warnings
 warnings.simplefilter("error")

@@ -146,6 +146,45 @@ def test_weights_are_equal(propensity: Any, tmp_path: Path) -> None:
     (tmp_path / ".." / "saved.pyrofair").unlink()
 
 
+WITNESS = pf.CausalGraph("A -> {R M}; R -> M; {A R M} -> Y", sensitive="A", outcome="Y").unfair("A -> Y", "A -> R -> Y")
+RACE = pf.CausalGraph("race -> M -> Y; race -> Y", sensitive="race", outcome="Y", baseline="w", contrast="b")
+OF_SEVERAL: dict[str, tuple[Any, dict[str, Any]]] = {
+    "bounds": (pf.MilesBounds(WITNESS), {"A": A, "R": Q, "M": (M > 0).astype(int)}),
+    "contrasts": (
+        pf.Contrasts(pf.IPW(RACE.unfair("race -> Y")), over={"a": 1.0, "b": 2.0}),
+        {"race": np.array(["w", "b", "a"])[RNG.integers(0, 3, N)], "M": M},
+    ),
+    "several": (
+        pf.Several({"one": pf.IPW(SIMPLE.unfair("A -> Y")), "two": pf.IPW(SIMPLE.unfair("A -> M -> Y"))}),
+        {"A": A, "Q": Q, "M": M},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_SEVERAL)
+@pytest.mark.filterwarnings("ignore::pyrofair.PyrofairWarning")
+def test_sources_to_train_with_are_equal(name: str, tmp_path: Path) -> None:
+    source, columns = OF_SEVERAL[name]
+    table = pd.DataFrame(columns)
+    model = pf.PenalizedClassifier(
+        "logistic", source=source, penalty=pf.interval_disagreement, epochs=2, progress=False, random_state=0
+    ).fit(table, (M > 0).astype(int))
+    loaded = again(model, tmp_path)
+    np.testing.assert_array_equal(loaded.predict_proba(table), model.predict_proba(table))
+    assert getattr(loaded.source, "over", None) == getattr(source, "over", None)
+    pf.save(source, tmp_path / "unfitted")
+    assert type(pf.load(tmp_path / "unfitted").fit(table)) is type(source)
+    fitted = model.source_
+    pf.save(fitted, tmp_path / "fitted")
+    found = pf.load(tmp_path / "fitted")
+    if name == "bounds":
+        assert found.intervals(model) == fitted.intervals(model)
+        return
+    for key, pair in fitted.pairs(df=table).items():
+        for one, other in zip(pair, found.pairs(df=table)[key], strict=True):
+            np.testing.assert_array_equal(one.weight, other.weight)
+
+
 def test_trimmed_weights_are_equal_and_generators_are_refused(tmp_path: Path) -> None:
     source = pf.IPW(SIMPLE.unfair("A -> Y"), trim=0.3, clip=0.01, random_state=3)
     with pytest.warns(pf.PositivityWarning, match="trim=0.3 drops"):

@@ -14,6 +14,7 @@ import pytest
 import pyrofair as pf
 from pyrofair.graph.changes import into_from_below, split_column, without_edges
 from pyrofair.robustness.edges import NOTHING
+from tests.robustness.models import Known
 
 GRAPH = pf.CausalGraph(
     "C -> A; {A C} -> M; {A C M} -> L; {A M L C} -> Y", sensitive="A", outcome="Y", baseline="a", contrast="b"
@@ -39,23 +40,19 @@ def score(a: Any, c: Any, m: Any, ell: Any) -> Any:
     return 0.1 + 0.15 * a + 0.05 * c + 0.3 * m + 0.35 * ell
 
 
-class Model:
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        p = score((X["A"] == "b").to_numpy(), *(X[each].to_numpy() for each in "CML"))
-        return np.column_stack([1 - p, p])
+MODEL = Known(lambda X: score((X["A"] == "b").to_numpy(), *(X[each].to_numpy() for each in "CML")))
 
 
 def chance(p: float, value: int) -> float:
     return p if value else 1.0 - p
 
 
-def exact_table() -> pd.DataFrame:
-    """A table whose shares are the probabilities of the SEM."""
+def exact_table(reads: bool = True) -> pd.DataFrame:
+    """A table whose shares are the probabilities of the SEM, in which L reads A or the baseline."""
     rows = []
     for c, a, m, ell in itertools.product((0, 1), repeat=4):
-        share = 0.5 * chance(p_a(c), a) * chance(p_m(a, c), m) * chance(p_l(a, c), ell)
+        share = 0.5 * chance(p_a(c), a) * chance(p_m(a, c), m) * chance(p_l(a if reads else 0, c), ell)
         rows += [("ab"[a], c, m, ell)] * round(128 * share)
-    assert len(rows) == 128
     table = pd.DataFrame(rows * 8, columns=["A", "C", "M", "L"])
     return table.assign(Y=np.arange(len(table)) % 2)
 
@@ -92,7 +89,7 @@ def truth(*, l_shared: bool) -> tuple[float, float]:
 
 def costs_of(*args: Any, **settings: Any) -> Any:
     source = pf.OneStep(UNFAIR, **SATURATED)
-    table = pf.edge_costs({"m": Model()}, source, *args, random_state=0, **settings).table
+    table = pf.edge_costs({"m": MODEL}, source, *args, random_state=0, **settings).table
     return table[table["decisions"] == "score"].set_index("absent")
 
 
@@ -109,11 +106,11 @@ def test_intervals_are_those_of_the_enumeration() -> None:
 
 def test_each_row_is_an_audit_of_its_graph() -> None:
     df = drawn(600, 1)
-    costs = pf.edge_costs({"m": Model()}, pf.OneStep(UNFAIR, **SATURATED), df, ["A -> L", ("A", "M")], random_state=0)
+    costs = pf.edge_costs({"m": MODEL}, pf.OneStep(UNFAIR, **SATURATED), df, ["A -> L", ("A", "M")], random_state=0)
     for name in (NOTHING, "A -> L"):
         altered = costs.unfair[name]
         assert altered is not None
-        alone = pf.audit({"m": Model()}, pf.OneStep(altered, **SATURATED), df, random_state=0).table
+        alone = pf.audit({"m": MODEL}, pf.OneStep(altered, **SATURATED), df, random_state=0).table
         own: Any = costs.table[costs.table["absent"] == name].set_index("decisions")
         for decisions in ("threshold", "score"):
             rows = alone[alone["decisions"] == decisions].set_index("quantity")
@@ -126,7 +123,7 @@ def test_each_row_is_an_audit_of_its_graph() -> None:
 
 def test_by_default_each_edge_out_of_the_sensitive_attribute_but_to_the_outcome() -> None:
     source = pf.OneStep(GRAPH.unfair(through="M"), **SATURATED)
-    costs = pf.edge_costs({"m": Model()}, source, drawn(600, 1), random_state=0)
+    costs = pf.edge_costs({"m": MODEL}, source, drawn(600, 1), random_state=0)
     assert [*costs.unfair] == [NOTHING, "A -> M", "A -> L"]
     assert costs.unfair["A -> M"] is None
     own: Any = costs.table.query("decisions == 'score'")
@@ -141,7 +138,6 @@ def test_by_default_each_edge_out_of_the_sensitive_attribute_but_to_the_outcome(
     half = full["upper"] - full["high"]
     assert (gone["gain_lower"], gone["gain_upper"]) == pytest.approx((full["high"] - half, full["high"] + half))
     assert "no unfair path left" in str(costs)
-    assert repr(costs) == "<EdgeCosts of '(nothing)', 'A -> M', 'A -> L' on 600 rows; print it for a reading>"
     zero = costs.quantities.query("absent == 'A -> M' and quantity in ('piu_upper', 'mean_unfair_effect')")
     assert (zero[["estimate", "lower", "upper"]] == 0.0).all(axis=None)
     read = costs.readings.query("decisions == 'score'").set_index("absent")
@@ -191,20 +187,16 @@ def test_a_column_may_be_absent_from_what_the_sensitive_attribute_causes() -> No
         contrast="b",
         columns={"N": ["M", "L"]},
     )
-    rows = []
-    for c, a, m, ell in itertools.product((0, 1), repeat=4):
-        share = 0.5 * chance(p_a(c), a) * chance(p_m(a, c), m) * chance(p_l(0, c), ell)
-        rows += [("ab"[a], c, m, ell)] * round(128 * share)
-    df = pd.DataFrame(rows * 4, columns=["A", "C", "M", "L"])
+    df = exact_table(reads=False)
     source = pf.OneStep(graph.unfair(direct=True, through="N"), **SATURATED)
-    costs = pf.edge_costs({"m": Model()}, source, df, random_state=0)
+    costs = pf.edge_costs({"m": MODEL}, source, df, random_state=0)
     assert [*costs.unfair] == [NOTHING, "A -> N", "A -> M", "A -> L"]
     own: Any = costs.table.query("decisions == 'score'").set_index("absent")
     assert own.loc["A -> L", ["low", "high"]].tolist() == pytest.approx(truth(l_shared=True), abs=1e-9)
     assert own.loc[NOTHING, ["low", "high"]].tolist() == pytest.approx(truth(l_shared=False), abs=1e-9)
     assert own.loc["A -> L", "becomes_shared"] == "L"
     assert own.loc["A -> N", "becomes_shared"] == "N"
-    within = pf.edge_costs({"m": Model()}, source, df, [("M", "L"), ("L", "M")], random_state=0)
+    within = pf.edge_costs({"m": MODEL}, source, df, [("M", "L"), ("L", "M")], random_state=0)
     assert [*within.audits] == [NOTHING, "M -> L", "L -> M"]  # M and L are independent given A and C
     ends = within.table.query("decisions == 'score'")[["low", "high"]].to_numpy()
     np.testing.assert_allclose(ends, np.tile(truth(l_shared=False), (3, 1)), atol=1e-9)
@@ -217,11 +209,8 @@ def test_an_edge_whose_absence_identifies_the_effect_and_the_other_way_round() -
     source = pf.OneStep(unfair, **SATURATED)
     df = drawn(600, 2).drop(columns="C")
 
-    class NoC:
-        def predict_proba(self, X: pd.DataFrame) -> Any:
-            return Model().predict_proba(X.assign(C=0))
-
-    costs = pf.edge_costs({"m": NoC()}, source, df, ["M -> L", "A -> L"], random_state=0)
+    model = Known(lambda X: MODEL.predict_proba(X.assign(C=0))[:, 1])
+    costs = pf.edge_costs({"m": model}, source, df, ["M -> L", "A -> L"], random_state=0)
     own: Any = costs.table.query("decisions == 'score'").set_index("absent")
     assert own["status"].to_dict() == {NOTHING: "not identified", "M -> L": "identified", "A -> L": "not identified"}
     assert own["gain"].isna().all()
@@ -234,16 +223,16 @@ def test_an_edge_whose_absence_identifies_the_effect_and_the_other_way_round() -
     for decisions in ("threshold", "score"):
         costs.plot(decisions=decisions)
     with pytest.raises(pf.NotIdentifiedError, match="recanting witness"):
-        pf.edge_costs({"m": NoC()}, source, df, ["A -> L"], random_state=0)
+        pf.edge_costs({"m": model}, source, df, ["A -> L"], random_state=0)
 
 
 def test_edges_into_the_outcome_are_disputed_for_human_decisions_only() -> None:
     df = drawn(600, 3)
     source = pf.OneStep(UNFAIR, **SATURATED)
     with pytest.warns(pf.PyrofairWarning, match="without A -> Y could not be audited: what a classifier"):
-        costs = pf.edge_costs({"m": Model()}, source, df, ["A -> Y"], random_state=0)
+        costs = pf.edge_costs({"m": MODEL}, source, df, ["A -> Y"], random_state=0)
     assert costs.table["status"].tolist() == ["identified", "refused"] * 2
-    humans = (np.random.default_rng(0).random(600) < Model().predict_proba(df)[:, 1]).astype(float)
+    humans = (np.random.default_rng(0).random(600) < MODEL.predict_proba(df)[:, 1]).astype(float)
     costs = pf.edge_costs({"humans": humans}, source, df, scores="outcome", random_state=0)
     assert [*costs.unfair] == [NOTHING, "A -> M", "A -> L", "A -> Y"]
     assert set(costs.table["status"]) == {"identified"}
@@ -253,7 +242,7 @@ def test_edges_into_the_outcome_are_disputed_for_human_decisions_only() -> None:
 
 def test_a_source_without_influence_values_has_points() -> None:
     source = pf.IPW(UNFAIR, propensity="saturated")
-    costs = pf.edge_costs({"m": Model()}, source, drawn(400, 3), ["M -> L"], n_boot=0, random_state=0, progress=False)
+    costs = pf.edge_costs({"m": MODEL}, source, drawn(400, 3), ["M -> L"], n_boot=0, random_state=0, progress=False)
     own: Any = costs.table.query("decisions == 'score'").set_index("absent").loc["M -> L"]
     assert np.isfinite(own["gain"])
     assert np.isnan(own["gain_lower"])
@@ -261,55 +250,39 @@ def test_a_source_without_influence_values_has_points() -> None:
 
 
 def test_an_end_at_its_kink_has_no_interval_of_its_change() -> None:
-    class Even:
-        def predict_proba(self, X: pd.DataFrame) -> Any:
-            p = 0.5 + 0.001 * (X["L"] - 0.5)
-            return np.column_stack([1 - p, p])
-
+    even = Known(lambda X: 0.5 + 0.001 * (X["L"] - 0.5))
     source = pf.OneStep(UNFAIR, **SATURATED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        costs = pf.edge_costs({"m": Even()}, source, drawn(1_500, 3), ["M -> L"], random_state=0)
+        costs = pf.edge_costs({"m": even}, source, drawn(1_500, 3), ["M -> L"], random_state=0)
     own: Any = costs.table.query("decisions == 'score'").set_index("absent").loc["M -> L"]
     assert np.isnan(own["narrower_lower"])
     assert "within its sampling error of where the worlds change order" in own["note"]
 
 
 @pytest.mark.parametrize(
-    ("disputed", "message"),
+    ("given", "message"),
     [
-        ("A -> M", "must list edges and columns"),
-        ([], "disputed is empty"),
-        (["A -> M -> Y"], "is a path; name one edge"),
-        (["M -> A"], "is no edge of the graph. Its edges: C -> A"),
-        (["A -> Z"], "no node or column of the graph"),
-        (["Z"], "no node or column of the graph. These are: C, A, M"),
-        (["C"], "is not caused by 'A'"),
-        (["Y"], "is the outcome"),
-        (["A -> M", ("A", "M")], "disputed names 'A -> M' more than once"),
-        ([3], "is not a path"),
+        ({"disputed": "A -> M"}, "must list edges and columns"),
+        ({"disputed": []}, "disputed is empty"),
+        ({"disputed": ["A -> M -> Y"]}, "is a path; name one edge"),
+        ({"disputed": ["M -> A"]}, "is no edge of the graph. Its edges: C -> A"),
+        ({"disputed": ["A -> Z"]}, "no node or column of the graph"),
+        ({"disputed": ["Z"]}, "no node or column of the graph. These are: C, A, M"),
+        ({"disputed": ["C"]}, "is not caused by 'A'"),
+        ({"disputed": ["Y"]}, "is the outcome"),
+        ({"disputed": ["A -> M", ("A", "M")]}, "disputed names 'A -> M' more than once"),
+        ({"disputed": [3]}, "is not a path"),
+        ({"source": pf.OneStep(UNFAIR, **SATURATED).fit(drawn(200, 0))}, "it belongs to one graph"),
+        ({"treshold": 0.4}, r"edge_costs\(\) got .* 'treshold'\. Did you mean 'threshold'\?"),
+        ({"thresholds": [0.4]}, "thresholds is for one audit"),
+        ({"df": drawn(200, 0).drop(columns="M")}, "lacks the column"),
     ],
 )
-def test_what_is_disputed_must_be_in_the_graph(disputed: Any, message: str) -> None:
-    with pytest.raises(pf.DataError, match=message):
-        pf.edge_costs({"m": Model()}, pf.OneStep(UNFAIR, **SATURATED), drawn(200, 0), disputed, random_state=0)
-
-
-def test_what_is_refused() -> None:
-    df = drawn(200, 0)
-    with pytest.raises(pf.DataError, match="it belongs to one graph"):
-        pf.edge_costs({"m": Model()}, pf.OneStep(UNFAIR, **SATURATED).fit(df), df)
-    with pytest.raises(TypeError, match=r"edge_costs\(\) got .* 'treshold'\. Did you mean 'threshold'\?"):
-        pf.edge_costs({"m": Model()}, UNFAIR, df, treshold=0.4)
-    with pytest.raises(pf.DataError, match="thresholds is for one audit"):
-        pf.edge_costs({"m": Model()}, UNFAIR, df, thresholds=[0.4])
-    with pytest.raises(pf.DataError, match="source holds no path"):
-        pf.edge_costs({"m": Model()}, GRAPH.unfair(), df)
-    with pytest.raises(pf.DataError, match="lacks the column"):
-        pf.edge_costs({"m": Model()}, UNFAIR, df.drop(columns="M"))
-    costs = pf.edge_costs({"m": Model()}, pf.OneStep(UNFAIR, **SATURATED), df, ["M -> L"], random_state=0)
-    with pytest.raises(pf.DataError, match="model"):
-        costs.plot("other")
+def test_what_is_refused(given: dict[str, Any], message: str) -> None:
+    usual = {"models": {"m": MODEL}, "source": pf.OneStep(UNFAIR, **SATURATED), "df": drawn(200, 0)}
+    with pytest.raises((pf.DataError, TypeError), match=message):
+        pf.edge_costs(**{**usual, **given}, random_state=0)
 
 
 def covered(samples: int, n: int) -> Any:

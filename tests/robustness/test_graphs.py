@@ -14,26 +14,9 @@ from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.robustness import GraphsAudit, MilesBounds, audit_graphs
 from pyrofair.robustness.partial_identification import sharp_bounds
+from tests.robustness.models import EDGES, Known, graphs, table
 
-EDGES = "A -> {M L}; M - L; {A M L} -> Y"
-
-
-class Model:
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        p = 0.1 + 0.2 * X["A"] + 0.3 * X["M"] + 0.3 * X["L"]
-        return np.column_stack([1 - p, p])
-
-
-def table(n: int = 400) -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    A = rng.integers(2, size=n)
-    M = (rng.random(n) < 0.3 + 0.4 * A).astype(int)
-    L = (rng.random(n) < 0.2 + 0.3 * A + 0.3 * M).astype(int)
-    return pd.DataFrame({"A": A, "M": M, "L": L, "Y": rng.integers(2, size=n)})
-
-
-def graphs() -> dict[str, CausalGraph]:
-    return CausalGraph.expand(EDGES, sensitive="A", outcome="Y")
+MODEL = Known(lambda X: 0.1 + 0.2 * X["A"] + 0.3 * X["M"] + 0.3 * X["L"])
 
 
 def test_each_graph_is_audited_as_by_itself_and_the_union_is_over_all() -> None:
@@ -43,12 +26,12 @@ def test_each_graph_is_audited_as_by_itself_and_the_union_is_over_all() -> None:
     df = table()
     alone = {"L -> M": graphs()["L -> M"].unfair(through=["M"])}
     with pytest.raises(NotIdentifiedError, match="'L' is a recanting witness"):
-        audit_graphs({"m": Model()}, alone, df, bounds=False, random_state=0)
-    found = audit_graphs({"m": Model()}, paths, df, random_state=0)
+        audit_graphs({"m": MODEL}, alone, df, bounds=False, random_state=0)
+    found = audit_graphs({"m": MODEL}, paths, df, random_state=0)
     assert isinstance(found, GraphsAudit)
     assert found.failures == {}
     for name, unfair in paths.items():
-        alone = audit({"m": Model()}, unfair, df, random_state=0).table
+        alone = audit({"m": MODEL}, unfair, df, random_state=0).table
         own = found.table[found.table["graph"] == name].drop(columns="graph").reset_index(drop=True)
         assert (own["by"] == "estimate").all()
         for end in ("low", "high"):
@@ -63,14 +46,13 @@ def test_each_graph_is_audited_as_by_itself_and_the_union_is_over_all() -> None:
     assert (union["lower"], union["upper"]) == (rows["lower"].min(), rows["upper"].max())
     assert union["largest_in"] == rows["graph"].iloc[int(rows["estimate"].to_numpy().argmax())]
     assert "2 candidate graphs, 0 without an answer." in str(found)
-    pd.testing.assert_frame_equal(found.rates, audit({"m": Model()}, paths["all"], df, random_state=0).rates)
+    pd.testing.assert_frame_equal(found.rates, audit({"m": MODEL}, paths["all"], df, random_state=0).rates)
     assert str(found).count("difference") == 1  # no graph changes the rates of groups
-    assert repr(found) == "<GraphsAudit of 'M -> L', 'all' on 400 rows; print it for a reading>"
 
 
 def test_a_graph_without_an_answer_leaves_no_range() -> None:
     paths = {name: graph.unfair(through=["M"]) for name, graph in graphs().items()}
-    found = audit_graphs({"m": Model()}, paths, table(), bounds=False, random_state=0)
+    found = audit_graphs({"m": MODEL}, paths, table(), bounds=False, random_state=0)
     assert list(found.failures) == ["L -> M"]
     assert found.bounds == {}
     assert isinstance(found.failures["L -> M"], NotIdentifiedError)
@@ -88,7 +70,7 @@ def test_a_graph_without_an_answer_leaves_no_range() -> None:
 def test_a_graph_that_is_not_identified_has_sharp_bounds() -> None:
     df = table()
     paths = {name: graph.unfair(through=["M"]) for name, graph in graphs().items()}
-    found = audit_graphs({"m": Model()}, paths, df, n_boot=3, random_state=0)
+    found = audit_graphs({"m": MODEL}, paths, df, n_boot=3, random_state=0)
     assert list(found.failures) == ["L -> M"]
     assert "L -> M: Not identified" in str(found)
     assert "Bounds are given." in str(found)
@@ -122,7 +104,7 @@ def test_a_graph_that_is_not_identified_has_sharp_bounds() -> None:
         assert given["most"] == pytest.approx(min(own.loc["piu_upper", "upper"], 1.0))
         assert given["least"] == pytest.approx(least if least > 0.05 else given["least"])
         assert (given["least"] > 0.0) == (given["status"] == "unfair")
-    again = sharp_bounds(paths["L -> M"], df, Model(), n_boot=3, random_state=0)
+    again = sharp_bounds(paths["L -> M"], df, MODEL, n_boot=3, random_state=0)
     pd.testing.assert_frame_equal(again.table, found.bounds["L -> M"]["m", "threshold"].table)
 
 
@@ -142,19 +124,14 @@ def test_decisions_alone_have_the_same_rows_in_graphs_that_are_bounded() -> None
 def test_a_continuous_witness_has_the_closed_form() -> None:
     rng = np.random.default_rng(1)
     df = table().assign(L=lambda t: t["L"] + 0.3 * rng.normal(size=len(t)))
-
-    class Cut:
-        def predict_proba(self, X: pd.DataFrame) -> Any:
-            p = 0.1 + 0.2 * X["A"] + 0.3 * X["M"] + 0.3 * (X["L"] > 0.5)
-            return np.column_stack([1 - p, p])
-
+    cut = Known(lambda X: 0.1 + 0.2 * X["A"] + 0.3 * X["M"] + 0.3 * (X["L"] > 0.5))
     paths = {"L -> M": graphs()["L -> M"].unfair("A -> L -> Y", "A -> Y")}
-    found = audit_graphs({"m": Cut()}, paths, df, random_state=0)
+    found = audit_graphs({"m": cut}, paths, df, random_state=0)
     assert found.audits == {}
     source = MilesBounds(paths["L -> M"]).fit(df)
     for decisions in ("threshold", "score"):
-        ends = source.bounds(Cut(), decisions=decisions)  # type: ignore[arg-type]
-        wide = source.bounds(Cut(), decisions=decisions, level=0.95, random_state=0)  # type: ignore[arg-type]
+        ends = source.bounds(cut, decisions=decisions)  # type: ignore[arg-type]
+        wide = source.bounds(cut, decisions=decisions, level=0.95, random_state=0)  # type: ignore[arg-type]
         own: Any = found.table.query("decisions == @decisions").set_index("quantity")
         assert (own["by"].drop("piu_paper_bound") == "closed-form bounds").all()
         for quantity in ("p_ypi", "mean_unfair_effect"):
@@ -168,27 +145,15 @@ def test_a_continuous_witness_has_the_closed_form() -> None:
 def test_a_graph_without_bounds_has_the_reason() -> None:
     rng = np.random.default_rng(1)
     df = table().assign(L=rng.normal(size=400), N=rng.normal(size=400))
-
-    class OfM:
-        def predict_proba(self, X: pd.DataFrame) -> Any:
-            p = 0.1 + 0.2 * X["A"] + 0.3 * X["M"]
-            return np.column_stack([1 - p, p])
-
+    of_m = Known(lambda X: 0.1 + 0.2 * X["A"] + 0.3 * X["M"])
     more = CausalGraph("A -> {M L N}; L -> M; {A M L} -> Y; N -> M", sensitive="A", outcome="Y")
     paths = {"M -> L": graphs()["M -> L"].unfair(direct=True), "more": more.unfair("A -> L -> Y")}
     with pytest.warns(PyrofairWarning, match="outside the graph"):
-        found = audit_graphs({"m": OfM()}, paths, df, random_state=0)
+        found = audit_graphs({"m": of_m}, paths, df, random_state=0)
     assert list(found.failures) == ["more"]
     own = found.table[found.table["graph"] == "more"]
     assert own["low"].isna().all()
     assert own["note"].str.contains("no bounds: The column 'L' holds 400 different numbers").all()
-
-
-def test_what_is_refused() -> None:
-    df = table(100)
-    for wrong in ({}, [], {"g": graphs()["M -> L"]}):
-        with pytest.raises(DataError, match="candidates"):
-            audit_graphs({"m": Model()}, wrong, df)  # type: ignore[arg-type]
 
 
 def test_graphs_that_answer_other_questions_have_no_range() -> None:
@@ -198,13 +163,16 @@ def test_graphs_that_answer_other_questions_have_no_range() -> None:
 
     def refuses(other: Any, what: str) -> None:
         with pytest.raises(DataError, match=f"The {what} of 'other' and of 'first' differ: .* apart"):
-            audit_graphs({"m": Model()}, {"first": paths(), "other": other}, table(100))
+            audit_graphs({"m": MODEL}, {"first": paths(), "other": other}, table(100))
 
     refuses(paths("L -> {A M}; M - A; {A M L} -> Y", sensitive="L"), "sensitive attribute")
     refuses(paths(baseline=1, contrast=0), "baseline and contrast")
     refuses(paths().reversed(), "baseline and contrast")
     refuses(paths(positive=0), "positive outcome")
     refuses(paths("A -> {M L}; M - L; {A M L} -> Z", outcome="Z"), "outcome")
+    for wrong in ({}, [], {"g": graphs()["M -> L"]}):
+        with pytest.raises(DataError, match="candidates"):
+            audit_graphs({"m": MODEL}, wrong, table(100))  # type: ignore[arg-type]
     same = {"first": paths(), "other": paths(baseline=1, contrast=0).reversed()}
-    found = audit_graphs({"m": Model()}, same, table(), n_boot=0, random_state=0)
+    found = audit_graphs({"m": MODEL}, same, table(), n_boot=0, random_state=0)
     assert found.union["smallest"].equals(found.union["largest"])

@@ -217,17 +217,6 @@ def test_numbers_depend_on_neither_order_nor_company_nor_state_nor_workers() -> 
     pd.testing.assert_frame_equal(part, row.drop(columns="seconds").reset_index(drop=True), check_exact=True)
 
 
-@pytest.mark.slow
-def test_processes_give_the_numbers_of_one(tmp_path: Path) -> None:
-    ways = local_methods()
-    how: dict[str, Any] = {"sizes": 100, "seeds": 12, **QUICK}
-    whole = study("hiring", ways, **how)
-    spread = study("hiring", ways, n_jobs=2, folder=tmp_path, **how)
-    same(whole, spread)
-    assert spread.failures[[*CELL, "error"]].equals(whole.failures[[*CELL, "error"]])
-    assert "odd" in spread.failures["traceback"][0]
-
-
 def test_what_a_method_computes_by_joblib_stays_in_its_process() -> None:
     seen: list[str] = []
 
@@ -242,22 +231,6 @@ def test_what_a_method_computes_by_joblib_stays_in_its_process() -> None:
         assert type(joblib.parallel.get_active_backend()[0]).__name__ == "ThreadingBackend"
     assert seen == ["SequentialBackend"] * 12
     same(one, two)
-
-
-def local_methods() -> dict[str, Callable[..., Any]]:
-    """Return functions of a function, which are sent to other processes by value."""
-
-    def by_hand(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
-        from sklearn.linear_model import LogisticRegression
-
-        return LogisticRegression(max_iter=1000).fit(train[given.graph.input_columns], train["Y"])
-
-    def odd(train: pd.DataFrame, given: Scenario, seed: int) -> Any:
-        if len(train) and train["A"].sum() % 2:
-            raise RuntimeError("an odd number of units")
-        return by_hand(train, given, seed)
-
-    return {"by hand": by_hand, "odd/": odd}
 
 
 # -- finished cells stay ----------------------------------------------------------------------------------------------
@@ -568,10 +541,6 @@ def test_a_summary_is_over_seeds_and_counts_what_failed() -> None:
     assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy", "", "piu", "", "conditional_sd", ""]
     with pytest.raises(DataError, match="quantities='acuracy'"):
         found.plot("acuracy")
-    assert (
-        repr(found)
-        == f"<Study of {len(found.table)} finished cells, {len(found.failures)} failed; print it for a summary>"
-    )
 
 
 def test_a_full_disk_loses_no_result_of_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

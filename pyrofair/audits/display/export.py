@@ -30,6 +30,14 @@ KEPT = (
     "score_types", "resampling", "form", "doubts", "largest_z", "stage_lines", "failure",
 )  # fmt: skip
 """What JSON takes from the context as it is."""
+OF_GRAPH = (
+    "sensitive", "sensitive_column", "baseline", "contrast", "outcome", "outcome_column", "positive", "nodes", "edges",
+    "latent", "columns",
+)  # fmt: skip
+TABLES = (
+    "table", "groups", "stages", "thresholds", "subgroups", "overlap", "rates", "missing", "disclosure",
+)  # fmt: skip
+"""Tables of the audit, or of its context."""
 
 
 def known_versions() -> dict[str, str]:
@@ -48,51 +56,27 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
     context = audit.context
     paths = context.paths
     graph = context.graph
-    readings = [
-        {"model": model, "decisions": decisions, **each.as_json()}
-        for (model, decisions), each in read_audit(audit.table, audit.groups, context).items()
-    ]
-    at = [
-        {"model": model, "threshold": threshold, **each.as_json()}
-        for (model, threshold), each in read_thresholds(audit.thresholds, context).items()
-    ]
-    within = [
-        {"subgroup": subgroup, "level": level, "model": model, **each.as_json()}
-        for (subgroup, level, model), each in read_levels(audit.subgroups, context).items()
-    ]
+    readings: dict[str, tuple[Mapping[Any, Any], tuple[str, ...]]] = {
+        "models": (read_audit(audit.table, audit.groups, context), ("model", "decisions")),
+        "thresholds": (read_thresholds(audit.thresholds, context), ("model", "threshold")),
+        "subgroups": (read_levels(audit.subgroups, context), ("subgroup", "level", "model")),
+    }  # fmt: skip
     found: dict[str, Any] = {
         "versions": context.versions,
         "settings": context.settings,
         "source": context.source,
         "question": {
-            "sensitive": graph.sensitive,
-            "sensitive_column": graph.sensitive_column,
-            "baseline": graph.baseline,
-            "contrast": graph.contrast,
-            "outcome": graph.outcome,
-            "outcome_column": graph.outcome_column,
-            "positive": graph.positive,
-            "nodes": graph.nodes,
-            "edges": graph.edges,
-            "latent": graph.latent,
-            "columns": graph.columns,
+            **{name: getattr(graph, name) for name in OF_GRAPH},
             "unfair_paths": paths.paths[:LISTED],
             "n_unfair_paths": paths.paths.size,
             "fair_paths": paths.fair_paths[:LISTED],
             "n_fair_paths": paths.fair_paths.size,
         },
-        "readings": {"models": readings, "thresholds": at, "subgroups": within},
-        "tables": {
-            "table": _records(audit.table),
-            "groups": _records(audit.groups),
-            "stages": _records(audit.stages),
-            "thresholds": _records(audit.thresholds),
-            "subgroups": _records(audit.subgroups),
-            "overlap": _records(context.overlap),
-            "rates": _records(audit.rates),
-            "missing": _records(context.missing),
-            "disclosure": _records(context.disclosure),
+        "readings": {
+            of: [dict(zip(names, key, strict=True)) | each.as_json() for key, each in found.items()]
+            for of, (found, names) in readings.items()
         },
+        "tables": {name: _records(getattr(audit if hasattr(audit, name) else context, name)) for name in TABLES},
         "sections": {
             each.name: {
                 "title": each.title,

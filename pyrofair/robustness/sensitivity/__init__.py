@@ -6,6 +6,6 @@ the amount at which a conclusion flips, and a benchmark by observed columns.
 
 from pyrofair.robustness.sensitivity.confounding import Confounding, confounding
 from pyrofair.robustness.sensitivity.cross_world import CrossWorld, cross_world
-from pyrofair.robustness.sensitivity.switching import Switching, SwitchingBounds, switching
+from pyrofair.robustness.sensitivity.switching import Switching, switching
 
-__all__ = ["Confounding", "CrossWorld", "Switching", "SwitchingBounds", "confounding", "cross_world", "switching"]
+__all__ = ["Confounding", "CrossWorld", "Switching", "confounding", "cross_world", "switching"]

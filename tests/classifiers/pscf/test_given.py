@@ -323,6 +323,10 @@ def test_a_latent_node_is_inferred_from_the_row(program: Any, declared: bool) ->
     assert rms(score(model, X) - by_quadrature(X, 0, 1, 0, 0)) < 0.002  # from the prior: .17
     row = model.latents_.iloc[0]
     assert (row["latent"], row["reads"]) == ("K", "D, M, Y")
+    drawn = model.to_inference_data(X, draws=20)["posterior"]["K"].to_numpy()[0].mean(0)
+    a, d, m = (X[name] for name in "ADM")
+    mean = (1 + a) * (d - a) / 0.49 - (m - 0.5 * a) / 0.64
+    assert np.corrcoef(drawn, mean / (1 + (1 + a) ** 2 / 0.49 + 1 / 0.64))[0, 1] > 0.95
 
 
 def test_networks_are_the_default_guide_and_diagnostics_are_the_exact_ones() -> None:
@@ -363,13 +367,6 @@ def test_a_latent_variable_with_the_cause_a(declared: bool, coupling: Any) -> No
     np.testing.assert_allclose(score(model, X.iloc[order]), found[order], atol=1e-12)
     if coupling == "gumbel":
         assert rms(found - by_quadrature(X, 1, 2, 0 if declared else 1, -1)) < 0.015
-
-
-def test_an_unfair_path_through_a_latent_node_is_refused() -> None:
-    X, y = draw(caused, 50, "ADMY")
-    graph = CausalGraph("A -> K -> D -> Y; A -> {M D Y}; M -> Y", sensitive="A", outcome="Y", latent=["K"])
-    with pytest.raises((GraphError, NotIdentifiedError)):
-        fit(caused, X, y, graph.unfair("A -> K -> D -> Y"))
 
 
 def test_a_latent_variable_that_only_the_outcome_reads() -> None:
@@ -563,6 +560,11 @@ GUIDES: dict[str, tuple[Any, type[Exception], str]] = {
     "sees the outcome": (drawing(lambda r: dist.Normal(r["Y"], 1.0)), DataError, "The guide fails: KeyError: 'Y'"),
     "no quantiles": (drawing(lambda r: dist.VonMises(r["D"], 1.0)), DataError, "from VonMises, which has no usable"),
     "fails": (lambda rows: 1 / 0, DataError, "The guide fails: ZeroDivisionError"),
+    "draws more": (
+        lambda rows: (linear_guide(rows), pyro.sample("Z", dist.Normal(0.0, 1.0))),
+        GraphError,
+        "draws 'Z', no unknown",
+    ),
 }
 
 
@@ -571,16 +573,6 @@ def test_guides_are_refused_before_the_fit(name: str) -> None:
     guide, error, text = GUIDES[name]
     X, y = draw(shared, 50, "ADMY")
     with pytest.raises(error, match=text):
-        fit(shared, X, y, UNFAIR_HIDDEN, guide=guide)
-
-
-def test_a_guide_draws_no_site_that_the_program_lacks() -> None:
-    def guide(rows: Any) -> None:
-        linear_guide(rows)
-        pyro.sample("Z", dist.Normal(0.0, 1.0))
-
-    X, y = draw(shared, 50, "ADMY")
-    with pytest.raises(GraphError, match="draws 'Z', no unknown of the program"):
         fit(shared, X, y, UNFAIR_HIDDEN, guide=guide)
 
 

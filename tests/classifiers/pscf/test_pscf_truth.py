@@ -16,11 +16,9 @@ from pyrofair.classifiers.pscf import PSCF
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.pscf.truth import _simulate
 from pyrofair.programs.structural_equations import read_equations
+from tests.classifiers.pscf.models import QUIET
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:The loss may not have settled"),
-    pytest.mark.filterwarnings("ignore:The latent variables"),
-]
+pytestmark = QUIET
 
 CHAIN = CausalGraph("A -> D -> E -> Y; A -> M -> E; A -> M -> Y; A -> Y; Q -> E; Q -> Y", sensitive="A", outcome="Y")
 

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
 from pyrofair.exceptions import PositivityWarning, PyrofairWarning
+from tests.robustness.models import P_M, P_R, P_Y
 
 Vector = NDArray[np.float64]
 HIRING = Path(__file__).parents[2] / "cases" / "hiring_discrete.csv"
@@ -24,18 +25,6 @@ HIRING = Path(__file__).parents[2] / "cases" / "hiring_discrete.csv"
 
 # -- the case with a recanting witness ---------------------------------------------------------------------------------
 
-P_R = {0: 0.41, 1: 0.67}
-P_M = {(0, 0): 0.2, (0, 1): 0.6, (1, 0): 0.45, (1, 1): 0.8}
-P_Y = {
-    (0, 0, 0): 0.3128661017,
-    (0, 0, 1): 0.4614050847,
-    (0, 1, 0): 0.5589512195,
-    (0, 1, 1): 0.7014048780,
-    (1, 0, 0): 0.4879454545,
-    (1, 0, 1): 0.5577454545,
-    (1, 1, 0): 0.6998567164,
-    (1, 1, 1): 0.7535776119,
-}
 WITNESS = pf.CausalGraph("A -> R; {A R} -> M; {A R M H} -> Y; H -> R", sensitive="A", outcome="Y", latent=["H"])
 
 
@@ -429,18 +418,13 @@ def test_a_latent_cause_of_the_outcome_plays_no_part_for_a_classifier() -> None:
     assert "known function of A, R, M" in str(decided)
 
 
-def test_scores_that_are_no_function_of_the_parents() -> None:
-    df, _ = witness_table()
-    with pytest.raises(pf.DataError, match=r"no function of A, R, M: the rows 0, 1 agree.*pass score=None"):
-        pf.sharp_bounds(WITNESS.unfair("A -> Y"), df, df["Y"])
-
-
 @pytest.mark.parametrize(
     ("score", "message"),
     [
         ([0.5] * 3, r"shape \(3,\)"),
         ([2.0] * 16, "outside"),
         (["a"] * 16, "no numbers"),
+        (witness_table()[0]["Y"], r"no function of A, R, M: the rows 0, 1 agree.*pass score=None"),
         (object(), "without predict_proba"),
         (pd.Series([0.5] * 16, index=range(1, 17)), "index of the scores 'score'"),
     ],
@@ -520,19 +504,17 @@ def test_data_that_no_model_allows_are_moved_with_a_warning_or_refused() -> None
         pf.sharp_bounds(graph.unfair("A -> Y"), df, sample_weight=weight)
 
 
-def test_continuous_columns_are_refused_with_a_line_that_bins_them() -> None:
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("M", r"'M' holds 4,000 different numbers.*pd\.qcut\(df\['M'\], 4"),
+        ("Y", r"'Y' must be binary, but holds 4,000 .* passed as score="),
+    ],
+)
+def test_columns_of_many_numbers_are_refused(column: str, message: str) -> None:
     graph, df = hiring()
-    df = df.assign(M=np.linspace(0.0, 1.0, len(df)))
-    with pytest.raises(pf.DataError, match=r"'M' holds 4,000 different numbers.*pd\.qcut\(df\['M'\], 4"):
-        pf.sharp_bounds(graph.unfair("A -> Y"), df)
-
-
-def test_an_outcome_of_numbers_is_refused_and_scores_have_an_argument_of_their_own() -> None:
-    graph, df = hiring()
-    df = df.assign(Y=np.linspace(0.0, 1.0, len(df)))
-    with pytest.raises(pf.DataError, match=r"'Y' must be binary, but holds 4,000 .* passed as score=") as caught:
-        pf.sharp_bounds(graph.unfair("A -> Y"), df)
-    assert "qcut" not in str(caught.value)
+    with pytest.raises(pf.DataError, match=message):
+        pf.sharp_bounds(graph.unfair("A -> Y"), df.assign(**{column: np.linspace(0.0, 1.0, len(df))}))
 
 
 def test_too_many_types_are_refused_with_their_count() -> None:

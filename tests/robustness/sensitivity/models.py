@@ -1,8 +1,7 @@
-"""What tests of sensitivity share: a graph, classifiers that are known, its population and samples of it."""
+"""What tests of sensitivity share: a graph, scores by its cells, its population and samples of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -10,22 +9,12 @@ import numpy as np
 import pandas as pd
 
 import pyrofair as pf
+from tests.robustness.models import Known
 
 GRAPH = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
 SATURATED: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "form": "prefix", "random_state": 0}
 CELLS = list(product(range(2), range(2), range(3), range(2)))
 """Of Q, A, D and M."""
-
-
-class Known:
-    """A classifier whose score is a known function of the rows."""
-
-    def __init__(self, score: Callable[[pd.DataFrame], Any]) -> None:
-        self.score = score
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = np.asarray(self.score(X), dtype=float)
-        return np.column_stack([1 - p, p])
 
 
 class Table(Known):

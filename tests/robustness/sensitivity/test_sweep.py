@@ -11,7 +11,8 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.robustness.sensitivity import confounding, cross_world, switching
 from pyrofair.robustness.sensitivity.sweep import Parameter, crossing, nested
-from tests.robustness.sensitivity.models import GRAPH, SATURATED, Known, Table, sample
+from tests.robustness.models import Known
+from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, sample
 
 SHARE = Parameter("share", neutral=0.0, most=1.0, what="shares", axis="share", hint="Of all units.")
 
@@ -94,3 +95,6 @@ def test_values_are_sorted_with_the_neutral_one_and_others_refused() -> None:
     for given, match in (([1.5], r"shares\[0\]=1.5 .* Of all units"), ([], "list of shares"), (0.5, "list of shares")):
         with pytest.raises(DataError, match=match):
             SHARE.read(given)
+    for analysis, name, wrong in ((confounding, "gammas", 0.5), (cross_world, "deltas", 2), (switching, "gammas", 2)):
+        with pytest.raises(DataError, match=rf"{name}.0.={wrong}"):
+            analysis(Table(LARGE), GRAPH.unfair("A -> Y"), sample(300, 0), **{name: [wrong]})
