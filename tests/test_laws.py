@@ -497,31 +497,3 @@ def test_other_rows_and_their_weights(name: str) -> None:
     assert weighted == pytest.approx(repeated, abs=1e-9)
     assert weighted != pytest.approx(estimate(name), abs=1e-6)
     assert means(worlds(source)) == estimate(name)  # nothing was learned from them
-
-
-# --- of saturated weights --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("arm", ["paper", 0, 1, "pooled"])
-@pytest.mark.parametrize("unfair", [UNFAIR, UNFAIR.complement(), ALL, NONE, UNFAIR.reversed()])
-def test_saturated_weights_average_1_where_support_is_full(arm: Any, unfair: UnfairPaths) -> None:
-    table = units().assign(M=(units()["M"] == "z").astype(int))
-    assert len(table[["Q", "A", "D", "M", "W"]].drop_duplicates()) == 3 * 2**4
-    source = IPW(unfair, arm=arm, propensity="saturated", normalize=False).fit(table)
-    for world in source.worlds():
-        assert world.weight.sum() == pytest.approx(1.0, abs=1e-12)
-
-
-@pytest.mark.parametrize("arm", ["paper", 0, 1, "pooled"])
-def test_the_total_effect_is_standardisation(arm: Any) -> None:
-    """The back-door formula over what A does not cause, in code of its own."""
-    table = units().assign(M=(units()["M"] == "z").astype(int))
-
-    def c(rows: pd.DataFrame) -> NDArray[np.float64]:
-        return expit((rows["A"] + 0.4 * rows["Q"] - 0.7 * rows["D"] + 2.0 * rows["M"] * rows["W"] - 1).to_numpy())
-
-    cells = table.assign(c=c(table)).pivot_table("c", index=["Q", "W"], columns="A")
-    share = table.groupby(["Q", "W"]).size() / len(table)
-    expected = (share @ cells[0], share @ cells[1])
-    source = IPW(ALL, arm=arm, propensity="saturated").fit(table)
-    assert means(source.worlds(), c) == pytest.approx(expected, abs=1e-12)

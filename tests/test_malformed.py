@@ -336,27 +336,10 @@ def _classifier(**settings: Any) -> Any:
     return model.fit(TABLE[list(FEATURES)], TABLE["Y"]).predict_proba(TABLE[list(FEATURES)])
 
 
-def _pscf(**settings: Any) -> Any:
-    given = {"epochs": 1, "hidden": 4, "progress": False, "random_state": 0} | settings
-    return pf.PSCF(UNFAIR, **given).fit(TABLE[list(FEATURES)], TABLE["Y"])
-
-
 def _mechanisms(**settings: Any) -> Any:
     return pf.learn_mechanisms(
         TABLE, GRAPH, **{"parameters": "linear", "steps": 2, "progress": False, "random_state": 0} | settings
     )
-
-
-def _g_computation(**settings: Any) -> Any:
-    given = {
-        "draws": 2,
-        "parameters": "linear",
-        "hidden": (4,),
-        "components": 2,
-        "progress": False,
-        "random_state": 0,
-    } | settings
-    return pf.GComputation(UNFAIR, **given).fit(TABLE.drop(columns="Y").head(40))
 
 
 def _fitted_path(**settings: Any) -> Any:
@@ -373,82 +356,6 @@ def _path(**settings: Any) -> Any:
 
 def _audit(**settings: Any) -> Any:
     return pf.audit({"m": Scores()}, FITTED, TABLE, **{"n_boot": 2, "progress": False, "random_state": 0} | settings)
-
-
-def _ipw(**settings: Any) -> Any:
-    return pf.IPW(UNFAIR, **{"random_state": 0} | settings).fit(TABLE.drop(columns="Y")).worlds()
-
-
-def _sem(**settings: Any) -> Any:
-    return pf.SEM(pf.simulate.hiring, pf.simulate.scenario("hiring").unfair, **settings).nodes(5, random_state=0)
-
-
-def _truth(**settings: Any) -> Any:
-    hiring = pf.simulate.scenario("hiring")
-    given = {"n": 10, "random_state": 0} | settings
-    truth = pf.SEM(hiring.program, hiring.unfair).truth(Scores(), **given)
-    return [truth.mean_unfair_effect.value, truth.piu.value]
-
-
-def _numbers(**settings: Any) -> Any:
-    return pf.test_set_bound(**{"errors": 1, "n": 10, "delta": 0.05} | settings)
-
-
-def _region(**settings: Any) -> Any:
-    low, high = pf.feasible_interval(**{"p0": 0.3, "level": 0.2} | settings)
-    none = np.isnan(low) & np.isnan(high)  # as documented for a level that cannot be reached
-    return [np.where(none, 0.0, low), np.where(none, 0.0, high)]
-
-
-def _bounds(**settings: Any) -> Any:
-    bounds = pf.piu_bounds(**{"p0": 0.3, "p1": 0.6} | settings)
-    return [bounds.lower, bounds.upper]
-
-
-SETTINGS: dict[Callable[..., Any], tuple[str, ...]] = {
-    _ipw: ("arm", "propensity", "normalize", "clip", "trim", "max_unsupported", "random_state"),
-    _audit: ("n_boot", "level", "threshold", "bootstrap", "n_jobs", "progress", "random_state"),
-    _classifier: (
-        "model", "source", "penalty", "strength", "columns", "encoder", "epochs", "batch_size", "optimizer",
-        "learning_rate", "validation_fraction", "patience", "dtype", "device", "progress", "random_state",
-    ),
-    _path: ("strengths", "seeds", "test", "held_out", "n_boot", "threshold", "progress", "resume"),
-    _pscf: (
-        "latents", "samples", "mmd", "own_noise", "hidden",
-        "families", "epochs", "batch_size", "learning_rate", "progress", "random_state",
-    ),
-    _mechanisms: (
-        "families", "parameters", "hidden", "components", "posterior", "posterior_draws", "given", "nodes", "steps",
-        "batch_size", "learning_rate", "validation_fraction", "patience", "progress", "random_state",
-    ),
-    _g_computation: (
-        "draws", "shared", "most_units", "families", "parameters", "hidden", "components", "propensity",
-        "progress", "random_state",
-    ),
-    _sem: ("unit", "coupling", "posterior", "draws", "random_state", "levels"),
-    _truth: ("n", "random_state", "decisions", "threshold"),
-    _numbers: ("errors", "n", "delta"),
-    _region: ("p0", "level"),
-    _bounds: ("p0", "p1"),
-}  # fmt: skip
-ALSO = {  # what else shows that a message is about this setting
-    "df": ("the data",), "table": ("the data",), "model": ("predict_proba",), "scenario": ("program",),
-    "sample_weight": ("weight",), "M": ("'M'",), "unfair": ("paths",),
-    "values": ("do ",), "do": ("intervene",), "program": ("site",),
-}  # fmt: skip
-LARGE = (
-    "epochs", "samples", "hidden", "draws", "n_boot", "n", "seeds", "components", "steps", "latent_size", "n_jobs",
-    "warmup", "chains",
-)  # fmt: skip
-
-
-def settings(random: Random) -> Case:
-    """One setting of a function or an estimator."""
-    call = pick(random, list(SETTINGS))
-    name, value = pick(random, SETTINGS[call]), odd(random)
-    if name in LARGE and isinstance(value, int | float | np.number) and abs(value) > 1e6 and math.isfinite(value):
-        value = -3  # a legal large number is work, not a malformed setting
-    return Case(f"{call.__name__}({name}={value!r:.80})", lambda: call(**{name: value}), (name, *ALSO.get(name, ())))
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------
@@ -646,11 +553,6 @@ def _counterfactual(**settings: Any) -> Any:
     return sem.counterfactual(**{"df": UNITS.head(3), "draws": 5, "random_state": 0} | settings)
 
 
-def _predicted(**settings: Any) -> Any:
-    given = {"program": plain, "posterior": {"b": [0.1, 0.5]}, "n": 3, "random_state": 0}
-    return pf.inference.predictive(**given | settings)
-
-
 def _set(**settings: Any) -> Any:
     return pf.do(plain, settings)(3)
 
@@ -662,7 +564,6 @@ def _kept(what: str) -> Any:
         warnings.simplefilter("ignore")
         made: dict[str, Callable[[], Any]] = {
             "mechanisms": lambda: _mechanisms(),
-            "posterior of mechanisms": lambda: _mechanisms(posterior="normal", posterior_draws=3),
             "audit": lambda: _audit(),
             "path": lambda: _fitted_path(n_boot=2),
             "posterior": lambda: _posterior(),
@@ -674,71 +575,6 @@ def _kept(what: str) -> Any:
             "Abduction": lambda: _abduced(),
         }
         return made[what]()
-
-
-def _method(what: str, name: str, **given: Any) -> Callable[..., Any]:
-    def call(**settings: Any) -> Any:
-        return getattr(_kept(what), name)(**given | settings)
-
-    call.__name__ = f"{what}.{name}"
-    return call
-
-
-def _from_mechanisms(**settings: Any) -> pf.SEM:
-    return pf.SEM.from_mechanisms(_kept("mechanisms"), **({"unfair": UNFAIR} | settings))
-
-
-def _named(call: Callable[..., Any], **given: Any) -> Callable[..., Any]:
-    def with_settings(**settings: Any) -> Any:
-        return call(**given | settings)
-
-    with_settings.__name__ = call.__name__
-    return with_settings
-
-
-FURTHER: dict[Callable[..., Any], tuple[str, ...]] = {
-    _posterior: (
-        "program", "df", "graph_or_unfair", "method", "guide", "draws", "warmup", "chains", "steps", "learning_rate",
-        "progress", "random_state", "levels",
-    ),
-    _effects: (
-        "program", "unfair", "model", "posterior", "n", "draws", "decisions", "score_noise", "threshold", "coupling",
-        "level", "progress", "random_state",
-    ),
-    _abduced: (
-        "program", "df", "nodes", "method", "inverses", "draws", "tolerance", "guide", "coupling", "parameters",
-        "random_state",
-    ),
-    _counterfactual: ("df", "method", "inverses", "draws", "tolerance", "guide", "do", "random_state"),
-    _predicted: ("program", "posterior", "do", "n", "draws", "random_state"),
-    _set: ("A", "M", "Y", "b"),
-    _method("mechanisms", "calibration"): ("random_state",),
-    _method("mechanisms", "plot"): ("random_state",),
-    _method("mechanisms", "refit", steps=2): ("sample_weight", "random_state", "steps", "batch_size", "learning_rate"),
-    _method("posterior of mechanisms", "refit", steps=2): ("sample_weight", "random_state", "steps", "learning_rate"),
-    _method("mechanisms", "distribution", column="M", table=TABLE): ("column", "table", "draw"),
-    _method("posterior of mechanisms", "distribution", column="M", table=TABLE): ("column", "table", "draw"),
-    _method("mechanisms", "to_inference_data", draws=2): ("draws", "random_state"),
-    _from_mechanisms: ("unfair", "unit", "coupling"),
-    _method("audit", "plot"): ("decisions",),
-    _method("path", "plot"): ("decisions",),
-    _method("path", "summary"): ("decisions",),
-    _method("path", "select", at_most=9.0): ("quantity", "at_most", "decisions"),
-    _method("posterior", "summary"): ("level",),
-    _method("posterior", "to_inference_data"): ("predictive",),
-    _method("effects", "summary"): ("level",),
-    _method("PSCF", "truth", scenario=plain, n=10): ("scenario", "n", "random_state"),
-    _method("PSCF", "predict_proba", X=UNITS): ("X",),
-    _method("PSCF", "fair_values", X=UNITS): ("X",),
-    _method("PSCF", "to_inference_data", X=UNITS, draws=2): ("X", "y", "draws", "random_state"),
-    _method("Counterfactuals", "scores", model=Says()): ("model", "threshold"),
-    _method("Abduction", "do", values={"M": 1.0}): ("values",),
-    _named(pf.identify, unfair=UNFAIR): ("unfair", "target"),
-    _named(pf.remove, graph=UNFAIR, nodes="touched"): ("graph", "nodes"),
-    _named(pf.audits.plot_feasible_region, levels=0.5): ("levels", "ax"),
-    _named(pf.simulate.scenario, name="hiring"): ("name",),
-}  # fmt: skip
-SETTINGS.update(FURTHER)
 
 
 # -- what comes of it -------------------------------------------------------------------------------------------------
@@ -858,7 +694,8 @@ GIVEN: dict[str, Callable[[], Any]] = {
     "given": lambda: GRAPH, "paths": lambda: ["A -> Y"], "lower": lambda: torch.tensor(0.1), "target": lambda: "Y",
     "upper": lambda: torch.tensor(0.9), "weight": lambda: np.ones(80), "at_most": lambda: 0.1, "contrast": lambda: 2,
     "scenarios": lambda: [], "methods": lambda: [], "node": lambda: "M", "value": lambda: 0, "unit": lambda: None,
-    "regime": lambda: UNFAIR.regimes[0], "sample_weight": lambda: np.ones(80),
+    "regime": lambda: UNFAIR.regimes[0], "sample_weight": lambda: np.ones(80), "column": lambda: "M",
+    "scenario": lambda: plain, "sample_weights": lambda: [np.ones(80)], "tiers": lambda: [["A"], ["Y"]],
 }  # fmt: skip
 """A right value of each parameter that has no default, by its name."""
 MADE = (
@@ -868,6 +705,11 @@ MADE = (
 """The classes that check what they are made of at once; others do so when they are fitted, or are results."""
 
 
+INNER = (
+    "Abduction.worlds", "CausalGraph.remade", "Counterfactuals.labelled", "LearnedMechanisms.encoded",
+    "PSCF.get_params", "PSCF.set_params", "IPW.get_params", "IPW.set_params",
+)  # fmt: skip
+"""Methods that other parts of the package call with what they have made."""
 PROGRAMS = ("hiring", "additive", "latent")
 """Public functions that are Pyro programs: ``pf.simulate.scenario`` checks what they are given."""
 
@@ -881,9 +723,10 @@ def _doors() -> dict[str, Callable[..., Any]]:
             each = getattr(module, name)
             if (inspect.isfunction(each) and name not in PROGRAMS) or (inspect.isclass(each) and name in MADE):
                 found.setdefault(name, each)
-    for instance in (GRAPH, UNFAIR, pf.datasets.load_german(), FITTED, _kept("audit")):
+    kept = ("audit", "path", "mechanisms", "posterior", "effects", "PSCF", "Counterfactuals", "Abduction")
+    for instance in (GRAPH, UNFAIR, pf.datasets.load_german(), FITTED, *map(_kept, kept)):
         for name, each in inspect.getmembers(instance, inspect.ismethod):
-            if not name.startswith("_") and name != "set_params":
+            if not name.startswith("_") and f"{type(instance).__name__}.{name}" not in INNER:
                 found[f"{type(instance).__name__}.{name}"] = each
     found["CausalGraph.expand"] = functools.partial(GRAPH.expand, sensitive="A", outcome="Y")
     return found
@@ -894,7 +737,7 @@ DOORS = {
     for door, call in _doors().items()
     for name, each in inspect.signature(call).parameters.items()
     if name != "progress" and each.kind is not inspect.Parameter.VAR_KEYWORD
-    and (door, name) != ("fit_many", "X")  # arrays are refused in the words of scikit-learn, which its checks ask for
+    and (door, name) not in (("fit_many", "X"), ("PSCF.fit", "y"))  # in scikit-learn's words, which its checks ask for
 }  # fmt: skip
 
 
@@ -918,7 +761,7 @@ def doors(random: Random) -> Case:
     return Case(f"{door}({name}={value!r:.80})", lambda: call(**{**own, name: value}))
 
 
-KINDS = (graphs, path_sets, tables, models, settings, programs, doors)
+KINDS = (graphs, path_sets, tables, models, programs, doors)
 
 
 def run(number: int, seed: int) -> list[str]:

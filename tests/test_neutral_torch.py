@@ -292,12 +292,3 @@ def test_the_default_type_is_put_back_by_the_last_thread() -> None:
         leave.set()
         thread.join()
         assert torch.get_default_dtype() == torch.float64
-
-
-@pytest.mark.parametrize("functional", [pf.disagreement, pf.effect_gap, pf.piu_upper, pf.interval_disagreement])
-def test_gradients_of_the_caller_flow_through_functionals(functional: Any) -> None:
-    scores = torch.tensor([0.2, 0.4], dtype=torch.float64, requires_grad=True)
-    world = pf.effects.CounterfactualSample(pd.DataFrame({"A": [0, 1]}), np.array([0.5, 0.5]))
-    functional(world.scored(scores), world.scored(scores.square())).backward()
-    assert scores.grad is not None
-    assert (scores.grad != 0).any()

@@ -464,27 +464,3 @@ def test_a_recanting_witness_depends_on_the_coupling_of_noise() -> None:
         regime = graph.unfair(*paths).regimes[1]
         gap = abs(always.truth(regime) - never.truth(regime))
         assert gap < 1e-12 if same else gap > 0.02
-
-
-# --- the oracle has teeth --------------------------------------------------------------------------------------------
-
-
-def test_leaving_out_a_confounder_of_mediator_and_outcome_changes_the_answer() -> None:
-    """Z causes M and Y, and not A: the weights still need it."""
-    graph = CausalGraph("{A Z} -> M; {A Z M} -> Y", sensitive="A", outcome="Y")
-    noise = {"A": np.array([0.5, 0.5]), "Z": np.array([0.5, 0.5]), "M": np.full(10, 0.1), "Y": np.ones(1)}
-    share = np.array([[1, 9], [5, 5]])  # of ten values of noise, how many give M = 1
-    m = (np.arange(10) < share[..., None]).astype(int)
-    score = np.array([[[0.1, 0.1], [0.1, 0.9]], [[0.2, 0.2], [0.2, 1.0]]])  # A, Z, M
-    sem = Sem(graph, noise, {"A": np.arange(2), "Z": np.arange(2), "M": m, "Y": np.zeros((2, 2, 2, 1), int)}, score)
-    unfair = graph.unfair("A -> M -> Y")
-    check_by_weighting(sem, unfair)
-
-    cells, probability = sem.table
-    narrow = CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
-    source = IPW(narrow, arm="paper", propensity="saturated").fit(cells[["A", "M"]], sample_weight=probability)
-    world = source.worlds()[1]
-    assert world.origin is not None
-    rows = cells.iloc[world.origin]
-    estimate = world.weight @ score[rows["A"], rows["Z"], rows["M"]]
-    assert abs(estimate - sem.truth(unfair.regimes[1])) > 0.05

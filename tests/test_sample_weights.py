@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -185,38 +184,3 @@ def test_a_program_takes_no_weights_but_refuses_what_are_none() -> None:
     for call in (partial(source.fit, make_table()), partial(source.worlds, df=make_table())):
         with pytest.raises(DataError, match="index of sample_weight"):
             call(sample_weight=wrong)
-
-
-# -- cross-fitting ----------------------------------------------------------------------------------------------------
-
-
-def hiring(n: int) -> pd.DataFrame:
-    """Q causes A and M, and A causes M."""
-    rng = np.random.default_rng(3)
-    q = rng.normal(size=n)
-    a = (rng.random(n) < expit(q)).astype(int)
-    return pd.DataFrame({"Q": q, "A": a, "M": 0.5 * a + q + rng.normal(size=n)})
-
-
-def test_a_classifier_of_ones_own_is_judged_on_rows_it_did_not_see() -> None:
-    """Trees that see the rows they judge take each row's own group for its probability."""
-    df, forest = hiring(1500), RandomForestClassifier(30, min_samples_leaf=5, random_state=0)
-    unfair = GRAPH.unfair("A -> M -> Y")
-    big = hiring(200_000)
-    truth = [expit(big["M"] - 0.5 * big["A"] + 0.5 * arm - 1).mean() for arm in (0, 1)]
-
-    def off(**settings: Any) -> float:
-        made = pf.IPW(unfair, arm="paper", clip=0.02, random_state=0, **settings).fit(df).worlds()
-        means = np.array([world.weight @ expit(world.rows["M"].to_numpy() - 1) for world in made])
-        return float(np.abs(means - truth).max())
-
-    crossed = off(propensity=forest)
-    assert crossed < 0.03
-    assert off(propensity=forest, folds=5) == crossed
-    assert off(propensity=forest, folds=1) > 2 * crossed
-
-
-@pytest.mark.parametrize("folds", [0, 1.5, True, "five"])
-def test_folds_are_a_positive_integer(folds: Any) -> None:
-    with pytest.raises(DataError, match=r"folds=.* must be an integer of at least 1"):
-        pf.IPW(UNFAIR, folds=folds).fit(make_table())

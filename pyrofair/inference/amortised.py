@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -110,7 +110,7 @@ class Problem:
     ``weight`` and ``group`` (0 or 1) are those of the rows, shape (n,). ``of_parameters`` is the guide of the program's
     parameters, if they are drawn. The guide does not see ``hidden`` sites, and the log-likelihood of ``ignored`` ones
     does not count. ``discrepancy`` is the strength, in nats a unit, of a penalty on the discrepancy between the two
-    groups of each latent variable.
+    groups of each latent variable. The divergence of the loss is in closed form if ``analytic``, else estimated.
     """
 
     likelihood: Likelihood
@@ -120,7 +120,7 @@ class Problem:
     of_parameters: Callable[[], Any] | None = None
     hidden: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
-    elbo: Any = field(default_factory=TraceMeanField_ELBO)
+    analytic: bool = True
     discrepancy: float = 0.0
 
     def __len__(self) -> int:
@@ -136,8 +136,9 @@ class Problem:
         given = [*model.rows, *model.evidence, *(f"{node}__log_density" for node in model.inverted)]
         share = weight * (len(self) / len(rows))
         scales = dict.fromkeys((*given, *model.latent), share) | dict.fromkeys(self.ignored, 0.0 * share)
+        elbo: Any = TraceMeanField_ELBO if self.analytic else Trace_ELBO
         with _Weigh(scales, model.axes, model.latent) as weigh:
-            found: Tensor = self.elbo.differentiable_loss(*self._pair(rows))
+            found: Tensor = elbo().differentiable_loss(*self._pair(rows))
         if self.discrepancy:
             points = (values.movedim(model.axes.get(site, 0), 0) for site, values in weigh.values.items())
             apart = [mean_discrepancy(each.reshape(len(rows), -1), self.group[rows], weight) for each in points]
@@ -235,8 +236,3 @@ def _batches(group: Tensor, count: int) -> Iterator[Tensor]:
     order = torch.randperm(len(group))
     order = order[torch.argsort(group[order], stable=True)]
     return (order[i::count] for i in torch.randperm(count).tolist())
-
-
-def elbo_of(*, analytic: bool) -> Any:
-    """Return the loss of Pyro: with the divergence in closed form, or estimated from draws."""
-    return TraceMeanField_ELBO() if analytic else Trace_ELBO()  # type: ignore[no-untyped-call]

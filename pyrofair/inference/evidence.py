@@ -215,17 +215,13 @@ class Evidence:
         """Return a placeholder for m units of a random site."""
         return self.spare[site].expand(self.info.shape(site, m))
 
-    def axis(self, key: str) -> int:
-        """Return which dimension of a random site counts the units."""
-        return self.info.axes[key]
-
     def by_rows(self, key: str, value: Tensor) -> Tensor:
         """Return the value of a random site with units first, as its noise is kept, shape (m, ...)."""
-        return value.movedim(self.axis(key), 0)
+        return value.movedim(self.info.axes[key], 0)
 
     def as_site(self, key: str, noise: Tensor) -> Tensor:
         """Return noise that is kept with units first in the shape of its site."""
-        return noise.movedim(0, self.axis(key))
+        return noise.movedim(0, self.info.axes[key])
 
     def possible(self, key: str, d: Any, noise: Tensor) -> Tensor:
         """Return for which units noise, shape (m, ...), is in the support of its distribution, shape (m,)."""

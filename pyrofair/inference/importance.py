@@ -557,7 +557,7 @@ def draw_by_gradients(
 
 def _draw_nuts(evidence: Evidence, model: Callable[[], None], keys: tuple[str, ...], draws: int) -> NoiseDraws:
     found = run_nuts(model, keys, draws=draws, warmup=WARMUP, chains=CHAINS, init=init_to_sample)
-    units = {key: values.movedim(evidence.axis(key) + 2, 2) for key, values in found.samples.items()}
+    units = {key: values.movedim(evidence.info.axes[key] + 2, 2) for key, values in found.samples.items()}
     sizes, mixing = diagnose({key: values.numpy() for key, values in units.items()})
     effective = {key: torch.from_numpy(values.reshape(evidence.n, -1).min(1)) for key, values in sizes.items()}
     r_hat = {key: torch.from_numpy(values.reshape(evidence.n, -1).max(1)) for key, values in mixing.items()}

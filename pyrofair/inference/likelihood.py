@@ -31,8 +31,8 @@ from pyrofair.inference.roots import Roots, find_roots, grid_of
 from pyrofair.programs.couplings import unwrap
 from pyrofair.programs.covariates import covariate_names, covariates_of_rows
 from pyrofair.programs.distributions import FAR, log_normal_interval
-from pyrofair.programs.provenance import Program, Provenance, is_deterministic
-from pyrofair.programs.sites import ProgramSites, read_outline, read_sites, sites_above
+from pyrofair.programs.provenance import Program, Provenance, is_deterministic, upstream
+from pyrofair.programs.sites import ProgramSites, read_outline, read_sites
 from pyrofair.programs.structural_equations import sensitive_levels
 from pyrofair.programs.vectors import Components, ScalarProgram, find_vectors, has_points
 from pyrofair.tables.labels import codes_of, read_levels, read_outcome, read_sensitive
@@ -397,7 +397,13 @@ def read_likelihood(
     values = {} if units else {site: _values(drawn[site]["fn"]) for site in info.random}
     finite = {site: each for site, each in values.items() if each is not None}
     inverted, latent, known = _roles(reads, info, graph, (*rows, *evidence), frozenset(parameters), open_, finite)
-    _warn_of_uninformed([site for site in parameters if site not in known])
+    if uninformed := [site for site in parameters if site not in known]:
+        warnings.warn(
+            f"No node of the table depends on the parameter {', '.join(map(repr, uninformed))}, as far as torch can "
+            "see; its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and check the columns.",
+            PyrofairWarning,
+            stacklevel=3,
+        )
     idle = {s: drawn[s]["value"] for s in info.random - {*rows, *inverted.values(), *latent, *evidence}}
     shapes = {site: info.shape(site, len(df)) for site in info.sites}
     classes = {site: finite[site] for site in latent if site in finite}
@@ -409,17 +415,6 @@ def read_likelihood(
     )  # fmt: skip
     with isolated(1), torch.no_grad(), pyro.validation_enabled(False):
         return _check(likelihood)
-
-
-def _warn_of_uninformed(parameters: Sequence[str]) -> None:
-    """Warn of parameters on which no node depends."""
-    if parameters:
-        warnings.warn(
-            f"No node of the table depends on the parameter {', '.join(map(repr, parameters))}, as far as torch can "
-            "see; its posterior is its prior. Read parameters as tensors (no .item() or NumPy), and check the columns.",
-            PyrofairWarning,
-            stacklevel=4,
-        )
 
 
 def _values(distribution: Any) -> Tensor | None:
@@ -440,7 +435,7 @@ def _require_summable(
     """Refuse discrete unknowns that other unknowns, or sites outside the plate, read, and too many of them."""
     for site in reads.reads:
         alone = (site in latent and site not in classes) or site not in info.sites
-        if alone and (met := sorted(sites_above(site, reads.reads, ()) & classes.keys())):
+        if alone and (met := sorted(upstream(reads.reads[site], reads.reads, ()) & classes.keys())):
             raise PosteriorError(
                 f"{site!r} reads the discrete unknown {met[0]!r}, so that the density of each row cannot be summed "
                 "over its values. Let nodes alone read it."
@@ -547,7 +542,7 @@ def _roles(
     Evidence is like a drawn node: its value is given. The noise of ``open_`` nodes counts in any case. Noise with
     ``finite`` values is summed over, beside one that has a density.
     """
-    above = {node: sites_above(node, reads.reads, rows) - {*rows} for node in rows}
+    above = {node: upstream(reads.reads[node], reads.reads, rows) - {*rows} for node in rows}
     hidden = {*graph.latent} & info.random
     noise = {node: [s for s in info.sites if s in above[node] & info.random - hidden] for node in rows}
     users = {s: {node for node in rows if s in noise[node]} for node in rows for s in noise[node]}
@@ -574,7 +569,7 @@ def _roles(
 def _undetermined(reads: Provenance, info: ProgramSites, rows: Sequence[str]) -> set[str]:
     """Return the computed nodes that read several noise sites which others, one after the other, do not determine."""
     computed = [node for node in info.sites if node in rows and node not in info.random]
-    left = {node: sites_above(node, reads.reads, rows) & info.random - {*rows} for node in computed}
+    left = {node: upstream(reads.reads[node], reads.reads, rows) & info.random - {*rows} for node in computed}
     while single := [node for node, noise in left.items() if len(noise) == 1]:
         known = set().union(*(left.pop(node) for node in single))
         left = {node: noise - known for node, noise in left.items()}

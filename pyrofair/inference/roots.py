@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pyrofair.programs.couplings import unwrap
+from pyrofair.programs.distributions import split_floats
 
 __all__ = ["Roots", "enclose", "find_roots", "grid_of"]
 
@@ -23,24 +24,6 @@ ROUNDING = 16.0
 """Values that differ by so many units of rounding are the same."""
 
 
-def _split(one: Tensor, other: Tensor, halvings: int) -> Tensor:
-    """Return the numbers (..., 2**halvings + 1) that split intervals equally in the order of floating-point numbers.
-
-    Whatever the orders of magnitude of its ends, an interval is halved by the count of the numbers in it.
-    """
-    bits, rest = (torch.int64 if one.dtype == torch.float64 else torch.int32), 2**halvings - 1
-    least = torch.iinfo(bits).min
-
-    def mirrored(i: Tensor) -> Tensor:
-        return torch.where(i < 0, least - i, i)
-
-    a, b = (mirrored(each.contiguous().view(bits).long()).unsqueeze(-1) for each in (one, other))
-    step = torch.arange(rest + 2)
-    # A difference of all 64 bits has no room for its sign, but overflows go round and back.
-    inside = a + ((b >> halvings) - (a >> halvings)) * step + (((b & rest) - (a & rest)) * step >> halvings)
-    return mirrored(inside).to(bits).view(one.dtype)
-
-
 def enclose(rising: Callable[[Tensor], Tensor], grid: Tensor, f: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     """Return the neighbouring numbers (..., j) between which a function passes from below ``wanted`` ones, (..., j).
 
@@ -49,7 +32,7 @@ def enclose(rising: Callable[[Tensor], Tensor], grid: Tensor, f: Tensor, wanted:
     counts, last = (f.unsqueeze(-2) < wanted.unsqueeze(-1)).sum(-1), grid.shape[-1] - 1
     before, after = (grid.gather(-1, each.clamp(0, last)) for each in (counts - 1, counts))
     for _ in range(-(-torch.finfo(grid.dtype).bits // HALVINGS)):
-        parts = _split(before, after, HALVINGS)
+        parts = split_floats(before, after, HALVINGS)
         inner = parts[..., 1:-1]
         under = rising(inner.flatten(-2)).reshape(inner.shape) < wanted.unsqueeze(-1)
         count = under.sum(-1, keepdim=True)

@@ -169,9 +169,9 @@ class Fall(NamedTuple):
     drop: float
     error: float
 
-    def settled(self, tolerance: float, errors: float = 2.0) -> bool:
-        """Return whether it is at most the tolerance, so many standard errors allowed for."""
-        return self.drop + errors * self.error <= tolerance
+    def settled(self, tolerance: float) -> bool:
+        """Return whether it is at most the tolerance, two standard errors allowed for."""
+        return self.drop + 2.0 * self.error <= tolerance
 
 
 def fall(losses: Sequence[float] | NDArray[np.float64], share: float = 0.25) -> Fall:

@@ -136,10 +136,6 @@ class ConditionalDistribution:
         """Draw the parameters by ``pyro.sample``, and return the distribution as a function of the values read."""
         return self._made(self._draw_numbers())
 
-    def of(self, parameters: Sequence[Tensor]) -> MechanismOf:
-        """Return the distribution whose numbers its network computes with these weights and biases, layer by layer."""
-        return self._made(self._network_numbers(parameters))
-
     def at(self, parameters: Mapping[str, Tensor]) -> MechanismOf:
         """Return the distribution at given parameters."""
         return self._made(self.numbers_at(parameters))
@@ -153,14 +149,10 @@ class ConditionalDistribution:
         return lambda values: self.family.distribution(numbers(values))
 
     def _draw_numbers(self) -> Callable[[Mapping[str, Tensor]], Tensor]:
-        if isinstance(self.numbers, Network):
-            return self._network_numbers(self.numbers.draw(self.column))
-        given = self.numbers()
-        return lambda values: self._checked(given({name: values[name] for name in self.reads}))
-
-    def _network_numbers(self, parameters: Sequence[Tensor]) -> Callable[[Mapping[str, Tensor]], Tensor]:
-        network, offset = self.numbers, self.family.offset
-        assert isinstance(network, Network), "only a network is given weights"
+        if not isinstance(self.numbers, Network):
+            given = self.numbers()
+            return lambda values: self._checked(given({name: values[name] for name in self.reads}))
+        network, offset, parameters = self.numbers, self.family.offset, self.numbers.draw(self.column)
         return lambda values: (
             network(parameters, [features(family, values[name]) for name, family in self.reads.items()]) + offset
         )

@@ -183,7 +183,7 @@ def _fit(
     if point and start is None and settings.steps and is_convex(mechanism):
         return _at_optimum(mechanism, rows, keep=keep)
     of_point = point and isinstance(mechanism.numbers, Network)
-    run: _Steps = (_PointRun if of_point else _Run)(mechanism, rows, settings, start)
+    run = (_PointRun if of_point else _Run)(mechanism, rows, settings, start)
     if not run.own:
         value = log_likelihood(mechanism, {}, rows, rows.held)
         return Fit(mechanism, {}, {}, (), ({"step": 0.0, "loss": math.nan, "held_out": value},))
@@ -316,88 +316,13 @@ def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
     return run.finish(run.average, "", False)
 
 
-class _Steps:
-    """The steps of Adam of one fit: the numbers that move, their moving average, and the course so far."""
+class _Run:
+    """The steps of Adam of one fit by variational inference: its guide, a moving average of its numbers, its course."""
 
-    mechanism: ConditionalDistribution
-    rows: Rows
-    settings: Settings
     own: Sequence[Tensor] = ()
     average: tuple[Tensor, ...]
-    history: list[dict[str, float]]
     before: float = 0.0
     done: int = 0
-
-    def steps(self) -> Iterator[tuple[int, float]]:
-        """Take steps, and yield the number of each and the mean loss of a row since the last look."""
-        settings, n = self.settings, len(self.rows.train)
-        schedule = Schedule(settings.steps, settings.learning_rate)
-        batches = _batches(self.rows.train, min(settings.batch_size, n))
-        run = descend(self.loss(), self.own, batches, schedule, average=self.average, memory=settings.memory)
-        total, taken = 0.0, 0
-        for loss in (each / n for each in run):
-            if not math.isfinite(loss):
-                raise DataError(
-                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Lower learning_rate="
-                    f"{settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
-                )
-            total, taken = (total + loss, taken + 1) if self.done % EVERY else (loss, 1)
-            self.done += 1
-            yield self.done, total / taken
-
-    def loss(self) -> Callable[[Tensor], Tensor]:
-        """Return the loss of a batch."""
-        raise NotImplementedError
-
-    def held(self) -> Tensor:
-        """Return the log-likelihood of each held-out row at the averaged parameters."""
-        raise NotImplementedError
-
-    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
-        """Return the fit at a state of the averaged numbers."""
-        raise NotImplementedError
-
-    def look(self, loss: float) -> Tensor:
-        """Return the log-likelihood of each held-out row, and note its mean."""
-        each = self.held()
-        value = _mean(each, self.rows.weight[self.rows.held])
-        self.history.append({"step": self.before + self.done, "loss": loss, "held_out": value})
-        return each
-
-    def unsettled(self) -> str:
-        """Return the warning of a fit that took all its steps and still rose; empty if there is none."""
-        trend = fall([-each["held_out"] for each in self.history])
-        if not trend.drop > SETTLED:
-            return ""
-        return (
-            f"The distribution of {self.mechanism.column!r} may not have settled: the held-out log-likelihood rose by "
-            f"{trend.drop:.3f} nats per row over the last quarter of {self.settings.steps} steps. Take more steps, or "
-            "a higher learning_rate."
-        )
-
-
-class _PointRun(_Steps):
-    """A fit of a network's point, by gradients written out."""
-
-    def __init__(self, mechanism: ConditionalDistribution, rows: Rows, settings: Settings, start: Fit | None) -> None:
-        self.mechanism, self.rows, self.settings = mechanism, rows, settings
-        first = linear_start(mechanism, rows) if start is None and settings.steps else None
-        self.flat = FlatNetwork(mechanism, rows, start.centre if start else first)
-        self.own, self.history = [self.flat.numbers], []
-        self.average = _copies(self.own)
-
-    def loss(self) -> Callable[[Tensor], Tensor]:
-        return self.flat.loss
-
-    def held(self) -> Tensor:
-        return self.flat.each(self.average[0], self.rows.held)
-
-    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
-        return _point(self.mechanism, self.flat.named(state[0]), self.history, text, interrupted)
-
-
-class _Run(_Steps):
-    """A fit by variational inference, with its guide."""
 
     def __init__(
         self,
@@ -436,7 +361,43 @@ class _Run(_Steps):
                 self.put(start.state)
             self.average = _copies(self.own)
         self.history: list[dict[str, float]] = [] if peak is None else [*peak.history]
-        self.before = 0.0 if peak is None else peak.history[-1]["step"]
+        if peak is not None:
+            self.before = peak.history[-1]["step"]
+
+    def steps(self) -> Iterator[tuple[int, float]]:
+        """Take steps, and yield the number of each and the mean loss of a row since the last look."""
+        settings, n = self.settings, len(self.rows.train)
+        schedule = Schedule(settings.steps, settings.learning_rate)
+        batches = _batches(self.rows.train, min(settings.batch_size, n))
+        run = descend(self.loss(), self.own, batches, schedule, average=self.average, memory=settings.memory)
+        total, taken = 0.0, 0
+        for loss in (each / n for each in run):
+            if not math.isfinite(loss):
+                raise DataError(
+                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Lower learning_rate="
+                    f"{settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
+                )
+            total, taken = (total + loss, taken + 1) if self.done % EVERY else (loss, 1)
+            self.done += 1
+            yield self.done, total / taken
+
+    def look(self, loss: float) -> Tensor:
+        """Return the log-likelihood of each held-out row, and note its mean."""
+        each = self.held()
+        value = _mean(each, self.rows.weight[self.rows.held])
+        self.history.append({"step": self.before + self.done, "loss": loss, "held_out": value})
+        return each
+
+    def unsettled(self) -> str:
+        """Return the warning of a fit that took all its steps and still rose; empty if there is none."""
+        trend = fall([-each["held_out"] for each in self.history])
+        if not trend.drop > SETTLED:
+            return ""
+        return (
+            f"The distribution of {self.mechanism.column!r} may not have settled: the held-out log-likelihood rose by "
+            f"{trend.drop:.3f} nats per row over the last quarter of {self.settings.steps} steps. Take more steps, or "
+            "a higher learning_rate."
+        )
 
     def widen(self, init: Any) -> None:
         """Give the guide the width of the posterior's curvature where it starts; if that is no peak, leave it."""
@@ -464,10 +425,12 @@ class _Run(_Steps):
                 own.copy_(value)
 
     def loss(self) -> Callable[[Tensor], Tensor]:
+        """Return the loss of a batch."""
         elbo = Trace_ELBO()  # type: ignore[no-untyped-call]
         return partial(elbo.differentiable_loss, self.model, self.guide)
 
     def held(self) -> Tensor:
+        """Return the log-likelihood of each held-out row at the averaged parameters."""
         kept = _copies(self.own)
         self.put(self.average)
         each = _each(self.mechanism, self.median(), self.rows, self.rows.held)
@@ -478,6 +441,7 @@ class _Run(_Steps):
         return {name: value.detach().clone() for name, value in self.guide.median(self.some).items()}
 
     def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
+        """Return the fit at a state of the averaged numbers."""
         self.put(state)
         centre = self.median()
         if self.settings.posterior == "point":
@@ -486,6 +450,26 @@ class _Run(_Steps):
             each = [self.guide(self.some) for _ in range(self.settings.draws)]
         draws = {name: torch.stack([one[name] for one in each]) for name in self.parameters}
         return Fit(self.mechanism, centre, draws, state, tuple(self.history), text, interrupted)
+
+
+class _PointRun(_Run):
+    """A fit of a network's point, by gradients written out."""
+
+    def __init__(self, mechanism: ConditionalDistribution, rows: Rows, settings: Settings, start: Fit | None) -> None:
+        self.mechanism, self.rows, self.settings = mechanism, rows, settings
+        first = linear_start(mechanism, rows) if start is None and settings.steps else None
+        self.flat = FlatNetwork(mechanism, rows, start.centre if start else first)
+        self.own, self.history = [self.flat.numbers], []
+        self.average = _copies(self.own)
+
+    def loss(self) -> Callable[[Tensor], Tensor]:
+        return self.flat.loss
+
+    def held(self) -> Tensor:
+        return self.flat.each(self.average[0], self.rows.held)
+
+    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
+        return _point(self.mechanism, self.flat.named(state[0]), self.history, text, interrupted)
 
 
 def _copies(numbers: Sequence[Tensor]) -> tuple[Tensor, ...]:

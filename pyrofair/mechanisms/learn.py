@@ -21,6 +21,7 @@ from pyrofair._arviz import to_arviz
 from pyrofair._random import isolated, neutral_torch, seed_from
 from pyrofair._validation import (
     did_you_mean,
+    listed,
     require_flag,
     require_instance,
     require_integer,
@@ -389,8 +390,10 @@ class LearnedMechanisms:
         require_integer("batch_size", batch_size)
         require_rate(learning_rate)
         require_seed(random_state)
+        if (many := listed(sample_weights)) is None:
+            raise DataError(f"sample_weights={shown(sample_weights)} must be a list of weights, one a replicate.")
         with neutral_torch():
-            given = [torch.as_tensor(read_weight(each, self.index)) for each in sample_weights]
+            given = [torch.as_tensor(read_weight(each, self.index)) for each in many]
             weights = [each.to(torch.get_default_dtype()) for each in given]
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
         found = refit_mechanisms(self.fits, weights, self.rows, settings, seed_from(random_state), self._layers)

@@ -27,8 +27,7 @@ from torch import Tensor, distributions
 from pyrofair._random import set_seed
 from pyrofair._validation import listed, require_choice, shown
 from pyrofair.exceptions import DataError, PyrofairError
-from pyrofair.programs.distributions import OrderedCategorical
-from pyrofair.programs.mixtures import invert_mixture
+from pyrofair.programs.distributions import OrderedCategorical, invert_mixture
 from pyrofair.programs.provenance import numbers_in
 
 __all__ = [
@@ -105,9 +104,9 @@ SCIPY: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def unwrap(distribution: Any) -> Any:
-    """Return the distribution inside expansions, masks and event dimensions."""
-    while isinstance(distribution, WRAPPERS):
+def unwrap(distribution: Any, wrappers: tuple[Any, ...] = WRAPPERS) -> Any:
+    """Return the distribution inside expansions, masks and event dimensions, or some of these."""
+    while isinstance(distribution, wrappers):
         distribution = distribution.base_dist
     return distribution
 
@@ -365,10 +364,9 @@ def partner(noise: Tensor, coupling: Coupling, name: str = "", uniform: Uniform 
 
 def is_point(distribution: Any, coupling: Coupling) -> bool:
     """Return whether a value determines the noise that matters in every world."""
-    inner = unwrap(distribution)
-    if type(inner).__name__ == "Delta":
-        return True
-    return coupling != "independent" and not (distribution.support.is_discrete or hasattr(inner, "below"))
+    return coupling != "independent" and not (
+        distribution.support.is_discrete or hasattr(unwrap(distribution), "below")
+    )
 
 
 def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -388,8 +386,6 @@ def noise_of(name: str, distribution: Any, value: Tensor) -> tuple[Tensor, Tenso
         edges = torch.cat([end.to(cumulative.dtype) for end in ends], -1)
         index = value.long().unsqueeze(-1)
         return edges.gather(-1, index).squeeze(-1), edges.gather(-1, index + 1).squeeze(-1)
-    if family == "Delta":
-        return torch.zeros(value.shape), torch.ones(value.shape)
 
     def below(x: Tensor) -> Tensor:
         if family in SCIPY:
@@ -529,15 +525,6 @@ class Noise:
     redraws: dict[str, Redraws | None] = field(default_factory=dict)
     seed: int | None = field(default_factory=lambda: int(torch.randint(2**31 - 1, ())))
     observed: Observed | None = None
-
-    def changed(self, n: int, change: Callable[[str, Tensor], Tensor]) -> Noise:
-        """Return the noise of n units for which every value, and noise of a node, is changed, given its name."""
-        pairs = {}
-        for name, (own, other) in self.pairs.items():
-            first = change(name, own)
-            pairs[name] = first, first if other is own else change(name, other)
-        values = {name: change(name, value) for name, value in self.values.items()}
-        return Noise(n, self.coupling, values, pairs, self.redraws)
 
     def draw(self, name: str, distribution: Any) -> Tensor:
         """Return the value of an exogenous site, drawn on first use."""

@@ -305,15 +305,15 @@ def thin(held: Draws, draws: int | None) -> Draws:
     return {name: values[chosen] for name, values in held.items()}
 
 
-def allocate(draws: Mapping[str, Tensor], n: int, most: int = MOST_DRAWS) -> list[tuple[int, dict[str, Tensor]]]:
-    """Allocate n units to at most so many draws of the parameters, shape (draws, ...), at least 100 units to each.
+def allocate(draws: Mapping[str, Tensor], n: int) -> list[tuple[int, dict[str, Tensor]]]:
+    """Allocate n units to at most 50 draws of the parameters, shape (draws, ...), at least 100 units to each.
 
     The draws are chosen by torch's global generator; each comes with its number of units.
     """
     if not draws:
         return [(n, {})]
     total = len(next(iter(draws.values())))
-    count = max(1, min(total, most, n // UNITS_PER_DRAW))
+    count = max(1, min(total, MOST_DRAWS, n // UNITS_PER_DRAW))
     chosen = torch.randperm(total)[:count].tolist()
     sizes = [n // count + (i < n % count) for i in range(count)]
     return [(size, {k: v[draw] for k, v in draws.items()}) for size, draw in zip(sizes, chosen, strict=True)]

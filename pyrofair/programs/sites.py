@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,7 +41,6 @@ __all__ = [
     "read_outline",
     "read_sites",
     "require_finite",
-    "sites_above",
 ]
 
 PROBES = (61, 53)
@@ -197,12 +196,7 @@ class ProgramSites:
 
     def above(self, site: str, stop: frozenset[str]) -> set[str]:
         """Return the sites that lead to a site, going no further up than those in ``stop``."""
-        return sites_above(site, self.reads, stop)
-
-
-def sites_above(site: str, reads: Mapping[str, Iterable[str]], stop: Collection[str]) -> set[str]:
-    """Return the sites that lead to a site by what each reads, going no further up than those in ``stop``."""
-    return upstream(reads[site], reads, stop)
+        return upstream(self.reads[site], self.reads, stop)
 
 
 def require_finite(site: str, values: Tensor) -> None:

@@ -240,7 +240,7 @@ class _ByComponents(Messenger):
         """Show the components of a site, and return their values."""
         given, fn = msg["value"], msg["fn"]
         if not is_deterministic(msg):
-            inner = _inside(fn)
+            inner = unwrap(fn, WRAPPERS)
             if not inner.event_shape and (split := _elements(fn, inner, vector)):
                 parts = [None] * len(split) if given is None else [given[index] for index in vector.indices()]
                 return [
@@ -321,12 +321,6 @@ def _plate_of_units(frames: Iterable[Any], shape: Sequence[int]) -> tuple[Any, .
 # -- the distribution of a component -----------------------------------------------------------------------------------
 
 NORMAL = (distributions.MultivariateNormal, distributions.LowRankMultivariateNormal)
-
-
-def _inside(distribution: Any) -> Any:
-    while isinstance(distribution, WRAPPERS):
-        distribution = distribution.base_dist
-    return distribution
 
 
 def _elements(distribution: Any, inner: Any, vector: Components) -> list[Any] | None:

@@ -165,11 +165,9 @@ class Evaluation:
         """Return the evaluation of a program's equations on drawn noise."""
         return cls(equations.program, equations.info, equations.node_of, equations.endogenous, noise)
 
-    def node(
-        self, site: str, held: Mapping[str, Tensor], *, baseline: bool = False, idle: Collection[str] = ()
-    ) -> Tensor:
+    def node(self, site: str, held: Mapping[str, Tensor]) -> Tensor:
         """Evaluate a node: ``do`` on all that it reads, shape (n, ...) each, the noise held, and read the node."""
-        return self.nodes_at([site], held, baseline=baseline, idle=idle)[site]
+        return self.nodes_at([site], held)[site]
 
     def nodes_at(
         self, sites: Sequence[str], held: Mapping[str, Tensor], *, baseline: bool = False, idle: Collection[str] = ()
@@ -507,123 +505,25 @@ def choose_strategy(equations: Equations, coupling: Coupling) -> Strategy:
 
 
 def _serves(equations: Equations, coupling: Coupling, *, broadcast: bool) -> bool:
-    """Return whether runs with an axis of worlds satisfy the definition for all nodes, and for a classifier's alone.
+    """Return whether runs with an axis of worlds give what the definition does, for all nodes and a classifier's alone.
 
     They must also do so for as few units as there are worlds, where the two axes have the same length.
     """
-    inputs, noise = read_by_classifier(equations), Noise(TRIAL, coupling)
-    wanted: tuple[str, ...] = equations.sites
-    try:
-        worlds = vectorised_worlds(equations, noise, broadcast=broadcast)
-    except CouplingError:  # of a node that is shown, not read; using it raises
-        states = [equations.states(regime) for regime in equations.unfair.regimes]
-        pairs = [pair for own in states for pair in equations.in_order({site: own[site] for site in inputs})]
-        wanted = tuple({site: None for site, _ in pairs})
-        worlds = vectorised_worlds(equations, noise, wanted, broadcast=broadcast)
-    if not _satisfied(equations, noise, worlds):
-        return False
-    few = len(_sides(equations, ())[0])
-
-    def first(site: str, value: Tensor) -> Tensor:
-        dim = _unit_dim(equations, site, value, TRIAL)
-        return value if dim is None else value.narrow(dim, 0, few)
-
-    small = vectorised_worlds(equations, noise.changed(few, first), wanted, broadcast=broadcast)
-    alone = vectorised_worlds(equations, noise, inputs, broadcast=broadcast)
-    return all(
-        all(_same(small[i][site], first(site, world[site])) for site in wanted)
-        and all(_same(alone[i][site], world[site]) for site in inputs)
-        for i, world in enumerate(worlds)
-    )
-
-
-def _unit_dim(equations: Equations, site: str, value: Tensor, n: int) -> int | None:
-    """Return the dimension of n units in a value of a site, or None if it has none."""
-    shape = equations.info.shapes.get(site, ())
-    dim = shape.index(UNITS) if UNITS in shape else 0
-    return dim if site in equations.info.shapes and value.shape[dim : dim + 1] == (n,) else None
-
-
-def _satisfied(equations: Equations, noise: Noise, worlds: tuple[World, World]) -> bool:
-    """Return whether both worlds satisfy the definition: each node is as its equation at its parents' values gives it.
-
-    One run holds all nodes, in a block of units for each way to hold a node's parents. As nodes come in the order of
-    the program, values that satisfy all equations are those that :func:`sequential_worlds` computes one by one.
-    """
-    states = [equations.states(regime) for regime in equations.unfair.regimes]
-    blocks: list[dict[str, State | int]] = []
-    where: list[tuple[str, int, Tensor]] = []
-    for own, world in zip(states, worlds, strict=True):
-        for site, value in world.items():
-            needed = dict(zip(equations.causes[site], own[site].parts, strict=True))
-            fits = [all(block.get(parent, part) == part for parent, part in needed.items()) for block in blocks]
-            if True not in fits:
-                blocks.append({})
-                fits.append(True)
-            blocks[fits.index(True)] |= needed
-            where.append((site, fits.index(True), value))
-        if len(blocks) == 1:
-            blocks[0] |= {site: states[0][site] for site in worlds[0]}
-    if not where:
-        return True
-    for block in blocks[1:]:
-        block |= {site: states[1][site] for site in worlds[1] if site not in block}
-    values: list[World] = []
-    for block in blocks:
-        values.append({})
-        for site, part in block.items():
-            if not isinstance(part, State):
-                values[-1][site] = _sensitive_values(equations, noise.n, part)
-                continue
-            found = [world[site] for own, world in zip(states, worlds, strict=True) if own[site] is part]
-            if not found:  # a state that is shown in neither world
+    inputs, wanted = read_by_classifier(equations), equations.sites
+    for n in (TRIAL, len(_sides(equations, ())[0])):
+        noise = Noise(n, coupling)
+        try:
+            found = vectorised_worlds(equations, noise, wanted, broadcast=broadcast)
+        except CouplingError:  # of a node that is shown, not read; using it raises
+            states = [equations.states(regime) for regime in equations.unfair.regimes]
+            pairs = [pair for own in states for pair in equations.in_order({site: own[site] for site in inputs})]
+            wanted = tuple({site: None for site, _ in pairs})
+            found = vectorised_worlds(equations, noise, wanted, broadcast=broadcast)
+        alone = vectorised_worlds(equations, noise, inputs, broadcast=broadcast)
+        for own, quick, right in zip(alone, found, sequential_worlds(equations, noise, wanted), strict=True):
+            if not all(_same(world[site], right[site]) for world in (quick, own) for site in world):
                 return False
-            values[-1][site] = found[0]
-    blocked = _Blocks(equations, noise, values)
-    return all(_same(blocked.block(site, index), value) for site, index, value in where)
-
-
-class _Blocks(RunOnNoise):
-    """Run the same units in several blocks, each with its own values of nodes, the baseline's first."""
-
-    def __init__(self, equations: Equations, noise: Noise, blocks: Sequence[World]) -> None:
-        self.equations, self.n, self.count = equations, noise.n, len(blocks)
-        super().__init__(noise.changed(noise.n * len(blocks), self._repeat), equations.endogenous, {})
-        self.nodes: World = {}
-        for site in blocks[0]:
-            values = [block[site].expand(block[site].shape or (noise.n,)) for block in blocks]
-            if any(block[site].ndim for block in blocks):
-                self.nodes[site] = torch.cat(values, _unit_dim(equations, site, values[0], noise.n) or 0)
-        self.idle = equations.idle([site for site in blocks[0] if site in equations.sites])
-        self.found: World = {}
-        self.run(equations.program)
-
-    def _repeat(self, site: str, value: Tensor) -> Tensor:
-        """Repeat what has the dimension of units in each block."""
-        dim = _unit_dim(self.equations, site, value, self.n)
-        return value if dim is None else torch.cat([value] * self.count, dim)
-
-    def respond(self, name: str, distribution: Any) -> Tensor:
-        if name in self.idle or (name not in self.noise.pairs and name not in self.noise.values):
-            return draw_from(distribution)
-        own, other = self.noise.pair(name, distribution, self.equations.info.shape(name, self.noise.n))
-        if other is not own:
-            now = parameters_of(distribution)
-            dim = _unit_dim(self.equations, name, torch.empty(distribution.batch_shape), self.noise.n)
-            if dim is not None:
-                first = [self._repeat(name, each.narrow(dim, 0, self.n)) for each in now]
-                own = choose_noise(own, other, first, now, len(distribution.batch_shape))
-        return at_noise(name, distribution, own, self.noise.coupling)
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        self.found[msg["name"]] = msg["value"]
-        msg["value"] = self.nodes.get(msg["name"], msg["value"])
-
-    def block(self, site: str, index: int) -> Tensor:
-        """Return the values that a node's equation gives it in a block."""
-        value = self.found[site]
-        dim = _unit_dim(self.equations, site, value, self.noise.n)
-        return value if dim is None else value.narrow(dim, index * self.n, self.n)
+    return True
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

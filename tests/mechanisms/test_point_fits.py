@@ -73,7 +73,7 @@ def test_slopes_of_a_network_are_those_of_autograd(family: Any, hidden: tuple[in
     found = flat.loss(batch)
     own = {name: value.requires_grad_() for name, value in flat.named(flat.numbers).items()}
     values = rows.at(batch)
-    each = mechanism.of([*own.values()])(values).log_prob(values["M"])
+    each = mechanism.at(own)(values).log_prob(values["M"])
     prior = torch.zeros(())
     for layer in range(1, len(network.shapes) + 1):
         *weight, bias = network.precisions(layer)

@@ -22,7 +22,6 @@ from pyrofair.programs.couplings import (
     Noise,
     choose_noise,
     draw_from,
-    gumbel_max,
     parameters_of,
     quantile,
     unwrap,
@@ -163,6 +162,26 @@ def test_mixtures_are_inverted(mixture: Callable[..., Any], dtype: torch.dtype) 
     assert bool((judge.cdf(x + off) >= U.double() - small).all())
 
 
+@pytest.mark.parametrize(
+    ("parts", "known"),
+    [
+        (
+            dist.Gamma(torch.tensor([0.01, 5.0], dtype=torch.float64), 1.0),
+            stats.gamma([0.01, 5.0]),
+        ),  # many orders of magnitude
+        (  # outside its support, torch's distribution function of a component is NaN or leaves [0, 1]
+            dist.Pareto(torch.tensor([1.0, 100.0]).double(), torch.tensor([3.0, 2.0]).double(), validate_args=False),
+            stats.pareto([3.0, 2.0], scale=[1.0, 100.0]),
+        ),
+    ],
+)
+def test_mixtures_that_torch_cannot_judge_are_inverted(parts: Any, known: Any) -> None:
+    mixture = dist.MixtureSameFamily(dist.Categorical(torch.ones(2).double()), parts, validate_args=False)
+    u = torch.cat([torch.tensor([0.01, 0.99999]), U]).double()
+    x = quantile("D", mixture, u).numpy()[:, None]
+    np.testing.assert_allclose(known.cdf(x).mean(1), u.numpy(), rtol=1e-9)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_narrow_components_do_not_stop_the_search(dtype: torch.dtype) -> None:
     random = torch.Generator().manual_seed(0)
@@ -212,40 +231,11 @@ def test_a_short_step_within_a_narrow_component_is_no_end(dtype: torch.dtype) ->
     np.testing.assert_allclose(0.7 * stats.norm.cdf(found) + 0.299 * stats.norm.cdf(found - 2.0), 0.5, atol=1e-6)
 
 
-def test_quantiles_many_orders_of_magnitude_apart() -> None:
-    concentration = torch.tensor([0.01, 5.0], dtype=torch.float64)
-    mixture = dist.MixtureSameFamily(dist.Categorical(torch.ones(2).double()), dist.Gamma(concentration, 1.0))
-    u = torch.tensor([0.01, 0.3, 0.5, 0.9, 0.99999], dtype=torch.float64)
-    x = quantile("D", mixture, u).numpy()[:, None]
-    np.testing.assert_allclose(stats.gamma(concentration.numpy()).cdf(x).mean(1), u.numpy(), rtol=1e-9)
-
-
 def test_a_plateau_ends_at_its_least_value() -> None:
     parts = dist.Uniform(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]), validate_args=False)
     mixture = dist.MixtureSameFamily(dist.Categorical(torch.tensor([0.5, 0.5])), parts, validate_args=False)
     found = quantile("D", mixture, torch.tensor([0.5, 0.25, 0.75]))
     torch.testing.assert_close(found, torch.tensor([1.0, 0.5, 2.5]), atol=1e-5, rtol=0)
-
-
-def test_components_of_different_supports() -> None:
-    """Outside its support, torch's distribution function of a component is NaN or leaves [0, 1]."""
-    scale, alpha = torch.tensor([1.0, 100.0]).double(), torch.tensor([3.0, 2.0]).double()
-    mixture = dist.MixtureSameFamily(
-        dist.Categorical(torch.ones(2).double()), dist.Pareto(scale, alpha, validate_args=False), validate_args=False
-    )
-    x = quantile("D", mixture, U.double()).numpy()[:, None]
-    below = stats.pareto(alpha.numpy(), scale=scale.numpy()).cdf(x).mean(1)
-    np.testing.assert_allclose(below, U.double().numpy(), rtol=1e-9)
-
-
-def test_a_mixture_for_each_unit() -> None:
-    logits, loc = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), torch.arange(3.0)
-    distribution = dist.MixtureSameFamily(dist.Categorical(logits=logits), dist.Normal(loc, 0.5))
-    u = torch.linspace(0.01, 0.99, 50)
-    torch.testing.assert_close(distribution.cdf(quantile("D", distribution, u)), u, atol=1e-5, rtol=0)
-    both = quantile("D", distribution.expand([2, 50]), u)
-    assert both.shape == (2, 50)
-    assert torch.equal(both[0], both[1])
 
 
 @pytest.mark.parametrize(
@@ -282,14 +272,6 @@ def test_families_without_a_usable_quantile_are_refused_by_name(distribution: An
 
 
 # -- Gumbel-max -------------------------------------------------------------------------------------------------------
-
-
-def test_gumbel_max_draws_from_the_distribution() -> None:
-    p = torch.tensor([0.2, 0.5, 0.3])
-    with isolated(0):
-        noise = -torch.log(-torch.log(torch.rand(50_000, 3)))
-    share = torch.bincount(gumbel_max(dist.Categorical(p).expand([50_000]), noise)) / 50_000
-    torch.testing.assert_close(share, p, atol=0.01, rtol=0)
 
 
 # -- distributions as tensors
@@ -551,6 +533,7 @@ FLOWS = [name for name in HIDDEN if name.startswith(("conditional", "triangular"
 
 
 @pytest.mark.parametrize("name", [*FLOWS, "one component"])
+@pytest.mark.some(4)
 def test_independent_flows_keep_their_margins(name: str) -> None:
     """Whether a distribution is the same in both worlds does not depend on what was drawn from it."""
     n, single = 20_000, name == "one component"

@@ -16,7 +16,7 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from pyrofair.exceptions import DataError, GraphError
+from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import fit_posterior, predictive
@@ -239,18 +239,6 @@ def test_handlers_go_inside() -> None:
     outside = do(with_covariates(program, table(50)), {"U": 0.0})
     with pytest.raises(DataError, match=r"Handlers go inside: with_covariates\(do\(program, values\), table\)"):
         SEM(outside, UNFAIR).counterfactual(df)
-
-
-def test_slices_by_index_are_refused_with_covariates_too() -> None:
-    known = torch.linspace(-1.0, 1.0, 2000)
-
-    def sliced(n: int, covariates: dict[str, Tensor]) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            pyro.sample("M", dist.Normal(A * known[:n] + covariates["age"], 1.0))
-
-    with pytest.raises(GraphError, match="'M' depends on a unit's index among the n units"):
-        SEM(with_covariates(sliced, table(50)), UNFAIR).nodes(3, random_state=0)
 
 
 def test_the_example_of_the_methods_page_runs() -> None:

@@ -63,16 +63,6 @@ def test_draws_follow_the_distribution_and_stay_inside(loc: float, scale: float,
             assert stats.kstest(x, scipy_distribution(loc, scale, low, high).cdf).pvalue > 1e-3
 
 
-def test_sample_and_rsample_give_the_same_numbers() -> None:
-    distribution = TruncatedNormal(2.0, torch.tensor([1.0, 0.5]), 0.1, 3.0)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        one = distribution.sample((1000,))
-        torch.manual_seed(1)
-        other = distribution.rsample((1000,))
-    torch.testing.assert_close(one, other)
-
-
 def test_outside_the_ends_there_is_nothing() -> None:
     distribution = TruncatedNormal(2.0, 1.0, 0.1, 3.0, validate_args=False)
     x = torch.tensor([0.0, 3.5])

@@ -1,9 +1,7 @@
-"""Sources made of a program beyond the laws of all sources (test_laws): exact noise, simulation error, an audit."""
+"""Sources made of a program beyond the laws of all sources (test_laws): the units of both worlds, an audit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,14 +14,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import pyrofair as pf
-from pyrofair.graph.paths import UnfairPaths
 from tests.programs.models import Scores
 
 EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; W -> M; {Q A D M W} -> Y"
-GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")
-PATHS = ("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")
-UNFAIR = GRAPH.unfair(*PATHS)
-NONE = GRAPH.unfair()
+UNFAIR = pf.CausalGraph(EDGES, sensitive="A", outcome="Y").unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")
 N, DRAWS = 400, 50
 
 
@@ -39,21 +33,10 @@ def program(n: int) -> None:
         pyro.sample("Y", dist.Bernoulli(torch.sigmoid(A + D + M)))
 
 
-def noise(unfair: UnfairPaths = UNFAIR, **settings: Any) -> pf.SEM:
-    return pf.SEM(program, unfair, **settings)
-
-
-def shared(unfair: UnfairPaths = UNFAIR, **settings: Any) -> pf.SEM:
-    return pf.SEM(program, unfair, unit="shared", draws=DRAWS, **settings)
-
-
-SOURCES: dict[str, Callable[..., pf.SEM]] = {
-    "noise, monotone": noise,
-    "noise, independent": lambda unfair=UNFAIR: noise(unfair, coupling="independent"),
-    "noise, antithetic": lambda unfair=UNFAIR: noise(unfair, coupling="antithetic"),
-    "shared": shared,
+SOURCES: dict[str, pf.SEM] = {
+    **{name: pf.SEM(program, UNFAIR, coupling=name) for name in ("monotone", "independent", "antithetic")},
+    "shared": pf.SEM(program, UNFAIR, unit="shared", draws=DRAWS),
 }
-sources = pytest.mark.parametrize("name", SOURCES)
 
 
 def score(rows: pd.DataFrame) -> NDArray[np.float64]:
@@ -61,33 +44,9 @@ def score(rows: pd.DataFrame) -> NDArray[np.float64]:
     return expit(linear.to_numpy(float) - 1)
 
 
-def means(worlds: Any, scored: Callable[[pd.DataFrame], NDArray[np.float64]] = score) -> tuple[float, float]:
-    first, second = (float(world.weight @ scored(world.rows)) for world in worlds)
-    return first, second
-
-
-@cache
-def estimate(name: str, unfair: UnfairPaths = UNFAIR, seed: int = 0, n: int = N) -> tuple[float, float]:
-    return means(SOURCES[name](unfair).worlds(n, seed))
-
-
-@sources
-def test_no_unfair_path_no_difference(name: str) -> None:
-    """Unit by unit, not only on average."""
-    one, other = SOURCES[name](NONE).worlds(N, 0)
-    pd.testing.assert_frame_equal(one.rows, other.rows)
-
-
-def test_reversed_roles_switch_the_complement_by_the_same_noise() -> None:
-    found, expected = (
-        estimate("noise, monotone", each, n=3000)[1] for each in (UNFAIR.reversed(), UNFAIR.complement())
-    )
-    assert found == pytest.approx(expected, abs=1e-6)
-
-
-@sources
+@pytest.mark.parametrize("name", SOURCES)
 def test_both_worlds_have_the_same_units(name: str) -> None:
-    one, other = SOURCES[name]().worlds(N, 0)
+    one, other = SOURCES[name].worlds(N, 0)
     assert one.units == N
     assert len(one.rows) == N * (DRAWS if name == "shared" else 1)
     assert one.unit is not None
@@ -96,27 +55,16 @@ def test_both_worlds_have_the_same_units(name: str) -> None:
         assert np.array_equal(one.rows[column], other.rows[column])
 
 
-@sources
-@pytest.mark.some(2)
-def test_another_seed_changes_monte_carlo_error_only(name: str) -> None:
-    found = np.array([estimate(name, seed=seed, n=1000) for seed in range(8)])
-    assert (found.std(axis=0) > 0).all()
-    worlds = SOURCES[name]().worlds(1000, 0)
-    spread = [pd.Series(score(world.rows)).groupby(world.unit).mean().std() / np.sqrt(1000) for world in worlds]
-    assert (found.std(axis=0) < 2.5 * np.array(spread)).all()
-    assert (np.abs(found - found.mean(axis=0)) < 4.5 * np.array(spread)).all()
-
-
 @pytest.mark.filterwarnings("ignore:SEM is taken as it is")
 def test_an_audit_reports_its_assumptions() -> None:
     with pyro.poutine.block():
         sites = pyro.poutine.trace(program).get_trace(300).nodes
     df = pd.DataFrame({site: sites[site]["value"].numpy() for site in "QWADMY"})
     settings: dict[str, Any] = {"n_boot": 40, "n_jobs": 1, "progress": False, "random_state": 0}
-    text = str(pf.audit({"m": Scores(score)}, noise(coupling="antithetic"), df, **settings))
+    text = str(pf.audit({"m": Scores(score)}, SOURCES["antithetic"], df, **settings))
     assert "The program is right" in text
     assert "D, M is coupled across worlds by the antithetic coupling" in text
-    report = pf.audit({"m": Scores(score)}, shared(), df, **settings)
+    report = pf.audit({"m": Scores(score)}, SOURCES["shared"], df, **settings)
     assert "share Q, W" in str(report)
     rows = report.table.set_index(["decisions", "quantity"])
     low, high, double = (
@@ -124,5 +72,5 @@ def test_an_audit_reports_its_assumptions() -> None:
     )
     assert low["lower"] <= low["estimate"] <= high["estimate"] <= high["upper"]
     assert high["estimate"] <= double["estimate"]
-    noisy = pf.SEM(program, UNFAIR, coupling="monotone").truth(Scores(score), n=50_000, random_state=0).piu.value
+    noisy = SOURCES["monotone"].truth(Scores(score), n=50_000, random_state=0).piu.value
     assert low["lower"] <= noisy <= high["upper"]

@@ -180,16 +180,3 @@ def test_a_module_is_a_program_like_a_function(entry: str, twin: str) -> None:
         warnings.simplefilter("ignore", PyrofairWarning)
         equal(call(module, twin), call(function, twin))
     assert not list(pyro.get_param_store().keys()) or entry == "do"
-
-
-def test_inference_reads_numbers_of_the_parameter_store() -> None:
-    def program(n: int) -> None:
-        units(torch.tensor(1.0), torch.tensor(1.0), pyro.param("size", torch.tensor(2.0)), n)
-
-    row, unfair = table()[["A", "M"]].head(2), UNFAIR
-    with pyro.get_param_store().scope():
-        pyro.param("size", torch.tensor(4.0))
-        stored = pf.SEM(program, unfair).counterfactual(row, method="svi", tolerance=1e-2, draws=200, random_state=0)
-        assert pyro.param("size").item() == 4.0
-    rest = row["M"] - row["A"]
-    np.testing.assert_allclose(stored.noise["U", "mean"], rest / 4.0, atol=5e-3)

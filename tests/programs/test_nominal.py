@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyro
 import pyro.distributions as dist
@@ -14,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyrofair import SEM, DataError, effect_posterior, learn_mechanisms
+from pyrofair import SEM, DataError, effect_posterior
 from pyrofair._random import isolated
 from pyrofair.inference import abduct
 from pyrofair.mechanisms.families import Categorical, choose_family
@@ -184,20 +183,3 @@ def test_learned_categories_are_ordered_as_their_column_is(values: pd.Series[Any
     assert isinstance(family, Categorical)
     assert family.ordered is ordered
     assert isinstance(family.distribution(torch.zeros(2, 3)), OrderedCategorical) is ordered
-
-
-def test_a_learned_program_couples_its_columns_by_their_type() -> None:
-    rng = np.random.default_rng(0)
-    A = np.repeat([0, 1], 100)
-    codes = [rng.choice(3, p=LAW[a].numpy().astype(float) / float(LAW[a].double().sum())) for a in A]
-    J = pd.Series(np.array(["x", "y", "z"])[codes])
-    for column, coupling in (
-        (J.astype("category"), "gumbel"),
-        (J.astype(pd.CategoricalDtype(["x", "y", "z"], ordered=True)), "monotone"),
-    ):
-        table = pd.DataFrame({"A": A, "J": column, "Y": rng.integers(0, 2, 200)})
-        distributions = learn_mechanisms(
-            table, UNFAIR.graph, nodes=["A", "J"], posterior="point", steps=30, progress=False, random_state=0
-        )
-        found = SEM.from_mechanisms(distributions, UNFAIR).truth(yes_to("y"), n=200, random_state=0)
-        assert found.coupling == coupling

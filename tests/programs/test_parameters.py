@@ -152,11 +152,6 @@ def test_units_are_spread_over_draws_and_worlds_share_them() -> None:
     assert len(shared[0].rows) == len(shared[1].unit) == 1200
 
 
-def test_couplings_see_the_same_draws() -> None:
-    table = SEM(program, UNFAIR, posterior=posterior()).truths(SCORE, n=1000, random_state=1)
-    assert table.groupby("quantity")["estimate"].nunique().eq(1).all()
-
-
 def test_counterfactuals_say_how_many_draws_share_them() -> None:
     found = SEM(program, UNFAIR, posterior=posterior()).counterfactual(UNITS, draws=20)
     assert found.parameters == ParameterUse(("b", "scale", "share", "mix"), 20, 400)

@@ -20,9 +20,7 @@ from pyrofair.inference.abduction import abduct
 from pyrofair.inference.likelihood import PosteriorError
 from pyrofair.inference.posterior import fit_posterior
 from pyrofair.programs.provenance import Program
-from pyrofair.programs.sites import read_sites
 from pyrofair.programs.structural_equations import read_equations
-from pyrofair.simulate import scenario
 from pyrofair.sources.sem import SEM
 from tests.programs.models import coin, graph, normal, through, units
 
@@ -82,14 +80,6 @@ def test_another_latent_node_does_not_make_up_for_it() -> None:
         read(confounded, f"{EDGES}; L -> {{D Y}}", latent=["L"])
 
 
-@pytest.mark.parametrize("name", ["hiring", "additive", "latent"])
-def test_the_papers_scenarios_are_fine(name: str) -> None:
-    paper = scenario(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        read_equations(paper.program, paper.unfair)
-
-
 # -- plates and handlers ----------------------------------------------------------------------------------------------
 
 UNFAIR = through("M")
@@ -139,21 +129,6 @@ def test_a_reparametrised_node_has_no_density_to_fit() -> None:
         fit_posterior(poutine.reparam(program, {"M": LocScaleReparam(0.0)}), df, CHAIN)
 
 
-def test_data_are_still_told_from_computed_values() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.4))
-            pyro.sample("M", dist.Normal(A, 1.0), obs=torch.ones(n))
-
-    assert read_sites(program).observed == {"M"}
-    assert read_sites(program).reparametrised == frozenset()
-
-
-def test_straight_through_distributions_mix_no_units() -> None:
-    program = drawn(lambda A: dist.RelaxedBernoulliStraightThrough(torch.tensor(0.5), logits=A))
-    assert read_sites(program).reads == {"A": (), "M": ("A",), "Y": ("M",)}
-
-
 def test_a_plate_may_have_another_dimension() -> None:
     one, other = (SEM(drawn(lambda A: dist.Normal(A, 1.0), **dim), UNFAIR) for dim in ({"dim": -2}, {}))
     for left, right in zip(one.nodes(3, random_state=0), other.nodes(3, random_state=0), strict=True):
@@ -164,31 +139,3 @@ def test_a_plate_in_another_dimension_than_what_it_holds_is_named() -> None:
     program = drawn(lambda A: dist.Normal(torch.zeros(A.shape[0]), 1.0), dim=-2)
     with pytest.raises(GraphError, match=r"'M' has the shapes .*Their plate has another dimension"):
         SEM(program, UNFAIR).nodes(3, random_state=0)
-
-
-@pytest.mark.parametrize(
-    "plate",
-    [
-        {"subsample_size": 5},
-        {"subsample_size": 52},
-        {"subsample": torch.arange(5)},
-    ],
-)
-def test_a_subsample_is_named(plate: dict[str, Any]) -> None:
-    program = drawn(lambda A: dist.Normal(A, 1.0), **plate)
-    for ask in (
-        lambda: CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y"),
-        lambda: SEM(program, UNFAIR).nodes(3, random_state=0),
-        lambda: fit_posterior(program, pd.DataFrame({"A": [0], "M": [0.0]}), CHAIN),
-    ):
-        with pytest.raises(GraphError, match=r"'A' stands in the plate 'units', which takes a subsample of \d+ of 61"):
-            ask()
-
-
-def test_a_subsample_of_as_many_units_as_asked_for_is_one() -> None:
-    def program(n: int) -> None:
-        with pyro.plate("units", 10_000, subsample_size=n):
-            pyro.sample("A", dist.Bernoulli(0.4))
-
-    with pytest.raises(GraphError, match="which takes a subsample of 61 of 10000"):
-        read_sites(program)

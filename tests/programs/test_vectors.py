@@ -1,6 +1,5 @@
 """Vector-valued sites: the same numbers as the same program written with a scalar site for each component."""
 
-import math
 import pickle
 from functools import cache
 from itertools import product
@@ -12,7 +11,6 @@ import pyro.distributions as dist
 import pytest
 import torch
 from pyro import poutine
-from scipy.stats import norm
 
 from pyrofair import SEM, CausalGraph, fit_posterior
 from pyrofair._random import isolated
@@ -21,11 +19,9 @@ from pyrofair.inference.abduction import abduct
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.inference.posterior import predictive
 from pyrofair.programs.couplings import COUPLINGS, CouplingError, Noise
-from pyrofair.programs.covariates import with_covariates
 from pyrofair.programs.structural_equations import read_equations
 from pyrofair.programs.vectors import component_names, component_of, read_scalar_sites
 from pyrofair.programs.worlds import sequential_worlds, vectorised_worlds
-from pyrofair.sources import effect_posterior
 from tests.programs.models import Scores, graph, units
 
 K = 3
@@ -254,32 +250,6 @@ def test_the_noise_of_a_multivariate_normal_is_that_of_its_cholesky_factor():
     assert np.abs(np.cov(noise[0]) - np.eye(K)).max() < 0.1
 
 
-def test_a_multivariate_normal_has_its_mean_effect_and_covariance():
-    first, second = worlds_of(jointly, n=100_000)
-    assert np.allclose((second - first)[NAMES].mean(), B.numpy(), atol=1e-5)
-    assert (second["Y"] - first["Y"]).mean() == pytest.approx(float(C @ B), abs=1e-5)
-    for table in (first, second):
-        assert np.abs(table[NAMES].cov().to_numpy() - SIGMA.numpy()).max() < 0.03
-
-
-@pytest.mark.parametrize("program", [jointly, by_hand])
-def test_the_truth_of_a_vector(program):
-    truth = SEM(program, graph_of(program).unfair(through=["M"])).truth(PROBIT, n=40_000, random_state=0)
-    sd = math.sqrt(C @ SIGMA @ C)
-    right = norm.cdf(float(C @ B) / sd) - 0.5
-    assert truth.mean_unfair_effect.value == pytest.approx(right, abs=4 * truth.mean_unfair_effect.error)
-    assert truth.piu.value == pytest.approx(abs(right), abs=4 * truth.piu.error)  # the score moves one way
-
-
-def test_shared_units_draw_vectors_anew():
-    for program in (jointly, items_left(of_normals), one_hot):
-        sem = SEM(program, graph_of(program).unfair(through=["M"]), unit="shared", draws=20)
-        first, second = sem.worlds(50, random_state=0)
-        assert list(first.rows) == NAMES
-        assert len(second.rows) == 1000
-        assert not np.isclose(first.rows[NAMES[0]], second.rows[NAMES[0]]).all()
-
-
 def test_a_recanting_witness_may_be_a_vector():
     program = units(
         M=lambda v: dist.MultivariateNormal(moved(v), SIGMA),
@@ -495,17 +465,6 @@ def test_what_is_no_category_is_refused():
             sem.counterfactual(rows, random_state=0)
 
 
-def test_the_coupling_is_about_what_the_sensitive_attribute_reaches():
-    program = units(
-        Q=lambda v: dist.MultivariateNormal(torch.zeros(K), SIGMA),
-        A=lambda v: dist.Bernoulli(0.5),
-        M=lambda v: dist.Normal(v.A[..., None] + v.Q, 1.0).to_event(1),
-        Y=outcome,
-    )
-    sem = SEM(program, graph_of(program, ("Q", "A", "M", "Y")).unfair(through=["M"]))
-    assert sem.coupled == tuple(NAMES)
-
-
 def test_rows_without_a_graph_name_components():
     rows, _ = rows_of(jointly, n=4)
     units = abduct(jointly, rows)
@@ -696,28 +655,3 @@ def test_a_distribution_that_cannot_be_taken_apart_stays_a_site():
     assert found.info.sites == ("A", "M", *NAMES, "Y")
     assert found.info.random == {"A", "M", "Y"}
     assert found.info.reads["M[1]"] == ("M",)
-
-
-def test_covariates_come_along_with_vectors():
-    def program(n, covariates):
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            M = pyro.sample("M", dist.MultivariateNormal((A * covariates["need"])[..., None] * B, SIGMA))
-            pyro.sample("Y", dist.Normal(score(M.unbind(-1)), 1.0))
-
-    run = with_covariates(program, pd.DataFrame({"need": [1.0, 2.0]}))
-    unfair = graph_of(run).unfair(through=["M"])
-    rows = pd.DataFrame({"A": 0, **dict.fromkeys(NAMES, 0.5), "Y": 0.0, "need": [1.0, 3.0]}, index=[4, 7])
-    found = SEM(run, unfair).counterfactual(rows)
-    shift = found.switched[NAMES] - rows[NAMES]
-    assert np.allclose(shift, np.outer([1.0, 3.0], B.numpy()), atol=1e-4)
-
-
-def test_a_posterior_given_as_an_array_reaches_vectors():
-    program = learned("jointly")
-    unfair, given = graph_of(program).unfair(through=["M"]), {"b": np.tile(B.numpy(), (4, 1))}
-    first, second = SEM(program, unfair, posterior=given).nodes(100, random_state=0)
-    assert np.allclose(second[NAMES] - first[NAMES], B.numpy(), atol=1e-5)
-    found = effect_posterior(program, unfair, PROBIT, given, n=500, progress=False, random_state=0)
-    right = norm.cdf(float(C @ B) / math.sqrt(C @ SIGMA @ C)) - 0.5
-    assert found.samples["mean_unfair_effect"].mean() == pytest.approx(right, abs=0.04)

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._arviz import to_arviz
-from pyrofair._random import fresh_state, isolated, keyed_uniform, neutral_torch, row_keys
+from pyrofair._random import fresh_state, isolated, keyed_uniform, neutral_torch, row_keys, seed_from
 from pyrofair._validation import (
     Constraint,
     check_settings,
@@ -586,14 +586,14 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "plan_")
         require_integer("draws", draws)
-        require_seed(random_state)
+        seed = seed_from(random_state)
         table = read_table(X, self.feature_names_in_.tolist(), what="X", fitted=True)
-        fair = self._replayed(table, self.plan_, draws, seed=random_state, every=True)
+        fair = self._replayed(table, self.plan_, draws, seed=seed, every=True)
         anew: Latents = "prior" if self.latents == "prior" else "posterior"
-        again = self._replayed(table, self.plan_.own(), draws, latents=anew, seed=random_state)
+        again = self._replayed(table, self.plan_.own(), draws, latents=anew, seed=seed)
         column = self.unfair.graph.outcome_column
         with isolated(0):
-            u = keyed_uniform(row_keys([*self._encode(table).values()], len(table)), random_state, "decision", (draws,))
+            u = keyed_uniform(row_keys([*self._encode(table).values()], len(table)), seed, "decision", (draws,))
         posterior = {**fair.latents} | {f"fair_{name}": fair.fair[name] for name in self._redrawn}
         sampled: dict[str, dict[str, Any]] = {
             "posterior": posterior | {"fair_score": fair.score},

@@ -23,7 +23,7 @@ from pyrofair._validation import require_callable
 from pyrofair.classifiers.pscf.replay import FittedProgram
 from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
-from pyrofair.inference.amortised import AmortisedGuide, Problem, Steps, elbo_of, fit_amortised
+from pyrofair.inference.amortised import AmortisedGuide, Problem, Steps, fit_amortised
 from pyrofair.inference.likelihood import Likelihood, read_likelihood, site_values
 from pyrofair.inference.noise import takes_float64
 from pyrofair.inference.numbers import (
@@ -235,8 +235,8 @@ def fit_program(
     few = torch.arange(min(len(weight), FEW))
 
     def problem(latents: Likelihood, guide: AmortisedGuide, of_parameters: Any, **more: Any) -> Problem:
-        elbo = elbo_of(analytic=model.analytic)
-        return Problem(latents, guide, weight, group, of_parameters, elbo=elbo, discrepancy=discrepancy, **more)
+        given = {"analytic": model.analytic, "discrepancy": discrepancy, **more}
+        return Problem(latents, guide, weight, group, of_parameters, **given)
 
     with fitting(stored=True):
         unknown = likelihood.latent

@@ -20,8 +20,15 @@ from pyrofair.graph.paths import show_path, witness_message
 from pyrofair.inference.amortised import AmortisedGuide
 from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
 from pyrofair.inference.inversion import CHECKS, Equation, solve
-from pyrofair.inference.keyed_noise import KeyedNoise, KeyedUniforms, halves
-from pyrofair.inference.noise import ImpossibleNoise, ReadSites, noise_of_units, precision
+from pyrofair.inference.noise import (
+    ImpossibleNoise,
+    KeyedNoise,
+    KeyedUniforms,
+    ReadSites,
+    halves,
+    noise_of_units,
+    precision,
+)
 from pyrofair.programs.couplings import (
     Coupling,
     Noise,

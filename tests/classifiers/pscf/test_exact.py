@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pyrofair import CausalGraph
 from pyrofair.classifiers.pscf import PSCF
 from pyrofair.classifiers.pscf.networks import FixedSpread
-from pyrofair.inference.amortised import Problem, elbo_of, evidence_bound
+from pyrofair.inference.amortised import Problem, evidence_bound
 from pyrofair.inference.likelihood import Likelihood
 from pyrofair.mechanisms.families import Continuous
 from tests.classifiers.pscf.models import QUIET
@@ -259,7 +259,7 @@ def test_the_evidence_of_the_linear_model_is_its_marginal_likelihood() -> None:
     shapes: Any = {site: (300, 1) if site == "H_D" else (300,) for site in sites}
     likelihood = Likelihood(sem, 300, values, {}, {}, (), (), ("H_D",), (), types, shapes, dict.fromkeys(sites, 0))
     group = torch.tensor(X["A"].to_numpy())
-    problem = Problem(likelihood, model.guide_, torch.ones(300), group, elbo=elbo_of(analytic=False))
+    problem = Problem(likelihood, model.guide_, torch.ones(300), group, analytic=False)
     with torch.no_grad():
         log_p = torch.distributions.Normal(EFFECT * values["A"] + SLOPE * values["Q"], math.hypot(c, s)).log_prob(
             values["D"]

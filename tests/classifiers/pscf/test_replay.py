@@ -16,7 +16,7 @@ from pyrofair._random import isolated, keyed_strata, keyed_uniform, row_keys
 from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of, latents_of, read_networks
 from pyrofair.classifiers.pscf.replay import FittedProgram, Replayed, read_plan, replay
 from pyrofair.graph import UnfairPaths
-from pyrofair.inference.keyed_noise import KeyedNoise, KeyedUniforms
+from pyrofair.inference.noise import KeyedNoise, KeyedUniforms
 from pyrofair.mechanisms.families import choose_family
 
 CHAIN = CausalGraph("A -> D -> E -> Y; A -> M -> E; A -> M -> Y; A -> Y; Q -> E; Q -> Y", sensitive="A", outcome="Y")
