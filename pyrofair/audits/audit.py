@@ -409,7 +409,7 @@ def audit(
     thresholds
         Thresholds in [0, 1) at which all quantities of thresholded decisions are estimated too, such as
         ``np.arange(0.1, 0.95, 0.1)``: an effect may be small at one and large at another. One set of replicates serves
-        all of them; a source with influence values learns its regressions once more for each.
+        all of them; a source with influence values estimates all at once, of 5,000 rows or more by trees of the scores.
     subgroups
         Columns of ``df`` within whose levels the effect is estimated: names, or a dictionary from names to columns, to
         functions of the table of admissible columns, or to Series of labels on the index of ``df``. Admissible are
@@ -700,10 +700,10 @@ def _audit_by_influence(
         if not fresh:
             _warn_few_fitted(fitted, table)
         estimate = partial(estimate_by_influence, table=table, outcome=outcome, weight=weight, clusters=clusters)
-        found = estimate(asked, fresh=fresh, failure=absent)
         at = context.settings.get("thresholds", ())
-        beyond = [(each, replace(own, rules=at)) for each, own in asked] if at else asked
-        cut = estimate(beyond, fresh=fresh, failure=found.failure) if at else found
+        every = [(each, replace(own, rules=(*DECISIONS, *at))) for each, own in asked]
+        all_of_them = estimate(every, fresh=fresh, failure=absent)
+        found, cut = (all_of_them.of_rules(rules) for rules in (DECISIONS, at or DECISIONS))
         groups = pd.DataFrame()
         within: Within = ()
         if not found.failure:

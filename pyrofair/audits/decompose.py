@@ -28,6 +28,7 @@ from pyrofair._validation import (
 )
 from pyrofair.audits.audit import default_source, refuse_gaps, require_models
 from pyrofair.audits.clusters import Clusters, describe_units
+from pyrofair.audits.context import collected, texts_of
 from pyrofair.audits.contrasts import Levels
 from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, WORLDS, Decomposition
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
@@ -141,14 +142,22 @@ class Asked:
         singles = Plan(tuple(tuple((head,) for head in group) for group in of), stated=order is not None)
         return cls(target, scores, {each: world_of(pieces.paths(each), target) for each in singles.worlds})
 
-    def choose_order(self, learners: Any, pieces: Pieces) -> None:
-        """Put the features in an order in which the fewest worlds lack overlap, and note which of them do."""
+    def choose_order(self, learners: Any, pieces: Pieces, order: Block | None) -> None:
+        """Put the features in an order in which most parts have overlap in all splits; note which worlds have none."""
         named = {pieces.named_world(each): each for each, part in self.worlds.items() if part is not None}
         known = {name: self.worlds[each] for name, each in named.items()}
+
+        def tried(problems: Mapping[str, str]) -> Asked:
+            return replace(self, problems={named[name]: text for name, text in problems.items()})
+
+        def cost(problems: Mapping[str, str]) -> tuple[int, int]:
+            plan, _ = _plan_or_none([tried(problems)], pieces, order)
+            return -len(plan.blocks) if plan else 0, len(problems)
+
         if known:
-            found, problems = learners.choose_order(self.estimand(pieces), known)
+            found, problems = learners.choose_order(self.estimand(pieces), known, cost)
             self.worlds |= {named[name]: part for name, part in found.items()}
-            self.problems = {named[name]: text for name, text in problems.items()}
+            self.problems = tried(problems).problems
 
     def estimand(self, pieces: Pieces) -> Estimand:
         """Return the estimand of the total effect."""
@@ -305,6 +314,8 @@ def decompose(
     rows = Rows.of(table, read.a, read.weight, table, groups=None if clusters is None else clusters.key)
     if clusters is not None and (few := clusters.fewer()):
         raise DataError(f"Parts need intervals, and {few}. Leave out groups= to have them of rows, or add groups.")
+    if (size := min(kish_size(rows.weight * (rows.a == group)) for group in (0, 1))) < FEWEST_ROWS:
+        raise DataError(f"A group has {size:.1f} effective rows, fewer than {FEWEST_ROWS}: too few for its mean.")
     within = read_subgroups(subgroups, default_source(whole, seed), table)
     judged = JudgedModels.of(models, read, graph, scores, threshold)
     for text in (warned := [*read.texts, *judged.texts]):
@@ -317,16 +328,19 @@ def decompose(
         targets["outcome" if judged.types[model.name].is_outcome else "prediction"].append(model)
     asked = [ask(target, own, rules=rules) for target, own in targets.items() if own]
     for each in asked:
-        each.choose_order(learners, pieces)
+        each.choose_order(learners, pieces, wanted)
     plan, notes = _plan(asked, pieces, wanted)
     beside = f"{graph.outcome_column}, observed"
     y, reason = (None, "") if outcome is False else _observed_outcome(read, graph)
     if y is not None:
         judged.observed[beside] = y
         own = ask("outcome", [AuditedModel(beside, y, graph, read.order, None, True)], rules=DECISIONS[:1])
-        joint, told = _plan_beside(own, asked, learners, pieces, wanted)
+        joint, told = None, [NOT_FOR_OUTCOME]
+        if own.worlds[NONE] is not None and own.worlds[Switched(pieces.heads)] is not None:
+            own.choose_order(learners, pieces, wanted)
+            joint, told = _plan_or_none([*asked, own], pieces, wanted)
         if joint is None:
-            (reason,) = told
+            reason = told[0] if told else "the groups do not overlap enough for it"
         elif len(joint.blocks) < len(plan.blocks) and not outcome:
             reason = FEWER_PARTS
         else:
@@ -336,13 +350,15 @@ def decompose(
         raise DataError(f"outcome=True splits the observed outcome, which cannot be: {reason}.")
     notes += [f"The observed outcome is left out: {reason}."] if reason and y is not None else []
     compared = y is not None and not reason
-    values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
-    lacking = stages[stages["problem"] != ""].drop_duplicates(["regime", "nodes"]) if len(stages) else stages
-    if texts := [f"World {each.regime}, stage {each.nodes}: {each.problem}" for each in lacking.itertuples()]:
-        raise PositivityError(
-            f"The two groups do not overlap enough in one of the splits into folds. {'. '.join(texts)}. {WORLDS} Join "
-            "rare levels of the features of these stages, 'not recorded' among them, or leave out their rows."
-        )
+    with collected() as caught:
+        values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
+    warned += texts_of(caught)
+
+    def lacks(at: NDArray[np.int64]) -> str:
+        named = ((one, {pieces.named_world(each): one.worlds[each] for each in plan.worlds}) for one in asked)
+        found = [text for one, parts in named for text in learners.lacking(one.estimand(pieces), parts, at).values()]
+        return f"the groups overlap too little, stage {found[0]}" if found else ""
+
     grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
     of = partial(
@@ -358,7 +374,7 @@ def decompose(
     for text in (truths := list(dict.fromkeys(text for _, *of_truths in filter(None, records) for text in of_truths))):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     doubts = describe_doubts(stages, pd.DataFrame())
-    subsets, absent = _by_subgroup(values, within, of)
+    subsets, absent = _by_subgroup(values, within, of, lacks)
     estimates = of(np.arange(len(table)), within=subsets, absent=absent)
     return Decomposition(
         **tell_all({"": estimates}, level)[""],
@@ -372,16 +388,8 @@ def decompose(
         rows=len(table),
         level=level,
         threshold=threshold,
-        settings={
-            "propensity": str(propensity),
-            "regression": str(regression),
-            "folds": folds,
-            "splits": splits,
-            "threshold": threshold,
-            "order": wanted,
-            "level": level,
-            "random_state": random_state,
-        },
+        settings={"propensity": str(propensity), "regression": str(regression), "folds": folds, "splits": splits}
+        | {"threshold": threshold, "order": wanted, "level": level, "random_state": random_state},
         notes=(*notes, WORLDS) if doubts else tuple(notes),
         doubts=doubts,
         assumptions=tuple(dict.fromkeys(told)),
@@ -442,17 +450,6 @@ def _observed_outcome(rows: AuditedRows, graph: CausalGraph) -> tuple[NDArray[np
     return (y.astype(np.float64), "") if len(rows.labels) > 1 else (None, f"{name!r} has one value in all rows")
 
 
-def _plan_beside(
-    own: Asked, asked: Sequence[Asked], learners: Any, pieces: Pieces, order: Block | None
-) -> tuple[Plan | None, list[str]]:
-    """Return the finest plan for models and the observed outcome with its notes, or why there is none."""
-    if own.worlds[NONE] is None or own.worlds[Switched(pieces.heads)] is None:
-        return None, [NOT_FOR_OUTCOME]
-    own.choose_order(learners, pieces)
-    plan, notes = _plan_or_none([*asked, own], pieces, order)
-    return plan, notes if plan else ["the groups do not overlap enough for it"]
-
-
 def _plan_or_none(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[Plan | None, list[str]]:
     """Return the finest plan whose worlds are all good, and what it could not tell apart."""
     finest: Callable[..., Plan | None] = Plan.in_order if order else Plan.finest
@@ -464,7 +461,9 @@ def _plan_or_none(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -
     notes = []
     for block in (each for each in (plan.blocks if plan else ()) if len(each) > 1):
         latent = identified is not None and block in identified.blocks
+        parting = [text for one in asked for S, text in one.problems.items() if 0 < len(S & {*block}) < len(block)]
         why = "latent causes join these paths" if latent else "the groups overlap too little for that"
+        why += "".join(f", stage {text.split('; ')[0]}" for text in parting[:1] if not latent)
         notes.append(f"Not told apart: {pieces.named(block)}; {why}.")
     return plan, notes
 
@@ -481,7 +480,7 @@ def _plan(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[
         if texts:
             raise PositivityError(
                 f"The two groups do not overlap enough for the total effect. {'. '.join(texts)}. {WORLDS} Coarsen the "
-                "features of these stages."
+                "features of these stages: join rare levels, 'not recorded' among them."
             )
     raise PositivityError("The two groups do not overlap enough for any part.")
 
@@ -562,9 +561,9 @@ def _walk(
 
 
 def _by_subgroup(
-    values: Values, levels: Sequence[Subgroup], of: Callable[..., Means]
+    values: Values, levels: Sequence[Subgroup], of: Callable[..., Means], lacks: Callable[..., str]
 ) -> tuple[dict[Any, Means], dict[Any, str]]:
-    """Return the means in each level of subgroups, and why some have none."""
+    """Return the means in each level of subgroups, and why some have none, such as what their rows lack of overlap."""
     found, absent = {}, {}
     for each in levels:
         for code, name in enumerate(each.levels):
@@ -574,6 +573,8 @@ def _by_subgroup(
                 absent[each.name, name] = f"a group has {size:.0f} effective rows, fewer than {FEWEST_ROWS}"
             elif values.clusters is not None and (few := values.clusters.at(at).fewer()):
                 absent[each.name, name] = few
+            elif text := lacks(at):
+                absent[each.name, name] = text
             else:
                 found[each.name, name] = of(at)
     return found, absent

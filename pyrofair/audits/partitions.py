@@ -34,7 +34,7 @@ from pyrofair.effects.estimates import AUDITED, CAUSAL, Estimates, Key, Samples,
 from pyrofair.effects.influence import InfluenceValues
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import DECISIONS
-from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.rows import Rows
 from pyrofair.tables.labels import is_categorical, read_sensitive
 from pyrofair.tables.partitions import Partitions
@@ -345,11 +345,14 @@ def audit_partitions(
             one = clone(source).set_params(folds=1, form=context.form, random_state=(seed + 1 + k) % 2**31)
             one.fit(rows.table, rows.weight, groups=clusters[k]).nuisances_.rows.shown = rows.shown
             work.judges.append(one.learn(asked))
-    poor = [text for text in dict.fromkeys(texts_of(caught)) if text.startswith("Poor overlap. ")][:1]
-    for text in poor:  # worse than in the first sample, which has passed
-        warnings.warn(text, PositivityWarning, stacklevel=3)
+    for text in texts_of(caught):
+        if text.startswith("Poor overlap. "):  # worse than in the first sample, which has passed
+            raise PositivityError(
+                f"{text} So it is in one of the {FITS} samples of rows that sources were fitted on: join rare levels "
+                f"of these features, or take larger samples, such as sample={2 * sample:_}."
+            )
     sums = add_sums(parts.map(work))
-    return _tell(pilot, {key: each.closed() for key, each in sums.items()}, work, parts, poor)
+    return _tell(pilot, {key: each.closed() for key, each in sums.items()}, work, parts)
 
 
 def _refuse(models: Any, source: Any, levels: Any, weight: Any, groups: Any) -> None:
@@ -373,7 +376,7 @@ def _refuse(models: Any, source: Any, levels: Any, weight: Any, groups: Any) -> 
     raise DataError(f"{why}. {ASK}")
 
 
-def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, poor: list[str]) -> Audit:
+def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions) -> Audit:
     """Return the audit of all rows: their numbers, and the diagnostics of the audit of the first sample."""
     whole, context, models = sums[None], pilot.context, work.scores.models
     larger = whole.effective / kish_size(np.asarray(context.estimates.weight))  # type: ignore[union-attr]
@@ -402,9 +405,7 @@ def _tell(pilot: Audit, sums: dict[Any, Sums], work: Work, parts: Partitions, po
         thresholds=measured.thresholds(at, context.threshold_doubts),
         subgroups=_subgroups(pilot, sums, work, parts, larger),
         rates=_rates(sums, work, context),
-        context=replace(
-            context, rows=whole.rows, units=units, estimates=None, resampling=text, warnings=[*context.warnings, *poor]
-        ),
+        context=replace(context, rows=whole.rows, units=units, estimates=None, resampling=text),
     )
 
 

@@ -32,7 +32,7 @@ from pyrofair.effects.estimates import (
     shares_of,
 )
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
-from pyrofair.effects.potential_outcomes import CounterfactualSample, SampleSplit, Views
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, CounterfactualSample, SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
 from pyrofair.graph import CausalGraph
 
@@ -95,10 +95,14 @@ class Measured:
 
     @classmethod
     def of(cls, estimates: Estimates, level: float, **more: Any) -> Measured:
-        """Return what estimates that are jointly normal give."""
+        """Return what estimates that are jointly normal give, none of a world with a stage of hardly any rows."""
         made = ((key, estimates.of(key)) for key in estimates.keys)
-        numbers = {key: (each.estimate, *each.interval(level)) for key, each in made}
-        return cls(level=level, numbers=numbers, notes=estimates.notes, **more)
+        numbers: dict[Key, Numbers] = {key: (each.estimate, *each.interval(level)) for key, each in made}
+        for key in numbers:
+            if key.quantity in (*OF_WORLDS, GIVEN_UNITS) and estimates.sizes[key.model][key.quantity] < FEWEST_ROWS:
+                numbers[key] = (np.nan,) * 3
+        notes = {key: note for key, note in estimates.notes.items() if not np.isnan(numbers[key][0])}
+        return cls(level=level, numbers=numbers, notes=notes, **more)
 
     def table(
         self, doubts: Mapping[Any, str], groups: pd.DataFrame | None = None, rules: Sequence[Any] = DECISIONS
@@ -147,7 +151,7 @@ class Measured:
                 reason = f"df has no outcome column {self.models[0].graph.outcome_column!r}"
             return estimate, low, high, [f"cannot be made: {reason}"]
         if few := self.few or _few_rows(key.quantity, self.small.get(key.model, ())):
-            return estimate, np.nan, np.nan, [*notes, f"no interval: {few}"]
+            return estimate, np.nan, np.nan, [*notes, f"no {'estimate' if np.isnan(estimate) else 'interval'}: {few}"]
         if key.quantity == "accuracy" and self.alike:
             return (estimate, *exact_accuracy(estimate, self.alike, (1.0 - self.level) / 2.0))
         return estimate, low, high, notes

@@ -386,11 +386,12 @@ def _size(
     if ess < FEWEST_ROWS:
         return ess, f"a stage has the effective size {ess:.1f}, fewer than {FEWEST_ROWS} rows", ""
     problems = [f"stage {each['nodes']}: {each['problem']}" for each in stages.to_dict("records") if each["problem"]]
+    if problems:
+        return ess, "; ".join(problems), ""
     largest = float(stages["mean_weight_z"].abs().max())
     rare = 2.0 * (1.0 - NormalDist().cdf(LARGEST_Z)) / (tests * len(stages))
-    if not problems and largest > reach_of(1.0 - rare):
-        problems = [f"the mean weight of a stage is {largest:.1f} standard errors from 1"]
-    return ess, "", "; ".join(problems)
+    off = largest > reach_of(1.0 - rare)
+    return ess, "", f"the mean weight of a stage is {largest:.1f} standard errors from 1" if off else ""
 
 
 def estimate_level(

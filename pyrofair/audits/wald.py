@@ -198,6 +198,14 @@ class WaldEstimates:
     splits: int = 1
     few: str = ""
 
+    def of_rules(self, rules: Sequence[Rule]) -> WaldEstimates:
+        """Return those of some decisions."""
+        of, stages = self.normal, self.stages
+        columns = of.influence.columns.isin(rules, level="decisions")
+        apart = None if of.apart is None else of.apart[:, :, columns]
+        stages = stages[stages["decisions"].isin(rules)].reset_index(drop=True) if len(stages) else stages
+        return replace(self, normal=replace(of, influence=of.influence.loc[:, columns], apart=apart), stages=stages)
+
     def describe_models(self) -> str:
         """Return what the estimates owe to the models that were learned: the split into folds, and their rows."""
         of = self.normal

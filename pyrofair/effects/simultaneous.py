@@ -24,9 +24,11 @@ FEW_ESTIMATES = 64
 MOST_ESTIMATES = 2_000
 """Of more estimates no points are made, and the quantile is that of independent ones, never too small."""
 NONE = 1e-12
-"""The standard error, relative to the largest, and the share of variance, below which there is rounding alone."""
-ALIKE = 9
-"""Estimates whose correlations with all agree in their powers to so many digits are in no order of their own."""
+"""The standard error, relative to the largest, below which there is rounding alone."""
+SMOOTH = 1e-6
+"""Eigenvalues of this size and below have less than their root, whose slope at 0 would make much of rounding."""
+ALIKE = 1e-9
+"""What correlations tell of two estimates is the same if it differs by less."""
 
 
 def reach_of(level: float, degrees: float = np.inf) -> float:
@@ -44,9 +46,9 @@ def quantile_of_largest(covariance: Array, level: float, degrees: float = np.inf
     """Return the quantile of the largest absolute value of normal variables over their standard errors.
 
     An estimate without error does not count. The value is never below that of one variable, nor above that of
-    independent ones, which bounds it for any correlations (Sidak, 1967). Equal calls give equal numbers, and so does
-    another order of the estimates: quasi-random points are turned by the symmetric root of the correlations, in an
-    order that the correlations themselves decide.
+    independent ones, which bounds it for any correlations (Sidak, 1967). Equal calls give equal numbers, and so do
+    another order of the estimates, other signs, and rounding: quasi-random points are turned by the symmetric root of
+    the correlations, in an order and with signs that the correlations themselves decide.
 
     Parameters
     ----------
@@ -76,12 +78,26 @@ def quantile_of_largest(covariance: Array, level: float, degrees: float = np.inf
 
 
 def _root(correlation: Array) -> Array:
-    """Return the symmetric root of correlations (k, k), in an order that does not follow that of the estimates."""
-    powers = [np.round((correlation**power).sum(axis=1), ALIKE) for power in (3, 2, 1)]
-    order = np.lexsort(powers)
-    scale, vectors = np.linalg.eigh(correlation[np.ix_(order, order)])
-    scale = np.where(scale > NONE * scale.max(), scale, 0.0)
-    return np.asarray((vectors * np.sqrt(scale)) @ vectors.T)
+    """Return the symmetric root of correlations (k, k), smooth in them, in an order that is not that of the estimates.
+
+    Those alike in their correlations with all are told apart by those with the estimates that come first.
+    """
+    squares, k = correlation**2, len(correlation)
+    near = squares / squares.sum(axis=1).max()  # of no slope above 1, so that rounding stays small
+    own = 0.1 * near.sum(axis=1) + ((correlation @ correlation) * correlation).sum(axis=1) / k**2
+    key, signed, order, signs = own, np.zeros(k), np.empty(k, dtype=np.int64), np.ones(k)
+    left, linked = np.ones(k, dtype=bool), np.zeros(k, dtype=bool)
+    for place, factor in enumerate(np.random.default_rng(0).uniform(0.5, 1.0, k)):
+        for _ in range(2):
+            key = own + near @ np.cos(3.0 * key) / 3.0
+        # A sign is free only of what has no link to those before: what has one comes first.
+        known = np.where(left, key + np.abs(signed) + 1e4 * linked, -np.inf)
+        order[place] = i = int(np.argmax(known >= known.max() - ALIKE))
+        signs[place], left[i] = -1.0 if signed[i] < -ALIKE else 1.0, False
+        own[i], linked, signed = factor, linked | (squares[i] > ALIKE), signed + factor * signs[place] * correlation[i]
+    scale, vectors = np.linalg.eigh(correlation[np.ix_(order, order)] * np.outer(signs, signs))
+    scale = np.maximum(scale, 0.0)
+    return np.asarray((vectors * (scale / np.sqrt(scale + SMOOTH))) @ vectors.T)
 
 
 def _largest(points: Array, root: Array, degrees: float) -> Array:

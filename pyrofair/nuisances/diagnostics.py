@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ __all__ = [
     "Stage",
     "StageValues",
     "add_problems",
+    "choose_by_overlap",
     "describe_lacking",
     "describe_scores",
     "describe_stages",
@@ -35,6 +36,7 @@ __all__ = [
     "group_sizes",
     "join_stages",
     "mean_and_z",
+    "problems_of",
     "stage_table",
     "unsupported_cells",
     "warn_of_overlap",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 AT_BOUND = 1e-6
 SEPARATED = 1e-3
 """A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
@@ -427,7 +430,7 @@ def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: t
     """
     if arm is None or not given:
         return ""
-    one = nuisances.probability(rows, given)
+    one = nuisances.probability(rows, given, clip=False)  # a bound does not make counterparts
     least = HARDLY * float(np.average(rows.member(arm), weights=rows.weight))
     carried = rows.weight * np.where(np.isfinite(weight), weight, 0.0)
     mass = float(carried[(one if arm else 1.0 - one) < least].sum() / carried.sum())
@@ -437,15 +440,46 @@ def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: t
     return f"{mass:.1%} of that world hardly occurs in the group: its chance given {columns} is below {least:.2g}"
 
 
+def choose_by_overlap(
+    tried: Iterable[tuple[T, list[Any]]], cost: Callable[[dict[str, str]], Any]
+) -> tuple[T, list[Any], dict[str, str]]:
+    """Return the first of what is tried without a problem in any split, or that of the least cost, and its problems.
+
+    Each comes with its forms, one for each split into folds; ``cost`` never falls with further problems.
+    """
+    best: tuple[Any, T, list[Any], dict[str, str]] | None = None
+    for each, forms in tried:
+        stages: list[pd.DataFrame] = []
+        for form in forms:
+            stages.append(form.stages(form.nuisances.rows))
+            found = problems_of(worst_stages(stages))
+            if best is not None and cost(found) >= best[0]:
+                break
+        else:
+            best = cost(found), each, forms, found
+            if not found:
+                break
+    assert best is not None
+    return best[1:]
+
+
+def problems_of(stages: pd.DataFrame) -> dict[str, str]:
+    """Return what is wrong with the overlap of stages, by world."""
+    bad = stages[stages["problem"] != ""]
+    texts = (bad["nodes"] + ": " + bad["problem"]).groupby(bad["regime"], sort=False)
+    return {str(name): "; ".join(own) for name, own in texts}
+
+
 def worst_stages(splits: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Return the diagnostics of stages in the first split into folds, or in the first in which one has a problem.
 
     The numbers are means over splits, and one without overlap spoils them.
     """
     found, *rest = splits
-    for each in rest:
+    for number, each in enumerate(rest, 2):
         if (worse := (each["problem"] != "") & (found["problem"] == "")).any():
-            found = pd.concat([found[~worse], each[worse]]).sort_index()
+            told = each[worse].assign(problem=each["problem"] + f" (by split {number} into folds)")
+            found = pd.concat([found[~worse], told]).sort_index()
     return found
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from pyrofair.exceptions import DataError
+from pyrofair.exceptions import DataError, PyrofairWarning
 
-__all__ = ["FOLDS", "Folds", "fold_of", "hold_out", "split_folds"]
+__all__ = ["FOLDS", "Folds", "fold_of", "hold_out", "split_folds", "warn_of_one_fold"]
 
 FOLDS = 5
 """The folds of cross-fitting, by default."""
@@ -77,6 +78,16 @@ def _too_few(smallest: int, folds: int, *, grouped: bool) -> DataError:
     return DataError(
         f"A group has {smallest} {'clusters' if grouped else 'rows'} with a weight, too few for {folds}-fold "
         "cross-fitting; use 'logistic' models, or fewer folds (folds=1 fits on all rows)."
+    )
+
+
+def warn_of_one_fold() -> None:
+    """Warn that flexible models judge the rows that they were fitted on."""
+    warnings.warn(
+        "folds=1: these rows are judged by models that saw them, so that the intervals are too short. Use "
+        f"folds={FOLDS}, or 'logistic' models.",
+        PyrofairWarning,
+        stacklevel=3,
     )
 
 

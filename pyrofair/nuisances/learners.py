@@ -26,7 +26,7 @@ from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.columns import Bins, Cells, Design, number_cells, take
 from pyrofair.nuisances.folds import hold_out, split_folds
-from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, step_leaves, value_leaves
+from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, step_leaves, sum_leaves, value_leaves
 from pyrofair.nuisances.newton import COLLINEAR, WIDE, fixed_columns, information, linear_design, newton_logistic
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels
@@ -118,8 +118,8 @@ class Learner(ABC):
         """Fit what :meth:`fit` does, by the fit that varies less."""
         return self.fit(design, y, weight)
 
-    def regrown(self, design: Design, rows: NDArray[np.int64], weight: Array) -> Callable[[Array], Array] | None:
-        """Return what makes predictions (n, Q) of all rows of a design from other responses (m, Q) of the fitted rows.
+    def regrown(self, design: Design, rows: NDArray[np.int64], y: Array, weight: Array) -> Learner | None:
+        """Return the fit of the same ``rows`` (m,) of a design, with the same weights, to other responses (m, Q).
 
         It takes less time than a fit; None if there is nothing like that.
         """
@@ -357,21 +357,23 @@ class Boosted(Estimator):
     """Gradient-boosted trees on codes and bins; categories are split as sets.
 
     A refit of propensities keeps the trees, and fits the values of their leaves again; ``memo`` holds what all refits
-    of a fit need.
+    of a fit need. Of Q responses, and of further Q alike, each has the trees of its one of ``leaders``, if these are
+    given, and means of their leaves.
     """
 
     bins: Bins | None = None
     n: int = 0
     seed: int = 0
+    leaders: tuple[int, ...] = ()
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     warm = True
 
     @classmethod
-    def of(cls, X: pd.DataFrame, seed: int, target: Target) -> Boosted:
+    def of(cls, X: pd.DataFrame, seed: int, target: Target, leaders: tuple[int, ...] = ()) -> Boosted:
         """Return trees for the columns of a table, of a size for its rows."""
         bins = Bins.of(X)
         make = _classifier if target == "propensity" else _regressor
-        return cls(make(bins.categorical, len(X), seed), target, (), bins, len(X), seed)
+        return cls(make(bins.categorical, len(X), seed), target, (), bins, len(X), seed, leaders)
 
     @property
     def smooths(self) -> bool:  # type: ignore[override]
@@ -384,8 +386,15 @@ class Boosted(Estimator):
         return self.bins(X)
 
     def fit(self, design: Cells, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
-        """Grow trees for each response."""
-        return super().fit(design.rows, y, weight, groups)
+        """Grow trees for each response, or of many rows take means of the leaves of its leader's."""
+        every, q = range(y.shape[1]), len(self.leaders) if self.n >= REGROWN else 0
+        lead = [i - i % q + self.leaders[i % q] if q else i for i in every]
+        lead = [of if y[:, of].min() < y[:, of].max() else i for i, of in enumerate(lead)]  # a constant has no trees
+        own = sorted({*lead})
+        grown = super().fit(design.rows, y[:, own], weight, groups)
+        fitted = replace(grown, fits=tuple(grown.fits[own.index(of)] for of in lead))
+        follow = [i for i in every if lead[i] != i]
+        return fitted._relearned(design, np.arange(len(y)), y, weight, follow) if follow else fitted
 
     def _fit_one(self, design: Array, y: NDArray[Any], weight: Array, groups: Groups) -> Any:
         model = clone(self.model)
@@ -400,33 +409,60 @@ class Boosted(Estimator):
 
     def __call__(self, design: Cells) -> Array:
         """Return the predictions of different rows, for all."""
-        return super().__call__(design.different)[design.index]
+        if self.target == "propensity" or "leaves" not in self.memo:
+            return super().__call__(design.different)[design.index]
+        lead = self._first
+        leaves = {i: self._leaves_of(i, design) for i in {*lead} if self.fits[i][0] is not None}
+        columns = [
+            np.full(len(design.different), low) if model is None else sum_leaves(model, leaves[i]).clip(low, high)
+            for (model, low, high), i in zip(self.fits, lead, strict=True)
+        ]
+        return np.column_stack(columns)[design.index]
+
+    @property
+    def _first(self) -> list[int]:
+        """The first column that has the same trees as each one."""
+        trees = [id(getattr(model, "_bin_mapper", None)) for model, *_ in self.fits]
+        return [*map(trees.index, trees)]
 
     def refit(self, design: Cells, y: NDArray[Any], weight: Array, before: Array) -> Learner:
         """Keep the trees, and fit the values of their leaves again."""
         (model, low, high), *others = self.fits
         if self.target == "regression" or others or model is None or model.n_iter_ * len(y) > MOST_LEAVES:
             return self.fit(design, y, weight)
-        leaves = self._leaves_of(design)
+        leaves, k = self._leaves_of(0, design, keep=True), len(design.different)
+
+        def values(w: Array) -> list[Array]:
+            ones, total = (np.bincount(design.index, each, k) for each in (w * (y[:, 0] == 1), w))
+            return value_leaves(model, leaves, ones.astype(np.float64), total.astype(np.float64))
+
         if "values" not in self.memo:
-            self.memo["values"] = value_leaves(model, leaves, y[:, 0], before)
-        moved = move_leaves(model, self.memo["values"], value_leaves(model, leaves, y[:, 0], weight))
+            self.memo["values"] = values(before)
+        moved = move_leaves(model, self.memo["values"], values(weight))
         other = replace(self, fits=((moved, low, high),))
         other.memo["leaves"] = self.memo["leaves"]
         return other
 
-    def regrown(self, design: Cells, rows: NDArray[np.int64], weight: Array) -> Callable[[Array], Array] | None:
+    def regrown(self, design: Cells, rows: NDArray[np.int64], y: Array, weight: Array) -> Boosted | None:
         """Keep the trees of each response, and learn the means of their leaves; of few rows trees are grown again.
 
         Trees of few rows split little that the first response does not read, and fits to few rows are fast.
         """
         if self.n < REGROWN or any(model is None for model, *_ in self.fits):
             return None
-        made = {}
-        for model in {id(model): model for model, *_ in self.fits}.values():
-            leaves = [leaf[design.index] for leaf in find_leaves(model, design.different)]
-            made[id(model)] = LeafMeans(leaves, rows, weight)
-        return lambda y: np.column_stack([made[id(each)](y[:, i]) for i, (each, *_) in enumerate(self.fits)])
+        return self._relearned(design, rows, y, weight, range(y.shape[1]))
+
+    def _relearned(self, design: Cells, rows: NDArray[np.int64], y: Array, weight: Array, which: Sequence[int]) -> Self:
+        """Return the fit of some responses as means of the leaves that they have; all else stays."""
+        made, fits, lead = self.memo.setdefault("means", {}), [*self.fits], self._first
+        for i in which:
+            if (of := lead[i]) not in made:
+                leaves = self._leaves_of(of, design, keep=True)
+                made[of] = LeafMeans(self.fits[of][0], leaves, design.index[rows], weight)
+            fits[i] = made[of](y[:, i]), float(y[:, i].min()), float(y[:, i].max())
+        other = replace(self, fits=tuple(fits))
+        other.memo["leaves"] = self.memo["leaves"]
+        return other
 
     def again(self, known: Cells, weight: Array, asked: Sequence[Cells]) -> Callable[[Array], list[Array]]:
         """Keep the trees of all responses, and fit the values of their leaves again."""
@@ -446,20 +482,20 @@ class Boosted(Estimator):
 
     def own(self, design: Cells) -> Array:
         """Return the predictions of fitted rows, after a refit by the leaves that they are known to be in."""
-        if "leaves" not in self.memo:
+        if self.target == "regression" or "leaves" not in self.memo:
             return self(design)
-        model, leaves = self.fits[0][0], self._leaves_of(design)
-        values = (tree.nodes["value"][leaf] for leaf, (tree,) in zip(leaves, model._predictors, strict=True))
-        odds = sum(values, np.full(design.shape[0], float(model._baseline_prediction.item())))
-        return np.asarray(expit(odds))[:, None]
+        leaves = self._leaves_of(0, design, keep=True)
+        return np.asarray(expit(sum_leaves(self.fits[0][0], leaves)))[design.index, None]
 
-    def _leaves_of(self, design: Cells) -> list[NDArray[np.uint8]]:
-        """Return for each tree the leaves of the rows of a design, found once for all refits."""
-        known = self.memo.setdefault("leaves", {})
-        if id(design) not in known:
-            found = find_leaves(self.fits[0][0], design.different)
-            known[id(design)] = design, [leaf[design.index] for leaf in found]  # the design lives, so its id is its own
-        return list(known[id(design)][1])
+    def _leaves_of(self, column: int, design: Cells, *, keep: bool = False) -> list[NDArray[np.uint8]]:
+        """Return the nodes of a column's trees in which the different rows of a design end, kept for all refits."""
+        known, key = self.memo.setdefault("leaves", {}), (column, id(design))
+        if key in known:
+            return list(known[key][1])
+        found = find_leaves(self.fits[column][0], design.different)
+        if keep:
+            known[key] = design, found  # the design lives, so its id is its own
+        return found
 
     def smooth(self, design: Cells, y: NDArray[Any], weight: Array) -> Learner:
         """Fit a forest of trees split at random for each score, on the mean score of each different row."""
@@ -662,10 +698,12 @@ def make_learner(
     seed: int,
     target: Target,
     smallest: int | None = None,
+    leaders: tuple[int, ...] = (),
 ) -> Learner:
     """Return a learner of a target on the columns of a table, unfitted; without columns it is the mean.
 
     ``smallest`` is the number of rows of the smaller group: if it is below 300, a stack takes the place of trees.
+    ``leaders`` are the responses whose trees each response has, of boosted ones.
     """
     if not len(X.columns) or (isinstance(spec, str) and spec == "saturated"):
         return Saturated({name: as_levels(X[name]) for name in X.columns}, target)
@@ -673,7 +711,7 @@ def make_learner(
         return Estimator(spec, target)
     if spec == "logistic":
         return Logistic(TableEncoder().fit(X))
-    trees = Boosted.of(X, seed, target)
+    trees = Boosted.of(X, seed, target, leaders)
     if spec == "boosted" and (smallest is None or smallest >= SMALL):
         return trees
     return Stacked((Logistic(TableEncoder().fit(X), target == "regression"), trees), target, seed)

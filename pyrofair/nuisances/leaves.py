@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 
 from pyrofair.exceptions import DataError
+from pyrofair.nuisances.newton import information
 
-__all__ = ["RIDGE", "LeafMeans", "find_leaves", "move_leaves", "step_leaves", "value_leaves"]
+__all__ = ["RIDGE", "LeafMeans", "find_leaves", "move_leaves", "step_leaves", "sum_leaves", "value_leaves"]
 
 Array = NDArray[np.float64]
+Trees: TypeAlias = HistGradientBoostingClassifier | HistGradientBoostingRegressor
 SMALLEST = 1e-12
 """A leaf without more curvature than this keeps the value 0."""
 RIDGE = 20.0
@@ -30,9 +32,15 @@ def _with_values(tree: TreePredictor, values: Array) -> TreePredictor:
     return TreePredictor(nodes, tree.binned_left_cat_bitsets, tree.raw_left_cat_bitsets)
 
 
-def find_leaves(
-    model: HistGradientBoostingClassifier | HistGradientBoostingRegressor, X: Array
-) -> list[NDArray[np.uint8]]:
+def _with_trees(model: Trees, start: Any, values: Sequence[Array]) -> Any:
+    """Return a model of the same trees with another start and other values of their nodes."""
+    other = copy.copy(model)
+    other._baseline_prediction = start
+    other._predictors = [[_with_values(tree, own)] for (tree,), own in zip(model._predictors, values, strict=True)]
+    return other
+
+
+def find_leaves(model: Trees, X: Array) -> list[NDArray[np.uint8]]:
     """Return for each tree of a model for one response the node in which each row (m, p) ends, (m,)."""
     rows = model._preprocess_X(X, reset=False)
     known, columns = model._bin_mapper.make_known_categories_bitsets()
@@ -40,22 +48,32 @@ def find_leaves(
     return [tree.predict(rows, known, columns, 1).astype(np.uint8) for tree in numbered]
 
 
+def sum_leaves(model: Trees, leaves: Sequence[NDArray[np.uint8]]) -> Array:
+    """Return the mean or log-odds (m,) that a model gives to rows which end in these nodes of its trees."""
+    found = np.full(len(leaves[0]), float(model._baseline_prediction.item()))
+    for leaf, (tree,) in zip(leaves, model._predictors, strict=True):
+        found += tree.nodes["value"][leaf]
+    return found
+
+
 def value_leaves(
-    model: HistGradientBoostingClassifier, leaves: Sequence[NDArray[np.uint8]], a: NDArray[np.int8], weight: Array
+    model: HistGradientBoostingClassifier, leaves: Sequence[NDArray[np.uint8]], ones: Array, weight: Array
 ) -> list[Array]:
-    """Return the log-odds that weights (m,) start from, and what one Newton step gives each tree's nodes in turn."""
-    y = (a == 1).astype(np.float64)
-    share = float(weight @ y / weight.sum()) if weight.any() else 0.0
+    """Return the log-odds that rows start from, and what one Newton step gives each tree's nodes in turn.
+
+    ``weight`` (m,) is that of all rows, ``ones`` (m,) that of those with label 1, of each of m different rows.
+    """
+    share = float(ones.sum() / weight.sum()) if weight.any() else 0.0
     if not 0.0 < share < 1.0:
         raise DataError(
             "With these weights a fold of boosted propensities has rows of one group only. Use fewer folds, "
             "propensity='logistic', or in an audit bootstrap='bayesian'."
         )
-    odds = np.full(len(y), logit(share))
+    odds = np.full(len(ones), logit(share))
     found = [np.array(logit(share))]
     for leaf, (tree,) in zip(leaves, model._predictors, strict=True):
         p, size = expit(odds), len(tree.nodes)
-        slope = np.bincount(leaf, weight * (y - p), size)
+        slope = np.bincount(leaf, ones - weight * p, size)
         curvature = np.bincount(leaf, weight * p * (1.0 - p), size)
         step = np.divide(slope, curvature, out=np.zeros(size), where=curvature > SMALLEST)
         found.append(model.learning_rate * step)
@@ -70,11 +88,9 @@ def move_leaves(
 
     The trees may have stopped early or been fitted on fewer rows; equal weights change nothing.
     """
-    other = copy.copy(model)
-    other._baseline_prediction = model._baseline_prediction + (now[0] - was[0])
     moves = zip(model._predictors, was[1:], now[1:], strict=True)
-    other._predictors = [[_with_values(tree, tree.nodes["value"] + (new - old))] for (tree,), old, new in moves]
-    return other
+    values = [tree.nodes["value"] + (new - old) for (tree,), old, new in moves]
+    return _with_trees(model, model._baseline_prediction + (now[0] - was[0]), values)
 
 
 def step_leaves(
@@ -96,27 +112,33 @@ def step_leaves(
 
 
 class LeafMeans:
-    """The means of any responses given the leaves of trees that were grown for another one: ridge regression on them.
+    """The means of any response given the leaves of trees that were grown for another one: ridge regression on them.
 
-    ``leaves`` are those of all n rows, by tree, and ``rows`` (m,) with ``weight`` (m,) are those to learn from.
+    ``leaves`` are the nodes in which k different rows end, by tree, ``index`` (m,) which of these each row to learn
+    from is, and ``weight`` (m,) its weight.
     """
 
-    def __init__(self, leaves: Sequence[NDArray[Any]], rows: NDArray[np.int64], weight: Array) -> None:
-        codes = [np.unique(leaf, return_inverse=True)[1] for leaf in leaves]
-        starts = np.cumsum([0, *(code.max() + 1 for code in codes)])
-        at = np.column_stack([code + start for code, start in zip(codes, starts[:-1], strict=True)])
-        n, trees = at.shape
-        ends = np.arange(0, at.size + 1, trees)
-        self._held = sparse.csr_matrix((np.ones(at.size), at.ravel(), ends), shape=(n, int(starts[-1])))
-        self._learned = self._held[rows]
-        self._weight, self._mean = weight, self._learned.T @ weight / weight.sum()
-        held: Any = self._learned.T @ self._learned.multiply(weight[:, None])
-        cross = held.toarray() - weight.sum() * np.outer(self._mean, self._mean)
+    def __init__(
+        self, model: Trees, leaves: Sequence[NDArray[np.uint8]], index: NDArray[np.int64], weight: Array
+    ) -> None:
+        trees = [tree.nodes["is_leaf"] for (tree,) in model._predictors]
+        self._model, self._index, self._weight = model, index, weight
+        self._ends, self._starts = np.concatenate(trees).astype(bool), np.cumsum([0, *map(len, trees)])
+        number = np.cumsum(self._ends) - 1
+        at = np.column_stack([number[leaf.astype(np.int64) + i] for leaf, i in zip(leaves, self._starts, strict=False)])
+        rows, shape = np.arange(0, at.size + 1, at.shape[1]), (len(at), number[-1] + 1)
+        self._held = sparse.csr_array((np.ones(at.size), at.ravel(), rows), shape)
+        total = np.bincount(index, weight, len(at)).astype(np.float64)
+        self._mean = self._held.T @ total / total.sum()
+        cross = information(self._held, total) - total.sum() * np.outer(self._mean, self._mean)
         cross[np.diag_indices_from(cross)] += RIDGE
         self._root = linalg.cho_factor(cross)
 
-    def __call__(self, y: Array) -> Array:
-        """Return the means of all rows (n,) from the responses of those to learn from (m,), in their range."""
+    def __call__(self, y: Array) -> Any:
+        """Return the model of the same trees for the responses of the rows to learn from (m,)."""
         mean = self._weight @ y / self._weight.sum()
-        slopes = linalg.cho_solve(self._root, self._learned.T @ (self._weight * (y - mean)))
-        return np.asarray((mean + self._held @ slopes - self._mean @ slopes).clip(y.min(), y.max()))
+        off = np.bincount(self._index, self._weight * (y - mean), self._held.shape[0])
+        values = np.zeros(len(self._ends))
+        values[self._ends] = slopes = linalg.cho_solve(self._root, self._held.T @ off)
+        start = np.array(mean - self._mean @ slopes)
+        return _with_trees(self._model, start, np.split(values, self._starts[1:-1]))

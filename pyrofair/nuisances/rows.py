@@ -24,7 +24,7 @@ from pyrofair.tables.reading import as_pandas, feature_columns, read_groups, rea
 from pyrofair.tables.recorded import Missing, as_recorded, with_flags
 from pyrofair.tables.row_identity import hash_groups, match_rows
 
-__all__ = ["Nuisances", "Prefix", "Rows"]
+__all__ = ["Nuisances", "Prefix", "Rows", "judge_unseen"]
 
 MOST_OFF, SURE = 0.2, 4.0
 """A mean probability whose logarithm is off by more, and by so many standard errors, is the model's, not chance."""
@@ -130,6 +130,10 @@ class Rows:
         parts = self.table.iloc[at], self.a[at], self.weight[at], self.kept[at]
         return Rows(*parts, position=np.full(len(at), -1), stream=stream, shown=shown)
 
+    def part(self, at: NDArray[np.int64]) -> Rows:
+        """Return some of the rows, if they were fitted on, as such."""
+        return replace(self.others(at, self.stream), position=at, groups=self.near(at))
+
 
 @dataclass
 class Nuisances:
@@ -149,12 +153,13 @@ class Nuisances:
     models: dict[Prefix, CrossFit] = field(default_factory=dict)
     matches: list[tuple[weakref.ref[pd.DataFrame], Rows]] = field(default_factory=list)
     law: Rows | None = None
+    splits: dict[int, Nuisances] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.graph = with_flags(self.graph, self.rows.table)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"matches": []}
+        return self.__dict__ | {"matches": [], "splits": {}}
 
     @property
     def propensity_name(self) -> str:
@@ -198,11 +203,21 @@ class Nuisances:
         rows = self.rows
         return split_folds(rows.a, rows.weight, self.folds if folds is None else folds, self.seed, rows.groups)
 
+    def by_split(self, number: int) -> Nuisances:
+        """Return the propensities by another split into folds, made once; 0 is this one."""
+        if number and number not in self.splits:
+            seed = int(np.random.default_rng([self.seed, number]).integers(2**31))
+            other = replace(self, seed=seed, matches=[], splits={})
+            if judge_unseen(self.propensity):
+                other = replace(other, rows=replace(self.rows, probability={}), models={})
+            self.splits[number] = other
+        return self.splits[number] if number else self
+
     def refit(self, weight: NDArray[np.float64]) -> Nuisances:
         """Return the same propensities on the same rows with other weights (n,)."""
         rows = replace(self.rows, weight=weight, probability={})
         models = {prefix: model.refit(*self._data(rows, prefix)) for prefix, model in self.models.items()}
-        return replace(self, rows=rows, models=models)
+        return replace(self, rows=rows, models=models, splits={})
 
     def positions(self, df: object) -> NDArray[np.int64]:
         """Return the position of each row of a table among the fitted rows, shape (m,), -1 for others.
@@ -283,3 +298,8 @@ class Nuisances:
         if kept.all():
             return table, rows.a, rows.weight, rows.groups
         return table[kept], rows.a[kept], rows.weight[kept], rows.near(kept)
+
+
+def judge_unseen(*models: object) -> bool:
+    """Return whether some models must judge rows that they did not see, so that the split into folds matters."""
+    return not {each if isinstance(each, str) else "" for each in models} <= {"logistic", "saturated"}

@@ -205,7 +205,7 @@ class Disclosed(OneStep):
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
-    ) -> dict[str, tuple[Array, Array]]:
+    ) -> dict[str, tuple[Array, ...]]:
         """Return nothing: the groups cannot be compared where they are not known."""
         return {}
 

@@ -83,7 +83,6 @@ class _Weight:
 class _Multipliers:
     """Functions of what both worlds share, (m, Q) each at m rows: two signs, and the mean score in either world."""
 
-    shared: tuple[str, ...]
     means: Regression | NDArray[np.float64]
 
     def at(self, pool: Pool, rows: Positions, m: int) -> tuple[NDArray[np.float64], ...]:
@@ -392,15 +391,15 @@ class GraphForm:
         shared = self.graph.units
         if not shared:
             means = [np.average(s, axis=0, weights=weight) for s, (_, weight) in zip(scores, worlds, strict=True)]
-            return _Multipliers(shared, np.concatenate(means))
+            return _Multipliers(np.concatenate(means))
         if not self.saturated:  # row i of both worlds shares its values
             world, weight = worlds[0]
-            return _Multipliers(shared, judge.mechanisms.regress(pool, shared, world.at, np.hstack(scores), weight))
+            return _Multipliers(judge.mechanisms.regress(pool, shared, world.at, np.hstack(scores), weight))
         one, other = (
             judge.mechanisms.regress(pool, shared, world.at, s, weight)
             for s, (world, weight) in zip(scores, worlds, strict=True)
         )
-        return _Multipliers(shared, lambda where, rows: np.hstack([one(where, rows), other(where, rows)]))
+        return _Multipliers(lambda where, rows: np.hstack([one(where, rows), other(where, rows)]))
 
     def _repeats(self, n: int) -> int:
         return int(np.clip(self.most_scored // (2 * n), 2, self.draws))

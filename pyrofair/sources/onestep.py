@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,28 +29,31 @@ from pyrofair._validation import (
 from pyrofair.effects.estimates import CAUSAL, mean_and_spread
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample, GroupSize
-from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
+from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.graph.identification import Estimand, RegimeEstimand
 from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.nuisances.diagnostics import (
     MOST_UNSUPPORTED,
-    add_problems,
-    describe_unsupported,
+    choose_by_overlap,
     group_overlap,
     group_sizes,
     warn_of_overlap,
     worst_stages,
 )
-from pyrofair.nuisances.folds import FOLDS, split_folds
+from pyrofair.nuisances.folds import FOLDS, split_folds, warn_of_one_fold
 from pyrofair.nuisances.learners import LearnerName, require_learner
-from pyrofair.nuisances.rows import Nuisances, Rows
+from pyrofair.nuisances.rows import Nuisances, Rows, judge_unseen
 from pyrofair.sources.graph_form import GraphForm
 from pyrofair.sources.prefix_form import PrefixForm, arrange, orders_of
 from pyrofair.tables.reading import warn_unused
 from pyrofair.tables.recorded import Missing, Needs, assumed_of_records, warn_of_truths
 
 __all__ = ["OneStep"]
+
+Form = PrefixForm | GraphForm
+Order = tuple[str, ...] | None
+"""Nodes that the sensitive attribute causes, in an order of their own; None is the declared one."""
 
 NEGLIGIBLE = 1e-12
 SPLITS, HALVES = 3, 3
@@ -135,8 +137,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     estimand_: Estimand
     nuisances_: Nuisances
-    _form: PrefixForm | GraphForm
-    _order: tuple[str, ...] | None = None
+    _form: Form
+    _order: Order = None
 
     def __init__(
         self,
@@ -203,60 +205,64 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _choose_form(self) -> None:
-        """Take the first form whose weights are usable on the fitted rows, or warn of those of the form asked for."""
+        """Take the first form whose weights are usable in every split, or warn of those of the form asked for."""
         found: dict[str, str] = {}
-        rows = self.nuisances_.rows
-        self._kept: dict[Any, PrefixForm | GraphForm] = {}
-        for name, order in self._considered():
-            self._order = order
-            self._form = form = self._make_form(name)
-            bad = self._stages_of(rows).query("problem != ''")
-            problems = [f"{each.regime} world, stage {each.nodes}: {each.problem}" for each in bad.itertuples()]
+        names = ("prefix", "graph") if self.form == "auto" else (self.form,)
+        for name in ("prefix",) if self.estimand_.target == "outcome" else names:  # no outcome is drawn
+            self._order, forms, problems = choose_by_overlap(self._tried(name), len)
+            self._form, self._kept = forms[0], {(number, None): form for number, form in enumerate(forms)}
             if not problems:
-                if name == "prefix":
-                    warn_of_overlap(self._unsupported()[1])
+                warn_of_overlap([rest for _, rest in getattr(self._form, "unsupported", {}).values()])
                 return
-            found.setdefault(name, "; ".join(problems))
-            if isinstance(form, PrefixForm) and form.complete:
+            found[name] = "; ".join(f"{world} world, stage {text}" for world, text in problems.items())
+            if isinstance(self._form, PrefixForm) and self._form.complete:
                 break  # the graph form needs the same overlap
-        self._order = None
-        self._form = self._make_form(name)
         listed = " ".join(f"The {name} form: {text}." for name, text in found.items())
         if self.form == "auto":
             raise PositivityError(
-                f"The two groups do not overlap enough for an estimate. {listed} Coarsen the features of these "
-                "stages, or choose other unfair paths; form='prefix' or 'graph' gives numbers that are not to be "
-                "trusted."
+                f"The two groups do not overlap enough for an estimate. {listed} Coarsen the features of these stages "
+                "(join rare levels, 'not recorded' among them), or choose other unfair paths; form='prefix' or 'graph' "
+                "gives numbers that are not to be trusted."
             )
         warn_of_overlap([f"Poor overlap. {listed} The estimates are not to be trusted."])
 
-    def _considered(self) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-        """Yield the forms to try, the prefix form in several orders of the nodes that the sensitive attribute causes.
+    def _tried(self, name: str) -> Iterator[tuple[Order, list[Form]]]:
+        """Yield a form, by each split, in several orders of the nodes that the sensitive attribute causes."""
+        for order in orders_of(self._parts()) if name == "prefix" else (None,):
+            own = (self.nuisances_.by_split(number) for number in range(self._count(name)))
+            yield order, [self._make_form(name, each, order) for each in own]
 
-        An outcome that is no known function is no node to draw.
-        """
-        names = ("prefix", "graph") if self.form == "auto" else (self.form,)
-        for name in ("prefix",) if self.estimand_.target == "outcome" else names:
-            yield from ((name, order) for order in (orders_of(self._parts()) if name == "prefix" else (None,)))
+    def _count(self, name: str) -> int:
+        """Return by how many splits into folds a form judges the rows that it was fitted on."""
+        return self.splits if self.folds > 1 and self._crossed(name) else 1
 
-    def _make_form(self, name: str, nuisances: Nuisances | None = None) -> PrefixForm | GraphForm:
+    def _make_form(self, name: str, nuisances: Nuisances | None = None, order: Order = None) -> Form:
         own, of = nuisances or self.nuisances_, self.estimand_
         if name == "graph":
             return GraphForm(of, own, seed=own.seed, regression=self.regression)
-        worlds = [arrange(part, of, self._order) for part in self._parts()]
+        worlds = [arrange(part, of, order or self._order) for part in self._parts()]
         return PrefixForm(of, own, self.regression, own.seed, worlds)
 
-    def _made_again(self, number: int, weight: NDArray[np.float64] | None = None) -> PrefixForm | GraphForm:
+    def _made_again(self, number: int, weight: NDArray[np.float64] | None = None) -> Form:
         """Return the form of another split, or of one fold with other weights (n,), as it was made before."""
-        kept: dict[Any, PrefixForm | GraphForm] = self.__dict__.setdefault("_kept", {})
+        kept: dict[Any, Form] = self.__dict__.setdefault("_kept", {})
         key = number, None if weight is None else weight.tobytes()
         if key not in kept:
-            own = self.nuisances_
-            rows = replace(own.rows, probability={}, weight=own.rows.weight if weight is None else weight)
-            folds = own.folds if weight is None else 1
-            other = replace(own, rows=rows, seed=self._seed(number), folds=folds, models={}, matches=[])
+            other = self.nuisances_.by_split(number)
+            if weight is not None:
+                rows = replace(other.rows, probability={}, weight=weight)
+                other = replace(other, rows=rows, seed=self._seed(number), folds=1, models={}, matches=[], splits={})
             kept[key] = self._make_form(self.form_, other)
         return kept[key]
+
+    def _by_split(self, rows: Rows) -> Iterator[tuple[Form, Rows]]:
+        """Yield the form of each split that judges some of the rows, and the rows as it judges them."""
+        yield self._form, rows
+        new = rows.position is not None and bool((rows.position < 0).all())
+        for number in range(1, 1 if new else self._count(self.form_)):
+            form = self._made_again(number)
+            own = form.nuisances.rows
+            yield form, replace(own, weight=rows.weight) if rows.position is None else replace(rows, probability={})
 
     def _seed(self, *number: int) -> int:
         return int(np.random.default_rng([self.nuisances_.seed, *number]).integers(2**31))
@@ -265,36 +271,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """Leave out the forms that seeds make again."""
         return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
 
-    @property
-    def _crossed(self) -> bool:
-        """Whether some models judge rows that they did not see, so that the split into folds matters."""
-        names = [each if isinstance(each, str) else "" for each in (self.propensity, self.regression)]
-        drawn = self.form_ == "graph" and names[1] != "saturated"  # from leaves of forests
-        return drawn or not {*names} <= {"logistic", "saturated"}
+    def _crossed(self, form: str) -> bool:
+        """Return whether a form has models that judge rows that they did not see."""
+        cells = isinstance(self.regression, str) and self.regression == "saturated"
+        return (form == "graph" and not cells) or judge_unseen(self.propensity, self.regression)
 
     @property
     def _needs(self) -> Needs:
         return "parents" if self.form_ == "graph" else "prefixes"
-
-    def _stages_of(self, rows: Rows) -> pd.DataFrame:
-        """Return the diagnostics of the stages; the first of a world tells of cells that lack a group."""
-        table = self._form.stages(rows)
-        lacking = self._unsupported()[0] if self._form.name == "prefix" else {}
-        first = zip(table["regime"], ~table["regime"].duplicated(), strict=True)
-        return add_problems(table, [lacking.get(regime, "") if each else "" for regime, each in first])
-
-    def _unsupported(self) -> tuple[dict[str, str], list[str]]:
-        """Return which cells lack a group that a stage needs, by the worlds of which they are too much; and the rest.
-
-        The rest are warnings.
-        """
-        saturated = self.nuisances_.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
-        names = [part.regime.name for part in self._parts()]
-        named = zip(self._parts(), names, strict=True)
-        told = [describe_unsupported(*each, self.nuisances_, saturated=saturated) for each in named]
-        return {name: bad for name, (bad, _) in zip(names, told, strict=True) if bad}, [
-            rest for _, rest in told if rest
-        ]
 
     @property
     def form_(self) -> str:
@@ -366,7 +350,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         ``groups`` are the labels of the groups of ``df``, (n,).
         """
         check_is_fitted(self, "estimand_")
-        return self._stages_of(self.nuisances_.rows_of(df, sample_weight, groups))
+        rows = self.nuisances_.rows_of(df, sample_weight, groups)
+        return worst_stages([form.stages(own) for form, own in self._by_split(rows)])
 
     def stages_by_fold(self) -> pd.DataFrame:
         """Return the diagnostics of the weights of each stage in each fold of the fitted rows.
@@ -413,29 +398,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "estimand_")
         rows, folds = self.nuisances_.rows_of(df, sample_weight, groups), self.nuisances_.folds
         new = np.zeros(len(rows.a), dtype=bool) if rows.position is None else rows.position < 0
-        if folds == 1 and self._crossed and not new.all():
-            warnings.warn(
-                "folds=1: these rows are judged by models that saw them, so that the intervals are too short. Use "
-                f"folds={FOLDS}, or 'logistic' models.",
-                PyrofairWarning,
-                stacklevel=2,
-            )
+        if folds == 1 and self._crossed(self.form_) and not new.all():
+            warn_of_one_fold()
         asked: Any = self._form.scores(score, rows) if isinstance(self._form, PrefixForm) else score
-        found = [self._form.influence(asked, rows)]
-        if folds > 1 and self._crossed and not new.all():
-            found += [self._judge_again(asked, rows, number) for number in range(1, self.splits)]
-        values = _average(found, new)
+        values = _average([form.influence(asked, own) for form, own in self._by_split(rows)], new)
         values = replace(values, weight=rows.weight / rows.weight.mean())
         if new.any():
             values = _add_moves(values, self._halves(asked, rows, new, values), self.n_fitted_ * max(folds - 1, 1))
         return values
-
-    def _judge_again(self, asked: Any, rows: Rows, number: int) -> InfluenceValues:
-        """Return the values of another split."""
-        form = self._made_again(number)
-        if rows.position is None:
-            return form.influence(asked, replace(form.nuisances.rows, weight=rows.weight))
-        return form.influence(asked, replace(rows, probability={}))
 
     def _halves(
         self, asked: Any, rows: Rows, new: NDArray[np.bool_], values: InfluenceValues
@@ -452,7 +422,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             first, _ = split_folds(own.a, own.weight, 2, self._seed(0, number), own.groups)[0]
             side = np.full(len(own.a), -1.0)
             side[first] = 1.0
-            for part in (1.0, 0.5) if self._crossed else (0.5,):
+            for part in (1.0, 0.5) if self._crossed(self.form_) else (0.5,):
                 forms = (self._made_again(0, own.weight * (1.0 + sign * part * side)) for sign in (1.0, -1.0))
                 other = replace(rows, position=np.full(len(rows.a), -1))
                 try:
@@ -484,7 +454,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
 
     def by_group(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
-    ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    ) -> dict[str, tuple[NDArray[np.float64], ...]]:
         """Return values of both worlds, (n, Q) each, by weights on the rows of each observed group alone.
 
         The weighted mean of the values is the weighted (Hajek) mean of the scores, and their spread its uncertainty.
@@ -498,11 +468,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         overlaps = [group_overlap(part, group, own) for part in self._parts() for group in (0, 1)]
         if any(each.unsupported > MOST_UNSUPPORTED or each.separated or each.infinite for each in overlaps):
             return {}
-        found = {}
-        for group in (0, 1):
-            one, other = (self._weighted(score, rows, part, group) for part in self._parts())
-            found[f"group {group}"] = one, other
-        return found
+        return {
+            f"group {group}": tuple(self._weighted(score, rows, part, group) for part in self._parts())
+            for group in (0, 1)
+        }
 
     def compare_forms(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
@@ -522,8 +491,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         rows = self.nuisances_.rows_of(df, sample_weight)
         found = {name: self._make_form(name).influence(score, rows) for name in ("prefix", "graph")}
         tables = []
-        for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"):
-            one, other = (_values_of(each, quantity) for each in found.values())
+        for quantity, factors in {"p_y0": (1, 0), "p_ypi": (0, 1), "mean_unfair_effect": (-1, 1)}.items():
+            one, other = (factors[0] * each.y0 + factors[1] * each.ypi for each in found.values())
             table: dict[str, object] = {"column": np.arange(one.shape[1]), "quantity": quantity}
             for name, values in (("prefix", one), ("graph", other), ("difference", other - one)):
                 table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight, groups=rows.groups)
@@ -577,10 +546,3 @@ def _add_moves(values: InfluenceValues, moves: Mapping[str, NDArray[np.float64]]
     scale = np.sqrt(np.divide(most, added, out=np.ones_like(added), where=added > most))
     parts = {k: scale * each for k, each in moves.items()}
     return replace(values, apart={k: np.concatenate([known[k], each]) if known else each for k, each in parts.items()})
-
-
-def _values_of(values: InfluenceValues, quantity: str) -> NDArray[np.float64]:
-    """Return the influence values (n, Q) of a marginal or of the mean unfair effect."""
-    if quantity == "mean_unfair_effect":
-        return values.ypi - values.y0
-    return values.y0 if quantity == "p_y0" else values.ypi

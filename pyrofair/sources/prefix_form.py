@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby, islice, permutations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,7 @@ from pyrofair.nuisances.diagnostics import (
     add_problems,
     describe_lacking,
     describe_stages,
+    describe_unsupported,
     stage_table,
 )
 from pyrofair.nuisances.folds import fold_of
@@ -44,6 +46,7 @@ __all__ = [
     "arrange",
     "as_world",
     "check_scores",
+    "leaders_of",
     "make_scores",
     "orders_of",
     "sign_of",
@@ -137,7 +140,18 @@ class PrefixForm:
         found = [(world, stage) for world in self.worlds for stage in world.stages]
         weights = [self.weights(rows, world, stage) for world, stage in found]
         table = stage_table([(stage, weight) for (_, stage), weight in zip(found, weights, strict=True)], rows)
-        return add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
+        table = add_problems(table, [self._lacking(rows, world, stage) for world, stage in found])
+        first = zip(table["regime"], ~table["regime"].duplicated(), strict=True)
+        return add_problems(table, [self.unsupported[name][0] if each else "" for name, each in first])
+
+    @cached_property
+    def unsupported(self) -> dict[str, tuple[str, str]]:
+        """The cells that lack a group that a stage needs, by world: too much of that world, and a rest of another."""
+        saturated = self.nuisances.saturated or (isinstance(self.regression, str) and self.regression == "saturated")
+        named = {world.stages[0].regime: world.part for world in self.worlds if world.stages}
+        return {
+            name: describe_unsupported(part, name, self.nuisances, saturated=saturated) for name, part in named.items()
+        }
 
     def _lacking(self, rows: Rows, world: World, stage: Stage) -> str:
         """Return how much of a world hardly has a counterpart in a stage's arm, if it is too much."""
@@ -246,17 +260,13 @@ def _score_table(
     last = part.outcome_arm if estimand.target == "outcome" else arms[-1] if arms else None
     index = np.flatnonzero(rows.member(last))
     read, origin = rows.as_read(index, part.outcome_arm, part.regime.unfair.graph, fitted)
-    scored = _scored(score, read, np.full(len(index), -1) if foreign else origin)
+    sample = CounterfactualSample(read, np.ones(len(read)), origin=np.full(len(index), -1) if foreign else origin)
+    scored = np.asarray(score(sample), dtype=np.float64)
+    scored = scored[:, None] if scored.ndim == 1 else scored
+    check_scores(scored, len(read))
     whole = np.full((len(rows.a), scored.shape[1]), np.nan)
     whole[index] = scored
     return whole
-
-
-def _scored(score: Scorer, read: pd.DataFrame, origin: NDArray[np.int64]) -> Array:
-    scored = np.asarray(score(CounterfactualSample(read, np.ones(len(read)), origin=origin)), dtype=np.float64)
-    scored = scored[:, None] if scored.ndim == 1 else scored
-    check_scores(scored, len(read))
-    return scored
 
 
 def check_scores(scored: Array, m: int) -> None:
@@ -274,8 +284,11 @@ def check_scores(scored: Array, m: int) -> None:
 class Walk:
     """One pass through the stages of both worlds, fold by fold, for some rows and their scores.
 
-    :meth:`values` fills ``learned`` with its regressions, or recalls them if it is filled.
+    :meth:`values` fills ``learned`` with its regressions, or recalls them if it is filled. The first decisions by a
+    score have boosted trees of their own, further ones those of the score.
     """
+
+    with_own_trees: ClassVar[int] = 1
 
     def __init__(
         self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], learned: Learned | None = None
@@ -285,6 +298,7 @@ class Walk:
         self.fits: dict[Any, Learner] | None = None
         self.fold = 0
         self.columns = scores[0][0].shape[1]
+        self.leaders = leaders_of(scores[0][1], self.with_own_trees)
         n = len(rows.a)
         self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
         self.found: list[list[StageValues]] = []
@@ -336,7 +350,8 @@ class Walk:
                 return self.regressions[stage.given]
             known = self.fitted.table[columns]
             smallest = smaller_group(self.fitted.a, self.fitted.weight)
-            regression = make_learner(self.form.regression, known, self.form.seed, "regression", smallest)
+            settings = self.form.regression, known, self.form.seed
+            regression = make_learner(*settings, "regression", smallest, self.leaders)
             fitted = regression.design(known)
             own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
             self.regressions[stage.given] = regression, own, fitted
@@ -396,7 +411,7 @@ class Walk:
         smooth, smooth_known = plain = plain or (own, known)
         for i in range(len(stages) - 1, -1, -1):
             stage = stages[i]
-            of = [self._of(which, stage) for which in worlds]
+            of = [next(each for each in self.found[w] if each.stage.start == stage.start) for w in worlds]
             at, regression, design, learned = self.learn(stage, train)
             y, groups = known[at], self.fitted.near(train[at])
             predict = free = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
@@ -487,9 +502,6 @@ class Walk:
         near = None if groups is None else (groups[position.clip(min=0)], groups[learned])
         return np.where(own[:, None], fit.leverage(design, known, self.fitted.weight[learned], near), 0.0)
 
-    def _of(self, which: int, stage: Stage) -> StageValues:
-        return next(each for each in self.found[which] if each.stage.start == stage.start)
-
     def learn(self, stage: Stage, train: NDArray[np.int64]) -> tuple[NDArray[np.int64], Learner, Design, Design]:
         """Return which rows of ``train`` a stage is learned from, and its regression with the designs."""
         at = np.flatnonzero(self.fitted.member(stage.arm)[train])
@@ -512,6 +524,20 @@ class Average:
     smooth: Array
     smooth_known: Array
     plain: tuple[Array, Array]
+
+
+def leaders_of(scores: Array, alone: int) -> tuple[int, ...]:
+    """Return for each column of scores (n, Q) itself or, of decisions by another one, that: all but the first alone."""
+    scores = scores[~np.isnan(scores).any(axis=1)]
+    rough = ((scores == 0.0) | (scores == 1.0)).all(axis=0)
+    found: list[int] = []
+    followed = np.zeros(scores.shape[1])
+    for i, own in enumerate(scores.T):
+        fine = np.flatnonzero(~rough) if rough[i] and own.min() < own.max() else ()
+        of = next((j for j in fine if scores[own == 0.0, j].max() < scores[own == 1.0, j].min()), i)
+        followed[of] += of != i
+        found.append(int(of) if followed[of] > alone else i)
+    return tuple(found)
 
 
 def sign_of(values: Array) -> Array:

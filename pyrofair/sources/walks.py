@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,18 @@ from sklearn.base import RegressorMixin
 from pyrofair._progress import progress_bar
 from pyrofair.effects.influence import Scorer
 from pyrofair.graph.identification import Estimand, RegimeEstimand
-from pyrofair.nuisances.columns import Design, take
-from pyrofair.nuisances.diagnostics import Stage, describe_stages, describe_unsupported, worst_stages
+from pyrofair.nuisances.columns import take
+from pyrofair.nuisances.diagnostics import (
+    Stage,
+    choose_by_overlap,
+    describe_stages,
+    problems_of,
+    warn_of_overlap,
+    worst_stages,
+)
+from pyrofair.nuisances.folds import warn_of_one_fold
 from pyrofair.nuisances.learners import Learner, LearnerName
-from pyrofair.nuisances.rows import Nuisances
+from pyrofair.nuisances.rows import Nuisances, judge_unseen
 from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
 
 __all__ = ["ManyWorlds"]
@@ -51,42 +59,37 @@ class ManyWorlds:
     splits: int
 
     @property
-    def _names(self) -> set[str]:
-        return {each if isinstance(each, str) else "" for each in (self.nuisances.propensity, self.regression)}
+    def _count(self) -> int:
+        """The number of splits into folds, by which the rows are judged."""
+        crossed = judge_unseen(self.nuisances.propensity, self.regression)
+        return self.splits if crossed and self.nuisances.folds > 1 else 1
 
     def _form(self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], split: int = 0) -> PrefixForm:
-        """Return the form of worlds by their names in diagnostics, by another split into folds."""
-        own = self.nuisances
-        if split:
-            seed = int(np.random.default_rng([own.seed, split]).integers(2**31))
-            own = replace(own, rows=replace(own.rows, probability={}), seed=seed, models={}, matches=[])
+        """Return the form of worlds by their names in diagnostics, by one split into folds."""
+        own = self.nuisances.by_split(split)
         made = [as_world(part, estimand.target, part.roots, name) for name, part in worlds.items()]
         return PrefixForm(estimand, own, self.regression, own.seed, made)
 
     def choose_order(
-        self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand]
+        self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], cost: Callable[[Mapping[str, str]], Any]
     ) -> tuple[dict[str, RegimeEstimand], dict[str, str]]:
-        """Return worlds in one order of the features in which the fewest lack overlap, and what is wrong with each."""
-        best: tuple[int, dict[str, RegimeEstimand], dict[str, str]] | None = None
-        for order in orders_of([*worlds.values()]):
-            tried = {name: part.ordered((*part.order[: part.roots], *order)) for name, part in worlds.items()}
-            problems = self._find_problems(estimand, tried)
-            poor = sum(map(bool, problems.values()))
-            if best is None or poor < best[0]:
-                best = poor, tried, problems
-            if not poor:
-                break
-        assert best is not None
-        return best[1:]
+        """Return worlds in one order of the features, and by name what is wrong with the overlap of some in any split.
 
-    def _find_problems(self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand]) -> dict[str, str]:
-        bad = self._form(estimand, worlds).stages(self.nuisances.rows).query("problem != ''")
-        found = {}
-        for name, part in worlds.items():
-            texts = [f"{each.nodes}: {each.problem}" for each in bad[bad["regime"] == name].itertuples()]
-            cells, _ = describe_unsupported(part, name, self.nuisances, saturated="saturated" in self._names)
-            found[name] = "; ".join(filter(None, [*texts, cells]))
-        return found
+        It is the first order in which nothing is wrong, or else that of the least ``cost`` of what is.
+        """
+
+        def tried() -> Iterator[tuple[dict[str, RegimeEstimand], list[PrefixForm]]]:
+            for order in orders_of([*worlds.values()]):
+                own = {name: part.ordered((*part.order[: part.roots], *order)) for name, part in worlds.items()}
+                yield own, [self._form(estimand, own, split) for split in range(self._count)]
+
+        found, _, problems = choose_by_overlap(tried(), cost)
+        return found, problems
+
+    def lacking(self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], at: Indices) -> dict[str, str]:
+        """Return by name what is wrong with the overlap of some worlds among some rows (m,), in any split."""
+        forms = (self._form(estimand, worlds, split) for split in range(self._count))
+        return problems_of(worst_stages([form.stages(form.nuisances.rows.part(at)) for form in forms]))
 
     def walk(
         self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], score: Scorer
@@ -95,10 +98,13 @@ class ManyWorlds:
 
         The columns are those of all worlds for the first column of scores, then for the next.
         """
-        crossed = not self._names <= {"logistic", "saturated"} and self.nuisances.folds > 1
+        if self.nuisances.folds == 1 and judge_unseen(self.nuisances.propensity, self.regression):
+            warn_of_one_fold()
         found, stages = [], []
-        for split in range(self.splits if crossed else 1):
+        for split in range(self._count):
             form = self._form(estimand, worlds, split)
+            if not split and (rest := [text for _, text in form.unsupported.values() if text]):
+                warn_of_overlap([*rest[:1], f"So it is in {len(rest) - 1} other world(s)." if rest[1:] else ""])
             values, table = _Walks(form, form.nuisances.rows, _scores_of(form, score)).all_worlds()
             found.append(np.stack(values, axis=-1).reshape(len(values[0]), -1))
             stages.append(table)
@@ -119,7 +125,9 @@ def _scores_of(form: PrefixForm, score: Scorer) -> list[tuple[Array, Array]]:
 
 
 class _Walks(Walk):
-    """One pass through the stages of any number of worlds, fold by fold."""
+    """One pass through the stages of any number of worlds, fold by fold; decisions have the trees of their score."""
+
+    with_own_trees = 0
 
     def all_worlds(self) -> tuple[list[Array], pd.DataFrame]:
         """Return the influence values (n, Q) of each world, and the diagnostics of the stages."""
@@ -127,7 +135,6 @@ class _Walks(Walk):
         for train, judged, _ in progress_bar("regressions", self.folds()):
             self.memo: dict[Any, _Averaged] = {}
             self.learned_from: dict[tuple[int, int | None], Learner] = {}
-            self.regrown: dict[tuple[int, int | None], Callable[[Array], Array] | None] = {}
             for which, world in enumerate(self.form.worlds):
                 out[which][judged] = self._judge(which, world.stages, train, judged)
         table = describe_stages([each for world in self.found for each in world], self.rows)
@@ -156,21 +163,11 @@ class _Walks(Walk):
             rows, groups, of = train[at], self.fitted.groups, (stage.start, stage.arm)
             y, weight = before[rows], self.fitted.weight[rows]
             made = self.learned_from.get(of)
-            if made is not None and (regrown := self._regrown(of, made, design, rows, weight)) is not None:
-                mean = regrown(y)
-                pull, seen = np.zeros_like(mean), np.ones((1, 1))
-            else:
+            fit = None if made is None else made.regrown(design, rows, y, weight)
+            if fit is None:
                 fit = regression.fit(take(design, rows), y, weight, None if groups is None else groups[rows])
                 self.learned_from.setdefault(of, fit)
-                mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
-                seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
+            mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
+            seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
             self.memo[key] = _Averaged(mean + pull, (before - mean) / seen, pull)
         return self.memo[key]
-
-    def _regrown(
-        self, of: tuple[int, int | None], fit: Learner, design: Design, rows: Indices, weight: Array
-    ) -> Callable[[Array], Array] | None:
-        """Return what a fit to other scores makes of further ones, if it makes anything."""
-        if of not in self.regrown:
-            self.regrown[of] = fit.regrown(design, rows, weight)
-        return self.regrown[of]

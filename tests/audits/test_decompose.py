@@ -413,22 +413,85 @@ def test_an_observed_outcome_may_follow_the_truth_behind_a_record(beside: bool) 
     assert not any("Y by its record alone" in text for text in (*alone.assumptions, *alone.warnings))
 
 
-def test_a_split_without_overlap_gives_no_numbers() -> None:
-    rng = np.random.default_rng(0)
-    a, C = (rng.random(600) < 0.15).astype(int), rng.integers(0, 2, 600).astype(float)
-    C[np.concatenate([np.flatnonzero(a == 0)[:11], np.flatnonzero(a == 1)[:2]])] = (
-        np.nan
-    )  # 2 rows, in some split in one fold
-    M = (rng.random(600) < 0.5 + 0.2 * a).astype(int)
-    df = pd.DataFrame({"C": C, "A": a, "M": M, "Y": (rng.random(600) < 0.4 + 0.2 * M).astype(int)})
-    graph = pf.CausalGraph("C; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
-    scores, how = {"y": df["Y"].astype(float)}, {"missing": "recorded", "scores": "outcome"}
-    source = pf.OneStep(graph.unfair(through="M", direct=True), random_state=3)  # not the first of its splits
-    report = pf.audit(scores, source, df, **how, random_state=0)
-    assert (report.stages["problem"] != "").any()
-    assert report.table.query("quantity == 'mean_unfair_effect'")["lower"].isna().all()
-    with pytest.raises(pf.PositivityError, match="one of the splits into folds"):
-        pf.decompose(scores, graph, df, **how, random_state=3)
+class OfLevels:
+    """Scores by A, M and whether W is "x"."""
+
+    def predict_proba(self, X: pd.DataFrame) -> Any:
+        p = 0.2 + 0.3 * X["M"] + 0.2 * (X["W"] == "x") + 0.1 * X["A"]
+        return np.column_stack([1 - p, p])
+
+    def score(self, world: Any) -> Any:
+        return self.predict_proba(world.rows)[:, 1]
+
+
+def with_a_rare_level() -> pd.DataFrame:
+    """600 rows of which one of A=1 and six of A=0 hold the level "rare" of W."""
+    rng = np.random.default_rng(1)
+    a = (rng.random(600) < 0.15).astype(int)
+    W = rng.choice(["x", "y"], 600).astype(object)
+    W[np.concatenate([np.flatnonzero(a == 0)[:6], np.flatnonzero(a == 1)[:1]])] = "rare"
+    return pd.DataFrame({"A": a, "W": W, "M": (rng.random(600) < 0.4 + 0.2 * a).astype(int)})
+
+
+@pytest.mark.parametrize("seed", [0, 3])  # two splits of three have overlap, and all
+def test_parts_and_forms_are_those_with_overlap_in_every_split(seed: int) -> None:
+    df, how = with_a_rare_level(), {"regression": "logistic", "random_state": seed}
+    for edge in ("W -> M; ", ""):
+        graph = pf.CausalGraph(f"A -> {{W M Y}}; {edge}{{W M}} -> Y", sensitive="A", outcome="Y")
+        lacks, source = seed == 0 and bool(edge), pf.OneStep(graph.unfair("A -> M -> Y"), **how)
+        found = pf.decompose({"m": OfLevels()}, graph, df, **how)
+        merged = [("W", "M"), ("Y",)] if lacks else [("W",), ("M",), ("Y",)]
+        assert [*found.plan.blocks] == merged
+        assert (("by way of W and by way of M" in str(found.notes)) and "split 3" in str(found.notes)) == lacks
+        assert found.table["estimate"].abs().max() < 1.0
+        if lacks:
+            with pytest.raises(pf.PositivityError, match=r"stage M: .*\(by split 3"):
+                source.fit(df)
+            continue
+        values = source.fit(df).influence(OfLevels().score)
+        assert source.form_ == ("graph" if seed == 0 else "prefix")
+        assert (source.stages()["problem"] == "").all()
+        assert abs((values.ypi - values.y0).mean()) < 0.2
+
+
+def test_where_a_split_has_no_overlap_the_form_asked_for_gives_no_number() -> None:
+    graph = pf.CausalGraph("A -> {W M Y}; W -> M; {W M} -> Y", sensitive="A", outcome="Y")
+    source = pf.OneStep(graph.unfair("A -> M -> Y"), form="prefix", regression="logistic", random_state=0)
+    with pytest.warns(pf.PositivityWarning, match="by split 3"):
+        report = pf.audit({"m": OfLevels()}, source, with_a_rare_level())
+    rows = report.table.set_index(["decisions", "quantity"]).loc["score"]
+    assert rows.loc["p_y0", ["estimate", "lower"]].notna().all()
+    assert rows.loc[["p_ypi", "mean_unfair_effect", "piu_upper"], ["estimate", "lower"]].isna().all(axis=None)
+    assert "effective size 6.7" in rows.loc["p_ypi", "note"]
+    assert "mean unfair effect (no estimate: a stage of the world 'unfair'" in str(report)
+
+
+def test_a_level_of_a_subgroup_without_overlap_has_no_parts() -> None:
+    rng, at = np.random.default_rng(0), np.arange(2000)
+    df = pd.DataFrame({"S": (at < 68).astype(int), "A": at % 2, "W": rng.integers(0, 2, 2000)})
+    df.loc[[0, 2, *range(1, 60, 2)], "W"] = 2  # of S=1 nearly all with A=1, and two of 34 with A=0
+    df["M"] = (rng.random(2000) < 0.4 + 0.2 * df["A"]).astype(int)
+    graph = pf.CausalGraph("S -> {M W Y}; A -> {M W Y}; W -> M; {M W} -> Y", sensitive="A", outcome="Y")
+    model, unfair = {"m": Linear(M=0.2, W=0.1)}, graph.unfair("A -> M -> Y")
+    found = pf.decompose(model, graph, df, subgroups="S", **SATURATED).subgroups
+    assert found.groupby("level")["estimate"].apply(lambda each: each.notna().all()).to_dict() == {
+        "0": True,
+        "1": False,
+    }
+    assert "overlap too little, stage" in found["note"].iloc[-1]
+    of = pf.audit(model, pf.OneStep(unfair, **SATURATED), df, subgroups="S").subgroups
+    effect = of[of["quantity"] == "mean_unfair_effect"].set_index("level")
+    assert effect["estimate"].isna().to_dict() == {"0": False, "1": True}
+    assert "effective size" in effect.loc["1", "note"]
+
+
+def test_parts_of_few_rows_are_refused_and_those_of_one_fold_warned_of() -> None:
+    graph = pf.CausalGraph("C -> Y; A -> Y", sensitive="A", outcome="Y")
+    df = pd.DataFrame({"A": [1] * 3 + [0] * 500, "C": np.linspace(0, 1, 503)})
+    with pytest.raises(pf.DataError, match=r"3\.0 effective rows"):
+        pf.decompose({"m": Linear(A=0.2)}, graph, df, **SATURATED)
+    with pytest.warns(pf.PyrofairWarning, match="folds=1"):
+        pf.decompose({"m": MODEL}, GRAPH, TABLE, folds=1, random_state=0, outcome=False)
 
 
 # --- several levels ---------------------------------------------------------------------------------------------------

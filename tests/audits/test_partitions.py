@@ -427,6 +427,24 @@ def test_a_level_of_one_group_has_no_estimate_and_the_others_keep_theirs() -> No
         run(cut(df.assign(home=np.arange(6_000) % 12)), groups="home")
 
 
+def test_a_sample_without_overlap_is_refused_though_the_first_has_it() -> None:
+    rng, n = np.random.default_rng(1), 6_000
+    q = rng.normal(size=n)
+    a = (rng.random(n) < expit(1.7 * q)).astype(int)
+    df = pd.DataFrame({"Q": q, "A": a, "M": (rng.random(n) < 0.3 + 0.3 * a).astype(int), "area": "north"})
+    graph = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M area} -> Y", sensitive="A", outcome="Y")
+    source = pf.OneStep(graph.unfair("A -> M -> Y"), propensity="logistic", regression="logistic", random_state=0)
+    with pytest.raises(pf.PositivityError, match=r"hardly occurs in the group.*one of the 5 samples"):
+        pf.audit({"m": Flat()}, source, cut(df.assign(Y=a)), random_state=0)
+
+
+class Flat(Known):
+    """Another known classifier, of any Q."""
+
+    def predict_proba(self, X: pd.DataFrame) -> NDArray[Any]:
+        return super().predict_proba(X.assign(Q=0))
+
+
 def test_a_level_without_weight_has_no_estimate() -> None:
     df = draw(6_000)
     df["w"] = np.where(df["area"] == "west", 0.0, 1.0)

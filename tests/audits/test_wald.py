@@ -372,16 +372,16 @@ def test_an_error_of_a_model_is_no_refusal() -> None:
         run(Broken(), fitted(df), df)
 
 
-def test_few_effective_rows_have_no_interval() -> None:
+def test_few_effective_rows_have_no_number() -> None:
     def thin(found: InfluenceValues) -> None:
         found.stages.loc[found.stages["regime"] == "unfair", "ess"] = 7.0
 
     df = simulated(400, 0)
     report = run(Model(), Saturated(change=thin).fit(df), df)
-    notes, low = column(report, "note"), column(report, "lower")
+    notes, low, value = (column(report, name) for name in ("note", "lower", "estimate"))
     assert "'unfair' has the effective size 7.0" in notes["p_ypi"]
-    assert np.isnan(low["p_ypi"])
-    assert np.isfinite(low["p_y0"])
+    assert np.isnan([low["p_ypi"], value["p_ypi"], value["mean_unfair_effect"]]).all()
+    assert np.isfinite([low["p_y0"], value["p_y0"]]).all()
 
 
 # --- values and draws ------------------------------------------------------------------------------------------------

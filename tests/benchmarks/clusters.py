@@ -104,6 +104,7 @@ def main() -> None:
     """Print the table of designs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--first", type=int, default=20_000, help="the seed of the first sample")
     parser.add_argument("--source", choices=SOURCES, default="OneStep")
     parser.add_argument("--replicates", type=int, default=79)
     parser.add_argument("--designs", nargs="+", default=list(DESIGNS), help="beginnings of their names")
@@ -116,7 +117,7 @@ def main() -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 try:
-                    found.append(intervals(design, 20_000 + i, asked.source, asked.replicates))
+                    found.append(intervals(design, asked.first + i, asked.source, asked.replicates))
                 except (pf.DataError, pf.PositivityError):
                     refused += 1
         if not found:

@@ -1,14 +1,12 @@
-"""How often the intervals of a decomposition hold the truth, and what it costs beside one audit.
+"""How often the intervals of a decomposition hold the truth.
 
-python tests/benchmarks/decomposition.py cover --samples 200 --rows 1000 3000
-python tests/benchmarks/decomposition.py cover --samples 200 --rows 1000 --levels 2
-python tests/benchmarks/decomposition.py time --repetitions 3
+python tests/benchmarks/decomposition.py --samples 200 --rows 1000 3000
+python tests/benchmarks/decomposition.py --samples 200 --rows 1000 --levels 2
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
 from collections.abc import Callable
 from itertools import permutations, product
@@ -137,39 +135,17 @@ def cover(design: str, n: int, samples: int, learner: Any, units: int, levels: i
     return table.assign(design=design, n=n, told_apart=f"{len(rows)}/{samples}").reset_index(names=right.index.names)
 
 
-def compare_times(repetitions: int, n: int) -> None:
-    """Print the CPU seconds of a decomposition beside those of one audit."""
-    score, shift = DESIGNS["curved"]
-    df = sample_of(1, n, shift, 1)
-    found: dict[str, list[float]] = {"audit": [], "decompose": []}
-    for _ in range(repetitions):
-        for name in found:
-            start = time.process_time()
-            if name == "audit":
-                pf.audit({"model": Model(score)}, GRAPH.unfair(direct=True), df, random_state=0)
-            else:
-                pf.decompose({"model": Model(score)}, GRAPH, df, random_state=0)
-            found[name].append(time.process_time() - start)
-    one, other = (min(found[name]) for name in ("audit", "decompose"))
-    print(f"audit {one:.2f} s, decompose {other:.2f} s, ratio {other / one:.2f} (the least of {repetitions})")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=["cover", "time"])
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--rows", type=int, nargs="+", default=[1000, 3000])
     parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=list(DESIGNS))
     parser.add_argument("--learner", default="logistic")
     parser.add_argument("--units", type=int, default=UNITS)
     parser.add_argument("--levels", type=int, default=1, choices=range(1, 1 + len(SHIFTS)))
-    parser.add_argument("--repetitions", type=int, default=3)
     given = parser.parse_args()
     warnings.simplefilter("ignore", pf.PyrofairWarning)
     pd.set_option("display.width", 150, "display.max_columns", 20)
-    if given.what == "time":
-        compare_times(given.repetitions, given.rows[-1])
-        return
     for design, n in product(given.designs, given.rows):
         found = cover(design, n, given.samples, given.learner, given.units, given.levels)
         print(found.round(4).to_string(index=False), flush=True)

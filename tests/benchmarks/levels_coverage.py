@@ -1,6 +1,10 @@
 """Coverage of the intervals of five levels against a baseline, at once: a known SEM, whose truth is enumerated.
 
 python tests/benchmarks/levels_coverage.py --samples 200 --rows 2000
+python tests/benchmarks/levels_coverage.py --samples 3000 --first 10000 --paths all --formula
+
+``--formula`` has the same estimates and intervals of effects along all paths by a few lines, without audits, in a
+hundredth of the time.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from scipy.stats import beta
 from tqdm import tqdm
 
 import pyrofair as pf
+from pyrofair.effects.simultaneous import quantile_of_largest
 
 LEVELS = ("White", "Asian", "Black", "Hispanic", "Native", "Other")
 P_Q = np.array([0.5, 0.3, 0.2])
@@ -85,6 +90,35 @@ def truth(paths: str) -> dict[tuple[str, str, str], float]:
     return found
 
 
+def by_formula(df: pd.DataFrame, decisions: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the effects along all paths, a contrast each, and their covariance: augmented weighting by cells of Q."""
+    race, q = np.array([LEVELS.index(each) for each in df["race"]]), df["Q"].to_numpy()
+    effects, errors = np.zeros(len(LEVELS) - 1), np.zeros((len(df), len(LEVELS) - 1))
+    for a in range(1, len(LEVELS)):
+        values, both = np.zeros(len(df)), (race == 0) | (race == a)
+        for sign, level in ((-1.0, 0), (1.0, a)):
+            y = score(level, q, df["M"].to_numpy())
+            y = y if decisions == "score" else 1.0 * (y > 0.5)
+            for cell in (both & (q == each) for each in range(3)):
+                arm = cell & (race == level)
+                values += sign * (y[arm].mean() * cell + cell.sum() / arm.sum() * (y - y[arm].mean()) * arm)
+        effects[a - 1] = values[both].mean()
+        errors[both, a - 1] = (values[both] - effects[a - 1]) / both.sum()
+    return effects, errors.T @ errors
+
+
+def print_by_formula(samples: int, first: int, n: int) -> None:
+    """Print how often the intervals of all contrasts hold the true effects along all paths at once."""
+    right = truth("all")
+    for decisions in ("threshold", "score"):
+        true, held = [right[level, decisions, "mean_unfair_effect"] for level in LEVELS[1:]], 0
+        for seed in range(first, first + samples):
+            effects, covariance = by_formula(draw(n, seed), decisions)
+            reach = quantile_of_largest(covariance, 0.95) * np.sqrt(np.diag(covariance))
+            held += int((np.abs(effects - true) <= reach).all())
+        print(f"all paths, {decisions}: {held / samples:.3f} of {samples} samples hold all effects at once")
+
+
 def covered(table: pd.DataFrame, right: dict[tuple[str, str, str], float]) -> pd.DataFrame:
     """Return whether each interval holds the truth, by contrast, decisions and quantity."""
     own = table[table["quantity"].isin(SHOWN) & table["estimate"].notna()]
@@ -98,14 +132,19 @@ def main() -> None:
     """Audit many samples, and print how often all levels are covered at once, and how often each is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first sample")
     parser.add_argument("--rows", type=int, default=2_000)
+    parser.add_argument("--formula", action="store_true")
     parser.add_argument("--paths", nargs="+", default=list(PATHS), choices=list(PATHS))
     parser.add_argument("--model", default="saturated", choices=("saturated", "logistic"))
     settings = parser.parse_args()
+    if settings.formula:
+        print_by_formula(settings.samples, settings.first, settings.rows)
+        return
     parts = []
     for paths in settings.paths:
         named, right = PATHS[paths], truth(paths)
-        for seed in tqdm(range(settings.samples), desc=paths, leave=False):
+        for seed in tqdm(range(settings.first, settings.first + settings.samples), desc=paths, leave=False):
             source = pf.OneStep(
                 GRAPH.unfair(*named), propensity=settings.model, regression=settings.model, random_state=seed
             )

@@ -1,6 +1,6 @@
-"""Adult: CPU time of an audit beside weights with replicates, agreement of the groups over splits, and memory.
+"""Adult: CPU time of an audit and of all that is made beside it, agreement of the groups over splits, and memory.
 
-python tests/benchmarks/one_step_adult.py time groups million
+python tests/benchmarks/one_step_adult.py time ratios groups million
 
 Each step prints a table and asserts nothing; ``million`` is worth a process of its own, whose memory it reports.
 """
@@ -8,10 +8,14 @@ Each step prints a table and asserts nothing; ``million`` is worth a process of 
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import resource
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
+from itertools import product
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -68,6 +72,35 @@ def time_audits(seed: int, further: int, replicates: int) -> None:
     print(f"{show(report)}\nIPW, logistic propensities:\n{show(beside)}", flush=True)
 
 
+def compare_costs(repetitions: int) -> None:
+    """Print CPU times of audits of test rows, and of weights, thresholds and decompositions beside them."""
+    data = pf.datasets.load_adult()
+    train, test = data.split(random_state=0)
+    models = fit_models(data, train, 1)
+    weight = 0.1 + np.random.default_rng(0).exponential(size=len(test))
+    asked: dict[str, Callable[[], Any]] = {}
+    for splits in (1, 3):
+        source = pf.OneStep(data.unfair, splits=splits, random_state=0)
+        run = partial(pf.audit, models, source, test, random_state=0)
+        asked |= {
+            f"{splits} audit": run,
+            f"{splits} weighted": partial(run, sample_weight=weight),
+            f"{splits} and one threshold": partial(run, thresholds=[0.3]),
+            f"{splits} and five thresholds": partial(run, thresholds=[0.2, 0.3, 0.4, 0.6, 0.7]),
+            f"{splits} decomposition": partial(pf.decompose, models, data.graph, test, splits=splits, random_state=0),
+        }
+    trees = pf.IPW(data.unfair, propensity="boosted", max_unsupported=1.0, random_state=0).fit(test)
+    asked["a first replicate of boosted weights"] = lambda: copy.deepcopy(trees).refit(weight)
+    spent: dict[str, float] = {}
+    for _, (name, call) in product(range(repetitions), asked.items()):
+        begin = time.process_time()
+        call()
+        spent[name] = min(spent.get(name, np.inf), time.process_time() - begin)
+    print(f"{len(test):,} rows, the least CPU s of {repetitions}, splits first, and the ratio to the audit:")
+    for name, each in spent.items():
+        print(f"  {name:40} {each:6.2f} {each / spent.get(f'{name[0]} audit', np.nan):6.2f}", flush=True)
+
+
 def compare_groups(splits: int) -> None:
     """Print the difference of the two groups over splits."""
     data = pf.datasets.load_adult()
@@ -97,17 +130,20 @@ def audit_million(rows: int) -> None:
 def main() -> None:
     """Run the steps that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("steps", nargs="+", choices=["time", "groups", "million"])
+    parser.add_argument("steps", nargs="+", choices=["time", "ratios", "groups", "million"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--further", type=int, default=5)
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--rows", type=int, default=10**6)
     settings = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", pf.PyrofairWarning)
     if "time" in settings.steps:
         time_audits(settings.seed, settings.further, settings.replicates)
+    if "ratios" in settings.steps:
+        compare_costs(settings.repetitions)
     if "groups" in settings.steps:
         compare_groups(settings.splits)
     if "million" in settings.steps:

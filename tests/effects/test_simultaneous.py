@@ -49,23 +49,31 @@ def estimates(k: int, seed: int = 0) -> np.ndarray:
     return errors
 
 
-@pytest.mark.parametrize("k", [3, 8, 30])
+def contrasts_of_sets() -> np.ndarray:
+    """What each of three edges adds to each set of the others: the edges of a cube, alike but for where they meet."""
+    rows = [(s, s | 1 << e) for e in range(3) for s in range(8) if not s >> e & 1]
+    return np.eye(8)[[b for _, b in rows]] - np.eye(8)[[a for a, _ in rows]]
+
+
+ALIKE = {
+    "blocks": np.kron(np.eye(3), [[1.0, 0.5], [0.5, 1.0]]),
+    "circle": np.eye(6) + 0.4 * (np.roll(np.eye(6), 1, axis=0) + np.roll(np.eye(6), -1, axis=0)),
+    "sets": contrasts_of_sets() @ contrasts_of_sets().T,
+    **{str(k): estimates(k).T @ estimates(k) for k in (3, 8, 30)},
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
 @pytest.mark.parametrize("degrees", [np.inf, 7.0])
-def test_the_quantile_depends_on_no_order(k: int, degrees: float) -> None:
-    errors = estimates(k)
-    one = quantile_of_largest(errors.T @ errors, 0.95, degrees)
-    rng = np.random.default_rng(1)
+def test_the_quantile_depends_on_no_order_sign_unit_nor_rounding(name: str, degrees: float) -> None:
+    law, rng = ALIKE[name], np.random.default_rng(1)
+    one = quantile_of_largest(law, 0.95, degrees)
     for _ in range(3):
-        rows, columns = rng.permutation(300), rng.permutation(k)
-        other = errors[rows][:, columns]
-        assert quantile_of_largest(other.T @ other, 0.95, degrees) == pytest.approx(one, abs=1e-9)
-
-
-def test_signs_and_units_of_estimates_change_nothing_but_rounding_of_points() -> None:
-    errors = estimates(6)
-    turned = errors * np.array([1.0, -2.0, 3.0, 1e-3, -1.0, 1e3])
-    one, other = (quantile_of_largest(each.T @ each, 0.95) for each in (errors, turned))
-    assert other == pytest.approx(one, abs=0.01)
+        at = rng.permutation(len(law))
+        factor = rng.choice([1.0, -2.0, 1e-3], len(law))
+        rounding = 1e-14 * np.abs(law).max() * rng.normal(size=law.shape)
+        other = (law + rounding + rounding.T) * np.outer(factor, factor)
+        assert quantile_of_largest(other[np.ix_(at, at)], 0.95, degrees) == pytest.approx(one, abs=1e-9)
 
 
 def test_alone_it_is_the_quantile_of_students_t() -> None:

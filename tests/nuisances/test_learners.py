@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances import learners
 from pyrofair.nuisances.learners import Boosted, Logistic, Saturated, Stacked, make_learner, require_learner
+from pyrofair.nuisances.leaves import RIDGE, find_leaves
 
 NAMES = ["boosted", "logistic", "saturated", "stacked"]
 ONES = np.ones(500)
@@ -233,3 +234,30 @@ def test_predictions_that_are_no_numbers_are_refused(wrong: float) -> None:
     fit = learner.fit(table[["x"]], y, ONES)
     with pytest.raises(DataError, match=r"The regression Broken returned [\s\S]*not finite"):
         fit(table[["x"]])
+
+
+def test_decisions_share_the_trees_of_their_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are means in the leaves of its trees: ridge regression on these, of the rows that are learned from."""
+    monkeypatch.setattr(learners, "REGROWN", 0)
+    table, y = units()
+    scores = np.column_stack([y[:, 0] > 0.5, y[:, 0], y[:, 0] > 0.3, ONES]).astype(float)
+    rows = np.arange(0, 500, 2)
+    weight = np.random.default_rng(1).exponential(size=len(rows))
+    own, shared = (make_learner("boosted", table, 0, "regression", None, of) for of in ((), (0, 1, 1, 3)))
+    design = shared.design(table)
+    fit, apart = (each.fit(design[rows], scores[rows], weight) for each in (shared, own))
+    grown = [0, 1, 3]
+    assert np.array_equal(fit(design)[:, grown], apart(design)[:, grown])
+    trees = fit.fits[1][0]  # type: ignore[attr-defined]
+    leaves = [leaf[design.index] for leaf in find_leaves(trees, design.different)]
+    held = np.hstack([leaf[:, None] == np.unique(leaf) for leaf in leaves]).astype(float)
+    held -= np.average(held[rows], axis=0, weights=weight)
+    response, part = scores[rows, 2], held[rows]
+    mean = np.average(response, weights=weight)
+    curved = part.T @ (weight[:, None] * part) + RIDGE * np.eye(part.shape[1])
+    ridge = (mean + held @ np.linalg.solve(curved, part.T @ (weight * (response - mean)))).clip(0.0, 1.0)
+    assert fit(design)[:, 2] == pytest.approx(ridge, abs=1e-10)
+    other = fit.regrown(design, rows, np.column_stack([response] * 3), weight)  # no trees of a constant response
+    assert other is None
+    fit = make_learner("boosted", table, 0, "regression").fit(design[rows], scores[rows, 1:2], weight)
+    assert fit.regrown(design, rows, response[:, None], weight)(design)[:, 0] == pytest.approx(ridge, abs=1e-10)  # type: ignore[misc]

@@ -21,6 +21,7 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.sources.ipw import IPW
 from pyrofair.sources.onestep import OneStep
+from pyrofair.sources.prefix_form import leaders_of
 
 GRAPH = pf.CausalGraph("{Q W} -> A; {A Q W} -> M; {A Q W M} -> L; {A Q W M L} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair(direct=True, through=["M"])
@@ -298,6 +299,30 @@ def test_columns_of_scores_do_not_touch_each_other() -> None:
         assert both.lower[:, [i]] == pytest.approx(alone.lower, abs=1e-12)
 
 
+def test_further_decisions_share_the_trees_of_their_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first decisions and the scores are as they were, and others move by far less than a standard error."""
+    monkeypatch.setattr("pyrofair.nuisances.learners.REGROWN", 0)
+    source = OneStep(UNFAIR, folds=2, splits=1, random_state=0).fit(units(1_500))
+
+    def cut(*at: float) -> InfluenceValues:
+        return source.influence(lambda world: np.hstack([score(world), score(world)[:, 1:] > np.array(at)]))
+
+    shared, apart = cut(0.6), source.influence(lambda world: (score(world)[:, 1] > 0.6).astype(float))
+    assert np.array_equal(shared.ypi[:, :2], source.influence(score).ypi)
+    for name in ("y0", "ypi", "lower", "rest", "disagreement"):
+        one, other = getattr(shared, name)[:, 2], getattr(apart, name)[:, 0]
+        assert 0.0 < abs(one.mean() - other.mean()) < 0.3 * other.std() / np.sqrt(len(other))
+    assert np.array_equal(cut(0.6, 0.7).ypi[:, :3], shared.ypi)
+
+
+@pytest.mark.parametrize(("alone", "expected"), [(1, (0, 1, 1, 3, 4, 5)), (0, (1, 1, 1, 3, 4, 4))])
+def test_decisions_are_known_by_their_score(alone: int, expected: tuple[int, ...]) -> None:
+    s = np.random.default_rng(0).random((50, 2))
+    scores = np.column_stack([s[:, 0] > 0.5, s[:, 0], s[:, 0] > 0.3, np.ones(50), s[:, 1], s[:, 1] > 0.4])
+    scores[7] = np.nan
+    assert leaders_of(scores.astype(float), alone) == expected
+
+
 def test_both_groups_estimate_the_same_where_the_propensities_are_right() -> None:
     df = units(4000)
     found = OneStep(UNFAIR, propensity="logistic", random_state=0).fit(df).by_group(score)
@@ -362,6 +387,18 @@ def test_weights_without_overlap_are_refused_and_warned_of_where_asked_for() -> 
         source = OneStep(hiring.unfair, form="prefix", random_state=0).fit(df)
     assert source.form_ == "prefix"
     assert (source.stages()["problem"] != "").any()
+
+
+def test_a_bound_of_propensities_makes_no_counterparts() -> None:
+    rng = np.random.default_rng(0)
+    c = rng.normal(size=3000)
+    df = pd.DataFrame({"C": c, "A": np.where(c > 1.2, 1, rng.random(3000) < 0.5).astype(int)})
+    df["M"] = c + df["A"] + rng.normal(size=3000)
+    graph = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
+    for clip in (None, 0.05):
+        source = OneStep(graph.unfair("A -> M -> Y"), clip=clip, regression="logistic", splits=1, random_state=0)
+        with pytest.raises(PositivityError, match="of that world hardly occurs in the group"):
+            source.fit(df)
 
 
 def test_scores_must_be_probabilities_of_all_rows() -> None:
