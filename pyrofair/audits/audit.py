@@ -194,7 +194,7 @@ class Audit:
     thresholds: pd.DataFrame = field(default_factory=pd.DataFrame)
     subgroups: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(SUBGROUP_COLUMNS)))
     rates: pd.DataFrame = field(default_factory=pd.DataFrame)
-    answers: Mapping[str, pd.DataFrame | str | Callable[[], pd.DataFrame]] = field(default_factory=dict)
+    answers: Mapping[str, str | Callable[[], pd.DataFrame | str]] = field(default_factory=dict)
 
     @property
     def flips(self) -> pd.DataFrame:
@@ -210,9 +210,9 @@ class Audit:
         the largest first, as :func:`pyrofair.audits.flips` has it for all unfair paths. With any other source there is
         a DataError (a warning, if another model has rows), with the source that estimates them.
         """
-        made = (each() if callable(each) else each for each in self.answers.values())
+        made = [each if isinstance(each, str) else each() for each in self.answers.values()]
         known = [each for each in made if isinstance(each, pd.DataFrame)]
-        unknown = [each for each in self.answers.values() if isinstance(each, str)]
+        unknown = [each for each in made if isinstance(each, str)]
         if not known:
             parts = "The answers of single rows are not kept of a table in partitions: audit a part of it."
             raise UnknownAnswersError(next(iter(unknown), parts))

@@ -15,7 +15,7 @@ from pyrofair._validation import require_choice, shown
 from pyrofair.audits.context import Context
 from pyrofair.audits.display.export import audit_data
 from pyrofair.audits.display.page import Table, cell, make_table, missing_tables, spans_table
-from pyrofair.audits.display.words import answer, changes, describe_question, percent, shorten, span
+from pyrofair.audits.display.words import answer, between, changes, describe_question, percent, shorten, span
 from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.readings import (
     Reading,
@@ -83,6 +83,7 @@ WITHIN = (
     "Subgroups that the sensitive attribute does not cause. The overall effect is an average over them and may hide "
     "opposite effects."
 )
+EACH_BY_ITSELF = " Each interval holds by itself, not all at once."
 Quantities = Mapping[tuple[str, Any], Mapping[str, Any]]
 """The rows of each model and decisions, by quantity."""
 
@@ -267,7 +268,8 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
 
 def rates_block(rates: pd.DataFrame, column: str) -> Block:
     """Return the rates of each group, once, and each difference: a line and a row for each of a model."""
-    lines, rows = [GROUP_RATES], []
+    note = GROUP_RATES + EACH_BY_ITSELF * ("contrast" in rates)
+    lines, rows = [note], []
     gap = rates["group"] == DIFFERENCE
     name = column + "=" + rates["group"]
     of = "" if "contrast" not in rates else f" of {column}=" + rates["contrast"].astype(str)
@@ -279,7 +281,7 @@ def rates_block(rates: pd.DataFrame, column: str) -> Block:
         count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
         lines.append(f"  {model}, {group}, {count} rows: {told}{notes and f' ({notes})'}")
         rows.append({"model": model, "group": group, "rows": count} | shown | ({"note": notes} if notes else {}))
-    table = make_table("rates", "Positive decisions", pd.DataFrame(rows).fillna(""), named, note=GROUP_RATES)
+    table = make_table("rates", "Positive decisions", pd.DataFrame(rows).fillna(""), named, note=note)
     return Block("rates", "Rates by group", lines, pictures=[table])
 
 
@@ -413,7 +415,7 @@ def tracks_of(of: Quantities, model: str, decisions: Decisions, threshold: float
     piu: dict[str, Any] = {
         "kind": "piu",
         "label": "PIU",
-        "text": "not available" if np.isnan(lower.estimate) else " to ".join(map(percent, places)),
+        "text": "not available" if np.isnan(lower.estimate) else between(*places),
         "ends": [_at(_inside(lower.lower)), _at(_inside(upper.upper))],
         "span": None if is_point else [_at(each) for each in places],
         "mark": _at(places[0]) if is_point else None,

@@ -19,13 +19,7 @@ from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
 from pyrofair.audits.audit import Audit, audit, default_source, refuse_gaps, require_audit_settings, with_missing
-from pyrofair.audits.audit_view import (
-    graph_block,
-    rates_block,
-    subgroup_tables,
-    threshold_tables,
-    tracks_of,
-)
+from pyrofair.audits.audit_view import graph_block, subgroup_tables, threshold_tables, tracks_of
 from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.words import percent
 from pyrofair.audits.family import (
@@ -129,7 +123,7 @@ class ContrastAudit(FamilyAudit):
         return drawn("tracks.html", tracks=tracks)
 
     def _more_blocks(self) -> list[Block]:
-        """Return the tables of thresholds, of subgroups and of rates, by contrast."""
+        """Return the tables of thresholds and of subgroups, by contrast."""
         found: dict[str, list[Table]] = {}
         for i, (name, one) in enumerate(self.audits.items()):
             for title, table in (("Thresholds", self.thresholds), ("Subgroups", self.subgroups)):
@@ -144,11 +138,10 @@ class ContrastAudit(FamilyAudit):
                         replace(each, name=f"{each.name}-{i}", caption=f"{self.label(name)}, {each.caption}")
                         for each in made
                     )
-        more = [Block(title.lower(), title, tables=tables) for title, tables in found.items()]
-        return [*more, rates_block(self.rates, self.context["graph"].sensitive_column)] if len(self.rates) else more
+        return [Block(title.lower(), title, tables=tables) for title, tables in found.items()]
 
     def _data(self, rows: bool) -> dict[str, Any]:
-        return super()._data(rows) | {"thresholds": self.thresholds, "subgroups": self.subgroups, "rates": self.rates}
+        return super()._data(rows) | {"thresholds": self.thresholds, "subgroups": self.subgroups}
 
     def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
         return {"rows": f"{self.context['sizes'][name]:,}"}

@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.audit import Audit
-from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, settings_of
+from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, rates_block, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
@@ -147,6 +147,12 @@ class FamilyAudit(ABC):
         parts: dict[Any, pd.DataFrame] = {each: getattr(one, name) for each, one in self.audits.items()}
         return pd.concat([own.assign(**{self.key: each})[[self.key, *own]] for each, own in parts.items()])
 
+    @property
+    def rates(self) -> pd.DataFrame:
+        """As :attr:`pyrofair.Audit.rates`, which no graph changes."""
+        found = pd.concat([pd.DataFrame(), *(each.rates for each in self.audits.values())])
+        return found.drop_duplicates(ignore_index=True)
+
     def label(self, name: Any) -> str:
         """Return the name of a member as texts have it."""
         return str(name)
@@ -180,10 +186,11 @@ class FamilyAudit(ABC):
         assumptions = [("These numbers assume:", self._rest_on())]
         if outcomes := self._each("outcome_assumptions"):
             assumptions.append(("Those of an outcome assume:", outcomes))
-        first = next(iter(contexts.values()), None)
+        first, found = next(iter(contexts.values()), None), self.rates
+        rates = [] if first is None or found.empty else [rates_block(found, first.graph.sensitive_column)]
         return replace(
             made,
-            blocks=[*self._blocks(readings), *made.blocks, *missing_blocks(self._missing())],
+            blocks=[*self._blocks(readings), *made.blocks, *rates, *missing_blocks(self._missing())],
             answers=answers,
             basis=[RIGHT_GRAPH] if first is None else basis_of(replace(first, level=level)),
             changes=changes([*chosen.values()], len(warned))[:4],
@@ -258,6 +265,7 @@ class FamilyAudit(ABC):
             "readings": self.readings,
             "unfair": {name: None if each is None else str(each) for name, each in self.unfair.items()},
             "failures": {name: str(getattr(each, "cause", each)) for name, each in self.failures.items()},
+            "rates": self.rates,
             "missing": self._missing(),
             "assumptions": self._rest_on(),
             "warnings": self.context.get("warnings", ()),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,10 +35,11 @@ BOTH, OBSERVED = "of both worlds", "as observed"
 
 def known_flips(
     model: AuditedModel, table: pd.DataFrame, a: NDArray[np.int8], scores: Scores, paths: UnfairPaths, threshold: float
-) -> pd.DataFrame | str:
-    """Return the rows whose decision flips when the unfair paths are switched, or why both answers are not known.
+) -> Callable[[], pd.DataFrame | str] | str:
+    """Return what makes the rows whose decision flips when the unfair paths are switched, or why they are not known.
 
-    They are known of a model whose features no unfair path touches, so that only the sensitive attribute changes.
+    They are known of a model whose features no unfair path touches, so that only the sensitive attribute changes. It
+    predicts when it is called, and returns why it cannot if the model refuses.
 
     Parameters
     ----------
@@ -56,16 +58,29 @@ def known_flips(
             "values. pf.audits.flips(models, sem, rows) estimates the probability of a flip by an SEM, your own or of "
             "mechanisms learned from the table, pf.learn_mechanisms(graph, df)."
         )
-    columns = ["row", name, "features", "model", "baseline", "switched", "baseline_decision", "switched_decision"]
-    if (graph.sensitive, graph.outcome) not in paths.paths or name not in (model.reads or ()):
-        return pd.DataFrame(columns=columns)
-    labels = [graph.label(value) for value in (0, 1)]
-    if absent := [label for label in labels if not (table[name] == label).any()]:
+    if _switches(model, paths) and (
+        absent := [label for label in map(graph.label, (0, 1)) if not (table[name] == label).any()]
+    ):
         return f"No row has {name}={absent[0]!r}, which a model is to read in the other world."
+    return partial(_both_answers, model, table, a, scores, paths, threshold)
+
+
+def _switches(model: AuditedModel, paths: UnfairPaths) -> bool:
+    """Return whether a model reads another value of the sensitive attribute itself if the paths are switched."""
+    direct = (paths.graph.sensitive, paths.graph.outcome) in paths.paths
+    return direct and paths.graph.sensitive_column in (model.reads or ())
+
+
+def _both_answers(
+    model: AuditedModel, table: pd.DataFrame, a: NDArray[np.int8], scores: Scores, paths: UnfairPaths, threshold: float
+) -> pd.DataFrame | str:
+    graph, name = paths.graph, paths.graph.sensitive_column
+    reads, labels = {graph.node_of[each] for each in model.reads or ()}, [graph.label(value) for value in (0, 1)]
+    columns = ["row", name, "features", "model", "baseline", "switched", "baseline_decision", "switched_decision"]
     zero, one = (repeat_label(table[name], label, table.index) for label in labels)
     is_zero = (table[name] == labels[0]).to_numpy(bool)
     try:
-        other = model.predict(table.assign(**{name: one.where(is_zero, zero)}))
+        other = model.predict(table.assign(**{name: one.where(is_zero, zero)})) if _switches(model, paths) else scores
     except DataError as error:
         return str(error)
     first = ~is_zero if paths.swapped else is_zero

@@ -13,6 +13,7 @@ from pyrofair.audits.context import Context
 from pyrofair.effects.group_agreement import disagreeing
 
 __all__ = [
+    "CROSSED",
     "SHOWN",
     "VERDICTS",
     "Reading",
@@ -33,6 +34,8 @@ SHOWN = 0.0005
 SAME_FOR_ALL = 0.02
 FEW = 10
 ROUNDING = 1e-9
+CROSSED = "below the lower end by chance, for either end is estimated by itself"
+"""The note of an upper end of PIU that the lower one exceeds."""
 
 Status = Literal[
     "unfair",
@@ -115,7 +118,7 @@ VERDICTS: dict[Status, Verdict] = {
     ),
     "no_interval": Verdict(
         "No verdict: no intervals", "none",
-        "there are no intervals. The point estimates allow {low} to {high} of individuals.", "open",
+        "there are no intervals. The point estimates allow {low} to {high} of individuals.{cause}", "open",
         "Audit with replicates to get intervals (n_boot=200).",
     ),
     "failed": Verdict(
@@ -261,7 +264,8 @@ def judge(
     if np.isnan(lower.estimate):
         return Reading("no_probability")
     if np.isnan(lower.lower) or np.isnan(upper.upper):
-        return Reading("no_interval", low=lower.estimate, high=upper.estimate)
+        cause = f" The upper end is {CROSSED}." if CROSSED in upper.note else ""
+        return Reading("no_interval", cause=cause, low=lower.estimate, high=upper.estimate)
     least, most = lower.lower, upper.upper
     if most < least - ROUNDING:  # by chance alone the intervals of both ends would overlap
         cause = (

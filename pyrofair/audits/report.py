@@ -15,7 +15,7 @@ from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
 from pyrofair.audits.display.words import read_as
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.readings import ROUNDING, SHOWN, Reading, accuracy_remark, rate_remark
+from pyrofair.audits.readings import CROSSED, ROUNDING, SHOWN, Reading, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import (
     AUDITED,
@@ -70,7 +70,6 @@ GROUPS = ("group 0", "group 1")
 IN_DOUBT = "in doubt by diagnostics"
 RESOLUTION = 1e-12
 """What is smaller is the rounding of sums, and is shown as 0."""
-CROSSED = "below the lower bound by chance, because each bound is estimated separately"
 
 Numbers = tuple[float, float, float]
 """An estimate and both ends of its interval, NaN where there is none."""

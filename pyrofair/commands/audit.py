@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair._files import csv_text
-from pyrofair.commands.check import check_table
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
-from pyrofair.commands.decisions import DECISION_OPTIONS, asked_of, check_decisions, on_scale, read_models, tell_scale
+from pyrofair.commands.check import add_check, check_table
+from pyrofair.commands.data import DATA_OPTIONS, GROUPS
+from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, asked_of, model_files, thresholds_of
 from pyrofair.commands.explain import PART_OPTIONS, add_parts, explain
 from pyrofair.commands.gate import GATE_OPTIONS, judge
-from pyrofair.commands.models import model_files
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, names_several, read_problem
+from pyrofair.commands.problem import QUESTION, Problem, names_several
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import as_options, computing
+from pyrofair.commands.running import as_options, running
 from pyrofair.commands.sensitivity import analyse
 from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
 
@@ -35,9 +34,7 @@ FILES = (
     "check.csv", "sensitivity.csv", "parts.csv", "parts.png",
 )  # fmt: skip
 OPTIONS = (
-    DATA,
-    *GRAPH_OPTIONS,
-    *LABEL_OPTIONS,
+    *QUESTION,
     *DECISION_OPTIONS,
     *GATE_OPTIONS,
     *DATA_OPTIONS,
@@ -49,14 +46,13 @@ OPTIONS = (
         Option("train", "a table of other rows on which the source is fitted (default: fitted on DATA, each row judged "
                "by models that did not see it)", metavar="FILE"),
     ),
+    THRESHOLDS,
+    LEVEL,
     *grouped(
         "the intervals",
-        Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", float,
-               many=True),
         Option("subgroups", "columns within whose levels the effect is estimated, with simultaneous intervals; those "
                "that the sensitive attribute does not cause. COLUMN=K makes K bands, of about equally many rows, of a "
                "column of numbers; fewer where many rows have the same one", many=True, metavar="COLUMN"),
-        Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
         Option("replicates", "bootstrap replicates, of ipw and gcomputation (onestep needs none)", int, default=200,
                least=0, most=1_000_000),
     ),
@@ -72,8 +68,9 @@ OPTIONS = (
     *grouped(
         "the results",
         Option("flips", "a further file of the results, such as flips.csv: the rows whose decision flips along the "
-               "unfair paths, with both scores; of models that read nothing that these paths change but the sensitive "
-               "attribute", metavar="NAME"),
+               "unfair paths, with both scores; of models that read more that these paths change than the sensitive "
+               "attribute, the probability of a flip by learned mechanisms, with --source gcomputation",
+               metavar="NAME"),
     ),
 )  # fmt: skip
 ESTIMATED = (
@@ -100,108 +97,87 @@ that cannot be judged.
 def run(settings: Settings, lines: Any) -> int:
     """Audit, write the results, print the report, and return the exit code."""
     _check(settings)
-    files = model_files(settings["model"])
-    read = [*files_read(settings, "train"), *files.values()]
-    with computing(settings) as warned:
-        problem = read_problem(
-            settings,
-            extra=dict.fromkeys(settings["score"], "--score") | dict.fromkeys(settings["proxy"], "--proxy"),
-            others=["train"],
-            outcome_required=False,
-            several=True,
-            gaps=bool(settings["proxy"]),
-        )
+    hints = dict.fromkeys(settings["proxy"], "--proxy")
+    how: Any = {"extra": hints, "outcome_required": False, "several": True, "gaps": bool(hints)}
+    with running(settings, (*FILES, *filter(None, [settings["flips"]])), "train", **how) as own:
+        problem, folder = own.problem, own.folder
         pairs = [f"--{each}" for each in ("proxy", "flips", "sensitivity") if settings[each]]
         if problem.contrasts and pairs:
             raise UsageError(f"{' and '.join(pairs)}: for two groups, and --contrast names several; name one.")
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
-        source = make_source(settings, problem.unfair)
-        with ResultsFolder.claimed(settings, read, (*FILES, *filter(None, [settings["flips"]]))) as folder:
-            models = read_models(settings, problem)
-            report: Any = _audit(settings, problem, models, source, subgroups)
-            if settings["flips"]:
-                folder.add_text(settings["flips"], csv_text(report.flips))
-            sections = _sections(settings, problem, models, folder)
-            texts = list(dict.fromkeys([*warned(), *map(as_options, report.context["warnings"])]))
-            context = report.context | {"warnings": texts, "sections": sections}
-            notes = [as_options(each) for each in report.table["note"]]
-            told = "quantities" if problem.contrasts else "table"
-            report = replace(report, **{told: report.table.assign(note=notes)}, context=context)
-            limit = settings["fail-above"]
-            found = None if limit is None else judge(report, limit, settings["fail-quantity"])
-            head = [f"pyrofair audit of {settings['data']}", *problem.notes, *tell_scale(settings)]
-            if problem.graph.outcome_column in settings["score"]:
-                name = problem.graph.outcome_column
-                head.append(f"{name} is the outcome itself: its accuracy is 1 and means nothing.")
-            if files:
-                which = " or ".join(files)
-                head.append(f"On rows that it was trained on, the accuracy of {which} is too good: hold rows out.")
-            _add_files(folder, report, problem)
-            text = as_options("\n".join([*head, "", str(report), *(("", *found.lines) if found else ())]))
-            saved = folder.finish(text, lines)
+        source, models = make_source(settings, problem.unfair), own.models
+        report: Any = _audit(settings, problem, models, source, subgroups)
+        if settings["flips"]:
+            folder.add_text(settings["flips"], csv_text(_with_flips(settings, problem, models, report).flips))
+        sections = _sections(settings, problem, models, folder)
+        texts = list(dict.fromkeys([*own.warned(), *map(as_options, report.context["warnings"])]))
+        context = report.context | {"warnings": texts, "sections": sections}
+        notes = [as_options(each) for each in report.table["note"]]
+        told = "quantities" if problem.contrasts else "table"
+        report = replace(report, **{told: report.table.assign(note=notes)}, context=context)
+        limit = settings["fail-above"]
+        found = None if limit is None else judge(report, limit, settings["fail-quantity"])
+        head = []
+        if problem.graph.outcome_column in settings["score"]:
+            name = problem.graph.outcome_column
+            head.append(f"{name} is the outcome itself: its accuracy is 1 and means nothing.")
+        if files := model_files(settings["model"]):
+            which = " or ".join(files)
+            head.append(f"On rows that it was trained on, the accuracy of {which} is too good: hold rows out.")
+        _add_files(folder, report, problem)
+        code = own.finish(lines, *head, "", str(report), *(("", *found.lines) if found else ()), tell=False)
     if found and found.code != DONE:
         lines.complain(as_options("\n".join(found.lines)))
-    return FAILED if not saved else found.code if found else DONE
+    return FAILED if code == FAILED else found.code if found else DONE
 
 
 def _check(settings: Settings) -> None:
     """Refuse options that do not go together."""
-    check_decisions(settings, settings["thresholds"])
-    if settings["score"] and settings["train"] and settings["source"] == "onestep":
-        raise UsageError(
-            "--train fits the source on other rows, and with --source onestep a column of scores, --score "
-            f"{shlex.quote(settings['score'][0])}, is assessed by the rows of DATA alone: leave out --train, for each "
-            "row is judged by models that did not see it; or pass the model itself, --model FILE; or use --source ipw."
-        )
-    if settings["train"] and names_several(settings):
-        raise UsageError(
-            "--train fits one source on other rows, and each contrast has its own: leave out --train, or name one "
-            "contrast."
-        )
-    if settings["score"] and settings["source"] == "gcomputation":
-        raise UsageError(
-            "--source gcomputation draws rows of another world, for which a column has no scores: pass the model "
-            "itself, --model FILE; or use --source onestep or ipw."
-        )
-    if settings["source"] == "onestep" and "replicates" in settings.given:
-        raise UsageError(
-            "--replicates belongs to --source ipw or gcomputation; onestep has intervals without replicates."
-        )
-    if "fail-quantity" in settings.given and settings["fail-above"] is None:
-        raise UsageError("--fail-quantity needs a limit, --fail-above.")
-    if of_parts := [f"--{each}" for each in ("order", "with-outcome") if settings[each] and not settings["explain"]]:
-        raise UsageError(f"{' and '.join(of_parts)}: of the parts of a difference, which --explain adds to the report.")
-    if settings["fail-above"] is not None and settings["source"] != "onestep" and settings["replicates"] < 2:
-        raise UsageError(f"--fail-above needs intervals, and --replicates {settings['replicates']} makes none.")
-    other = [each for each in ("train", "drop-other-groups", "check", "sensitivity") if settings[each]]
-    if settings["proxy"] and (other or settings["source"] != "onestep"):
-        raise UsageError(
-            "--proxy is for --source onestep, and for all rows of DATA, whose group is not known in some: leave out "
-            f"{' and '.join(f'--{each}' for each in other) or '--source'}."
-        )
-    name = settings["flips"]
-    if name and (name in FILES or Path(name).name != name or not name.endswith(".csv")):
-        raise UsageError(f"--flips {name!r} must be the name of a further CSV file of the results, such as flips.csv.")
-    if name and settings["score"]:
-        raise UsageError(
-            f"--flips asks for the scores of rows with another value of the sensitive attribute, and a column, --score "
-            f"{shlex.quote(settings['score'][0])}, has none: pass the model itself, --model FILE."
-        )
+    score, source, replicates, flips = (settings[each] for each in ("score", "source", "replicates", "flips"))
+    column, train, limit = shlex.quote(next(iter(score), "")), settings["train"], settings["fail-above"]
+    other = [f"--{each}" for each in ("train", "drop-other-groups", "check", "sensitivity") if settings[each]]
+    of_parts = [f"--{each}" for each in ("order", "with-outcome") if settings[each] and not settings["explain"]]
+    rules = [
+        (score and train and source == "onestep",
+         f"--train fits the source on other rows, and with --source onestep a column of scores, --score {column}, is "
+         "assessed by the rows of DATA alone: leave out --train, for each row is judged by models that did not see it; "
+         "or pass the model itself, --model FILE; or use --source ipw."),
+        (train and names_several(settings),
+         "--train fits one source on other rows, and each contrast has its own: leave out --train, or name one "
+         "contrast."),
+        (score and source == "gcomputation",
+         "--source gcomputation draws rows of another world, for which a column has no scores: pass the model itself, "
+         "--model FILE; or use --source onestep or ipw."),
+        (source == "onestep" and "replicates" in settings.given,
+         "--replicates belongs to --source ipw or gcomputation; onestep has intervals without replicates."),
+        ("fail-quantity" in settings.given and limit is None, "--fail-quantity needs a limit, --fail-above."),
+        (of_parts,
+         f"{' and '.join(of_parts)}: of the parts of a difference, which --explain adds to the report."),
+        (limit is not None and source != "onestep" and replicates < 2,
+         f"--fail-above needs intervals, and --replicates {replicates} makes none."),
+        (settings["proxy"] and (other or source != "onestep"),
+         "--proxy is for --source onestep, and for all rows of DATA, whose group is not known in some: leave out "
+         f"{' and '.join(other) or '--source'}."),
+        (flips and (flips in FILES or Path(flips).name != flips or not flips.endswith(".csv")),
+         f"--flips {flips!r} must be the name of a further CSV file of the results, such as flips.csv."),
+        (flips and score,
+         "--flips asks for the scores of rows with another value of the sensitive attribute, and a column, --score "
+         f"{column}, has none: pass the model itself, --model FILE."),
+    ]  # fmt: skip
+    for applies, text in rules:
+        if applies:
+            raise UsageError(text)
 
 
 def _subgroup(text: str, problem: Problem) -> Any:
     """Return a column by name, or a function that makes bands of one: COLUMN=K."""
-    import pandas as pd
     from pandas.api.types import is_numeric_dtype
 
     from pyrofair.audits.subgroups import MOST_LEVELS
+    from pyrofair.tables.labels import quantile_bands
 
     name, _, bands = text.rpartition("=")
     if text in problem.frame or name not in problem.frame:
-        if text in problem.frame and (levels := problem.frame[text].nunique()) > MOST_LEVELS:
-            numbers = is_numeric_dtype(problem.frame[text])
-            cure = f"make bands of it, --subgroups {text}=4" if numbers else "join levels in the table"
-            raise UsageError(f"--subgroups: {text!r} has {levels:,} levels, more than {MOST_LEVELS}: {cure}.")
         # What is no column is refused with the columns that may make subgroups.
         return name if name and bands.isdecimal() and text not in problem.frame else text
     graph = problem.graph
@@ -213,9 +189,7 @@ def _subgroup(text: str, problem: Problem) -> Any:
         raise UsageError(f"--subgroups {text}: the number of bands is one from 2 to {MOST_LEVELS}, such as {name}=4.")
 
     values = problem.frame[name].astype(float)
-    cut = pd.qcut(values, int(bands), duplicates="drop").cat.remove_unused_categories()
-    ends = values.groupby(cut, observed=True).agg(["min", "max"])
-    cut = cut.cat.rename_categories([f"{low:.15g} to {high:.15g}" for low, high in ends.to_numpy()])
+    cut = quantile_bands(values, int(bands))
     labels = dict(zip(values, cut, strict=True))  # of all rows: each contrast has a part of them
 
     def band(table: pd.DataFrame) -> pd.Series[Any]:
@@ -236,10 +210,9 @@ def _audit(
     from pyrofair.audits import Audit, audit, audit_contrasts
     from pyrofair.audits.audit import with_missing
 
-    if settings["train"]:
-        own = {"sample_weight": problem.other_weights["train"], "groups": problem.other_groups["train"]}
-        source = with_missing(source, missing_of(settings)).fit(problem.others["train"], **own)
     how = asked_of(settings, problem)
+    if settings["train"]:
+        source = with_missing(source, how["missing"]).fit(*problem.others["train"])
     made: Any = partial(audit_contrasts, contrasts=problem.contrasts) if problem.contrasts else audit
     report = made(
         models,
@@ -249,7 +222,7 @@ def _audit(
         n_boot=settings["replicates"],
         n_jobs=settings["threads"],
         subgroups=subgroups or None,
-        thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
+        thresholds=thresholds_of(settings),
         **how,
     )
     if how["scores"] == settings["scores"] or not isinstance(report, Audit):
@@ -258,6 +231,26 @@ def _audit(
     types = report.context.score_types | {name: [ESTIMATED] for name in stated}
     told: Audit = replace(report, context=report.context | {"score_types": types})
     return told
+
+
+def _with_flips(settings: Settings, problem: Problem, models: dict[str, Any], report: Audit) -> Audit:
+    """Return a report that estimates the answers that no row shows, if its source learns mechanisms."""
+    from pyrofair.audits.individuals import likely_flips
+    from pyrofair.mechanisms import learn_mechanisms
+    from pyrofair.sources import SEM
+
+    unknown = [name for name, each in report.answers.items() if isinstance(each, str)]
+    if not unknown or settings["source"] != "gcomputation":
+        return report
+    features = problem.frame[list(problem.graph.input_columns)]
+    own = asked_of(settings, problem)
+    how = {name: own[name] for name in ("sample_weight", "missing", "random_state")}
+    sem = SEM.from_mechanisms(learn_mechanisms(features, problem.unfair, **how), problem.unfair)
+    at = features, own["threshold"], settings["seed"]
+    return replace(
+        report,
+        answers={**report.answers, **{each: partial(likely_flips, each, models[each], sem, *at) for each in unknown}},
+    )
 
 
 def _sections(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> tuple[Any, ...]:
@@ -278,7 +271,7 @@ def _sections(settings: Settings, problem: Problem, models: dict[str, Any], fold
     if settings["check"]:
         check = check_table(settings, problem)
         found.append(check.block())
-        folder.add_table("check.csv", check.table.assign(given=check.table["given"].map(", ".join)))
+        add_check(folder, check)
     for i, (name, model) in enumerate(models.items() if settings["sensitivity"] else ()):
         title = f"Hidden common causes ({name})"
         try:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, missing_of
+from pyrofair.commands.data import DATA_OPTIONS, GROUPS, missing_of
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, LIMIT_EXCEEDED, Command, Option, Settings, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
+from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import as_options, computing
+from pyrofair.commands.running import running
 
 if TYPE_CHECKING:
     from pyrofair.robustness import GraphCheck
 
-__all__ = ["COMMAND", "TEST_OPTIONS", "check_table"]
+__all__ = ["COMMAND", "TEST_OPTIONS", "add_check", "check_table"]
 
 FILES = ("report.txt", "check.csv", "graph.png")
 TEST_OPTIONS = grouped(
@@ -25,9 +25,7 @@ TEST_OPTIONS = grouped(
            default="flexible", choices=("flexible", "smooth", "boosted")),
 )  # fmt: skip
 OPTIONS = (
-    DATA,
-    *GRAPH_OPTIONS,
-    *LABEL_OPTIONS,
+    *QUESTION,
     *TEST_OPTIONS,
     GROUPS,
     Option("strict", "end with exit code 3 if an independence fails, with 4 if one cannot be tested", bool),
@@ -45,22 +43,24 @@ An independence that fails asks for an edge, or for a hidden common cause, A <->
 
 def run(settings: Settings, lines: Any) -> int:
     """Test the graph, write the results, print them, and return the exit code."""
-    with computing(settings) as warned:
-        problem = read_problem(settings, outcome_required=False, about_paths=False, about_groups=False)
-        with ResultsFolder.claimed(settings, files_read(settings), FILES) as folder:
-            from pyrofair.graph.drawing import draw_graph
+    with running(settings, FILES, outcome_required=False, about_paths=False, about_groups=False) as own:
+        from pyrofair.graph.drawing import draw_graph
 
-            found = check_table(settings, problem, settings["error"], settings["tests"])
-            folder.add_table("check.csv", found.table.assign(given=found.table["given"].map(", ".join)))
-            unfair = problem.unfair if len(problem.unfair.paths) else None
-            folder.add_figure("graph.png", draw_graph(problem.graph, unfair).figure)
-            head = [f"pyrofair check of {settings['data']}", *problem.notes, ""]
-            text = "\n".join([*head, str(found), *(f"Warning: {each}" for each in warned())])
-            if not folder.finish(as_options(text), lines):
-                return FAILED
+        problem = own.problem
+        found = check_table(settings, problem, settings["error"], settings["tests"])
+        add_check(own.folder, found)
+        unfair = problem.unfair if len(problem.unfair.paths) else None
+        own.folder.add_figure("graph.png", draw_graph(problem.graph, unfair).figure)
+        if own.finish(lines, "", str(found)) == FAILED:
+            return FAILED
     if settings["strict"] and found.table["fails"].any():
         return LIMIT_EXCEEDED
     return CANNOT_BE_JUDGED if settings["strict"] and found.table["p_value"].isna().any() else DONE
+
+
+def add_check(folder: ResultsFolder, found: GraphCheck) -> None:
+    """Add the table of tests to the folder."""
+    folder.add_table("check.csv", found.table.assign(given=found.table["given"].map(", ".join)))
 
 
 def check_table(settings: Settings, problem: Problem, level: float = 0.05, regression: Any = "flexible") -> GraphCheck:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
 from pyrofair._cells import Cell, CellFolder
 from pyrofair._files import csv_text, write_whole
 from pyrofair.audits import Audit, PenaltyPath, audit, penalty_path
+from pyrofair.audits.report import group_lines
 from pyrofair.classifiers import PSCF, PenalizedClassifier, remove
 from pyrofair.datasets import Dataset, load_adult, load_german
 from pyrofair.effects import disagreement, effect_gap
@@ -61,9 +61,6 @@ SETTINGS = {
 }
 
 
-# -- the methods -------------------------------------------------------------------------------------------------------
-
-
 def methods(
     data: Dataset, setting: Setting, strength: float, seed: int
 ) -> tuple[dict[str, PenalizedClassifier], dict[str, PenalizedClassifier]]:
@@ -81,12 +78,6 @@ def methods(
     return plain, {label: PenalizedClassifier(penalty=penalty, **shared) for label, penalty in penalties.items()}
 
 
-def _given_shared(data: Dataset, proposed: PenalizedClassifier) -> PenalizedClassifier:
-    """Return the proposed method given what both worlds share: one start, for its penalty has no two basins."""
-    given: PenalizedClassifier = clone(proposed)
-    return given.set_params(source=GComputation(data.unfair, draws=5), starts=1)  # type: ignore[no-any-return]
-
-
 def _modes(fitted: Any, label: str) -> dict[str, Any]:
     """Return a fitted classifier by its name; PSCF in each of its :data:`MODES`, which differ in predictions alone."""
     if label != "PSCF":
@@ -94,9 +85,6 @@ def _modes(fitted: Any, label: str) -> dict[str, Any]:
     posterior, prior = copy.copy(fitted), copy.copy(fitted)
     posterior.latents, prior.latents = "posterior", "prior"
     return dict(zip(MODES, (fitted, fitted.one_draw(), posterior, prior), strict=True))
-
-
-# -- what is kept ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +127,6 @@ class Job:
         table = path.table.assign(method=label)
         self.cells.keep(Cell(key, table))
         return table
-
-
-# -- the comparison ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +186,8 @@ def compare(
     train, test = data.split(random_state=seed)
     X, y = train.drop(columns=target), train[target]
     plain, penalised = methods(data, setting, strength, seed)
-    given = _given_shared(data, penalised["Proposed"])
+    # Given what both worlds share, the penalty has no two basins.
+    given = clone(penalised["Proposed"]).set_params(source=GComputation(data.unfair, draws=5), starts=1)
     pscf = PSCF(data.unfair, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)  # the audit's reading reports the overlap
@@ -218,9 +204,6 @@ def compare(
     step("done")
     path = pd.concat(tables, ignore_index=True)
     return Comparison(audited, paper, path, _describe(setting, audited, paper, path))
-
-
-# -- the reading -------------------------------------------------------------------------------------------------------
 
 
 def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame) -> str:
@@ -240,10 +223,8 @@ def _describe(setting: Setting, audited: Audit, paper: Audit, path: pd.DataFrame
             "and by the paper's weights (inverse probabilities, logistic propensities):",
             _wide(paper)[columns].round(3).to_string(),
             "",
-            "Either observed group alone (decisions), boosted propensities of the one-step estimates:",
-            _describe_groups(audited.groups),
-            "and the paper's logistic ones:",
-            _describe_groups(paper.groups),
+            "By the paper's weights, too:",
+            *group_lines(paper.groups, paper.context),
             "",
             "Trade-off over the strength of the penalty (decisions, one-step estimates):",
             trade[["accuracy", "positive_rate", *bounds]].round(3).to_string(),
@@ -267,13 +248,3 @@ def _wide(report: Audit) -> pd.DataFrame:
     decided = report.table[report.table["decisions"] == "threshold"]
     table = decided.set_index(["model", "quantity"])["estimate"].unstack()  # noqa: PD010 - nothing to aggregate
     return table.loc[report.table["model"].unique()]
-
-
-def _describe_groups(groups: pd.DataFrame) -> str:
-    """Return the comparison of the groups, thresholded decisions, as a table in text."""
-    if groups.empty:
-        return "  no single group has support in both worlds"
-    rows = groups[(groups["decisions"] == "threshold") & (groups["quantity"] != "p_y0")]
-    rows = rows.assign(note=rows["note"].mask(rows["note"] == "")).dropna(axis="columns", how="all")
-    rounded = rows.assign(**{column: rows[column].round(3) for column in rows.select_dtypes(np.number).columns})
-    return rounded.drop(columns="decisions").to_string(index=False)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import list_values, match_value, missing_of
-from pyrofair.commands.models import MODEL_OPTIONS, load_model, model_files
-from pyrofair.commands.options import Option, Settings, UsageError, grouped
+from pyrofair.commands.options import Option, Settings, UsageError, grouped, is_file, no_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DECISION_OPTIONS",
+    "LEVEL",
+    "THRESHOLDS",
     "asked_of",
     "check_decisions",
-    "on_scale",
+    "model_files",
     "read_models",
     "tell_scale",
+    "threshold_of",
+    "thresholds_of",
 ]
 
 DECISION_OPTIONS = grouped(
@@ -36,9 +41,18 @@ DECISION_OPTIONS = grouped(
            "can take: onestep estimates what a column would be in another world as it does for an outcome, which a "
            "prediction allows, too; ipw takes a prediction unless equal rows have unequal scores", default="auto",
            choices=("auto", "prediction", "outcome")),
-    *MODEL_OPTIONS,
+    Option("model", "saved models, each FILE or NAME=FILE", many=True, metavar="FILE"),
+    Option("trust-pickle", "load models pickled by joblib or pickle. A pickle runs whatever code its author put in it, "
+           "with your rights: use it for files that you made yourself", bool),
     Option("threshold", "a decision is yes where the score exceeds this (default 0.5, the middle of the scale)", float),
 )  # fmt: skip
+
+LEVEL, THRESHOLDS = grouped(
+    "the intervals",
+    Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
+    Option("thresholds", "further thresholds at which decisions are assessed, such as .1 .3 .7 .9", float, many=True),
+)
+PICKLES = (".joblib", ".pkl", ".pickle")
 
 
 def check_decisions(settings: Settings, thresholds: Sequence[float] = ()) -> None:
@@ -88,6 +102,11 @@ def threshold_of(settings: Settings) -> float:
     return 0.5 if settings["threshold"] is None else float(on_scale(settings, settings["threshold"]))
 
 
+def thresholds_of(settings: Settings) -> list[float] | None:
+    """Return further thresholds as those of probabilities of yes; None if there are none."""
+    return [on_scale(settings, each) for each in settings["thresholds"]] or None
+
+
 def tell_scale(settings: Settings) -> list[str]:
     """Return how scores of another scale were read."""
     low, high = _scale(settings)
@@ -106,7 +125,7 @@ def read_models(settings: Settings, problem: Problem) -> dict[str, Any]:
     """Return the columns of scores and the models by name."""
     found: dict[str, Any] = {name: _scores(name, problem, settings) for name in settings["score"]}
     files, hot = model_files(settings["model"]).items(), problem.crossed
-    loaded = {name: load_model(each, trusted=settings["trust-pickle"]) for name, each in files}
+    loaded = {name: _load(each, trusted=settings["trust-pickle"]) for name, each in files}
     return found | {name: hot.model(each) if hot else each for name, each in loaded.items()}
 
 
@@ -175,3 +194,42 @@ def scores_are(settings: Settings, problem: Problem) -> Any:
     except NotIdentifiedError:
         return "auto"
     return "outcome"
+
+
+def model_files(given: Sequence[str]) -> dict[str, str]:
+    """Return the file of each model by name; a name that occurs twice, or a file that is absent, is a UsageError."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        if not equals or is_file(text):
+            name, file = Path(text).stem, text
+        if not name or not file:
+            raise UsageError(f"--model {text!r} must be FILE or NAME=FILE.")
+        if name in found:
+            raise UsageError(f"two models are called {name!r}; name them apart, --model first={found[name]}.")
+        if missing := no_file(file):
+            raise UsageError(f"--model: {missing}")
+        found[name] = file
+    return found
+
+
+def _load(file: str, *, trusted: bool) -> Any:
+    """Return a model from a file; a pickle only where it is trusted."""
+    if Path(file).suffix.lower() not in PICKLES:
+        import pyrofair
+
+        return pyrofair.load(file)
+    if not trusted:
+        raise UsageError(
+            f"{file!r} is a pickle, which runs whatever code its author put in it when it is loaded. If you made "
+            "it yourself, add --trust-pickle; otherwise ask for the scores of the model, and use --score COLUMN."
+        )
+    import joblib
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # scikit-learn warns of a model that another version has pickled
+            return joblib.load(file)
+    except Exception as error:  # a damaged pickle raises what it likes
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"the pickle {file!r} cannot be used: {cause}") from error

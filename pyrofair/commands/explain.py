@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
-from pyrofair.commands.decisions import DECISION_OPTIONS, asked_of, check_decisions, on_scale, read_models, tell_scale
-from pyrofair.commands.models import model_files
-from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
+from pyrofair.commands.data import DATA_OPTIONS, GROUPS
+from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, asked_of, thresholds_of
+from pyrofair.commands.options import Command, Option, Settings, grouped
+from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import as_options, computing
+from pyrofair.commands.running import running
 from pyrofair.commands.sources import source_options
 
 if TYPE_CHECKING:
@@ -29,16 +28,14 @@ PART_OPTIONS = (
     Option("with-outcome", "split the observed outcome as well, even if parts have to be merged for it", bool),
 )  # fmt: skip
 OPTIONS = (
-    DATA,
-    *GRAPH_OPTIONS,
-    *LABEL_OPTIONS,
+    *QUESTION,
     *DECISION_OPTIONS,
     *grouped(
         "the parts",
         *PART_OPTIONS,
-        Option("thresholds", "further thresholds at which decisions are split, such as .1 .3 .7 .9", float, many=True),
-        Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
     ),
+    THRESHOLDS,
+    LEVEL,
     GROUPS,
     *DATA_OPTIONS,
     *(each for each in source_options(("onestep",), "onestep") if each.name not in ("form", "clip")),
@@ -57,21 +54,14 @@ each other group is compared with the baseline.
 
 def run(settings: Settings, lines: Any) -> int:
     """Split the difference, write the results, print them, and return the exit code."""
-    check_decisions(settings, settings["thresholds"])
-    read = [*files_read(settings), *model_files(settings["model"]).values()]
-    with computing(settings) as warned:
-        extra = dict.fromkeys(settings["score"], "--score")
-        problem = read_problem(settings, extra=extra, outcome_required=False, about_paths=False, several=True)
-        with ResultsFolder.claimed(settings, read, FILES) as folder:
-            found = explain(settings, problem, read_models(settings, problem))
-            folder.add("report.html", found.to_html)
-            folder.add_text("report.json", found.to_json(indent=2))
-            add_parts(folder, found)
-            for name in ("contrasts", "means", "differences"):
-                folder.add_table(f"{name}.csv", getattr(found, name))
-            head = [f"pyrofair explain of {settings['data']}", *problem.notes, *tell_scale(settings), ""]
-            text = [*head, str(found), *(f"Warning: {each}" for each in warned())]
-            return DONE if folder.finish(as_options("\n".join(text)), lines) else FAILED
+    with running(settings, FILES, outcome_required=False, about_paths=False, several=True) as own:
+        found = explain(settings, own.problem, own.models)
+        own.folder.add("report.html", found.to_html)
+        own.folder.add_text("report.json", found.to_json(indent=2))
+        add_parts(own.folder, found)
+        for name in ("contrasts", "means", "differences"):
+            own.folder.add_table(f"{name}.csv", getattr(found, name))
+        return own.finish(lines, "", str(found))
 
 
 def add_parts(folder: ResultsFolder, found: Decomposition) -> None:
@@ -96,7 +86,7 @@ def explain(settings: Settings, problem: Problem, models: dict[str, Any]) -> Dec
         contrasts=problem.contrasts or None,
         unfair=problem.unfair if problem.unfair.paths else None,
         outcome=outcome,
-        thresholds=[on_scale(settings, each) for each in settings["thresholds"]] or None,
+        thresholds=thresholds_of(settings),
         **asked_of(settings, problem),
         **more,
     )

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyrofair.commands.check import COMMAND as CHECK
 from pyrofair.commands.check import TEST_OPTIONS, check_table
-from pyrofair.commands.data import DATA, DATA_OPTIONS, Reading, read_columns, require_columns
+from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, Reading, read_columns, require_columns
 from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, read_problem, read_text
 from pyrofair.commands.results import RESULT_OPTIONS
@@ -32,10 +33,12 @@ OPTIONS = (
     ),
     *LABEL_OPTIONS,
     *TEST_OPTIONS,
+    GROUPS,
     *DATA_OPTIONS,
     Option("output", "the text file of the graph, with its picture beside (.svg)", metavar="FILE", short="-o"),
     *(each for each in RESULT_OPTIONS if each.name != "output"),
 )  # fmt: skip
+OF_THE_CALL = {"config", "data", "output", "overwrite", "traceback"}
 EXAMPLE = """\
 example, first without --tiers for a template of tiers.txt:
 
@@ -116,8 +119,8 @@ Then the same command with --tiers tiers.txt -o graph.txt."""
 def _head(graph: CausalGraph, settings: Settings) -> list[str]:
     """Return the edges as text, and above them how they are cut down."""
     file = settings["output"] or "graph.txt"
-    then = shlex.join(["pyrofair", "check", settings["data"], "--graph", file, "--sensitive", graph.sensitive,
-                       "--outcome", graph.outcome])  # fmt: skip
+    known = {str(each.name).replace("_", "-") for each in CHECK.params} - OF_THE_CALL
+    then = shlex.join(["pyrofair", "check", settings["data"], "--graph", file, *settings.arguments(known)])
     edges = [line for line in str(graph).splitlines() if not line.startswith("#")]
     return [
         f"# All {len(graph.edges)} arrows from earlier to later lines of {settings['tiers']}"

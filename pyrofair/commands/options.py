@@ -164,6 +164,15 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def arguments(self, known: Iterable[str]) -> list[str]:
+        """Return the options of some names that the user gave, as they are written on the command line."""
+        found = []
+        for name in (each for each in self.values if each in self.given & {*known}):
+            value = self.values[name]
+            texts = value if isinstance(value, list) else [] if isinstance(value, bool) else [value]
+            found += [f"--no-{name}" if value is False else f"--{name}", *map(str, texts)]
+        return found
+
     def recorded(self) -> dict[str, Any]:
         """Return what a file of settings holds: all values that are not left to the package."""
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
+from pyrofair.commands.data import DATA_OPTIONS, GROUPS
 from pyrofair.commands.gate import QUANTITIES
 from pyrofair.commands.options import (
     CANNOT_BE_JUDGED,
@@ -18,10 +18,10 @@ from pyrofair.commands.options import (
     UsageError,
     grouped,
 )
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
-from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import computing
-from pyrofair.commands.training import TRAINING_OPTIONS, make_classifier
+from pyrofair.commands.problem import QUESTION, Problem
+from pyrofair.commands.results import RESULT_OPTIONS
+from pyrofair.commands.running import running
+from pyrofair.commands.train import TRAINING_OPTIONS, make_classifier
 
 if TYPE_CHECKING:
     from pyrofair.audits import PenaltyPath
@@ -31,9 +31,7 @@ __all__ = ["COMMAND"]
 MODEL = "model.pyrofair"
 FILES = (MODEL, "report.txt", "path.csv", "intervals.csv", "groups.csv", "path.png")
 OPTIONS = (
-    DATA,
-    *GRAPH_OPTIONS,
-    *LABEL_OPTIONS,
+    *QUESTION,
     *grouped(
         "the path",
         Option("strengths", "the strengths of the penalty", float, many=True, least=0.0),
@@ -89,33 +87,29 @@ def run(settings: Settings, lines: Any) -> int:
     strengths = settings["strengths"] or DEFAULT_STRENGTHS
     if not any(strengths):
         raise UsageError("--strengths must hold one above 0.")
-    with computing(settings) as warned:
-        problem = read_problem(settings, others=["test"])
-        classifier = make_classifier(settings, problem, strength=1.0)
-        with ResultsFolder.claimed(settings, files_read(settings, "test"), FILES) as folder:
-            path = _fit(settings, problem, classifier, strengths)
-            chosen, choice, code = _choose(path, settings) if chooses else (None, [], DONE)
-            both = bool(settings["weight"] and settings["test"])
-            told = [
-                f"pyrofair path on {settings['data']}, {len(problem.frame):,} rows",
-                *problem.notes,
-                *([f"--weight weights the rows trained on; rows of {settings['test']} weigh the same."] * both),
-                "",
-                str(path).split("\nUnfinished")[0],
-                *choice,
-                "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
-                *assumed_of_records(problem.unfair, problem.frame)[:1],
-                *(f"Warning: {text}" for text in warned()),
-            ]
-            folder.add_table("path.csv", path.table)
-            folder.add_table("intervals.csv", path.intervals)
-            folder.add_table("groups.csv", path.groups)
-            if len(path.table):
-                folder.add_figure("path.png", path.plot())
-            if chosen is not None:
-                folder.add(MODEL, lambda file: pyrofair.save(chosen, file))
-            if not folder.finish("\n".join(told), lines, spare=MODEL):
-                code = FAILED
+    with running(settings, FILES, "test") as own:
+        problem, folder = own.problem, own.folder
+        path = _fit(settings, problem, make_classifier(settings, problem, strength=1.0), strengths)
+        chosen, choice, code = _choose(path, settings) if chooses else (None, [], DONE)
+        both = bool(settings["weight"] and settings["test"])
+        told = [
+            f"{len(problem.frame):,} rows.",
+            *([f"--weight weights the rows trained on; rows of {settings['test']} weigh the same."] * both),
+            "",
+            str(path).split("\nUnfinished")[0],
+            *choice,
+            "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+            *assumed_of_records(problem.unfair, problem.frame)[:1],
+        ]
+        folder.add_table("path.csv", path.table)
+        folder.add_table("intervals.csv", path.intervals)
+        folder.add_table("groups.csv", path.groups)
+        if len(path.table):
+            folder.add_figure("path.png", path.plot())
+        if chosen is not None:
+            folder.add(MODEL, lambda file: pyrofair.save(chosen, file))
+        if own.finish(lines, *told, of="on", spare=MODEL) == FAILED:
+            code = FAILED
     unfinished = bool(path.unfinished) or path.table["strength"].nunique() < len({*strengths})
     return INTERRUPTED if unfinished else code
 
@@ -129,14 +123,14 @@ def _fit(settings: Settings, problem: Problem, classifier: Any, strengths: list[
         X = frame.drop(columns=outcome)
         return X.assign(**{groups: labels}) if groups else X, frame[outcome]
 
-    X, y = halves(problem.frame, problem.groups)
+    (X, y), other = halves(problem.frame, problem.groups), problem.others.get("test")
     return penalty_path(
         classifier,
         X,
         y,
         strengths=strengths,
         seeds=[settings["seed"] + each for each in range(settings["seeds"])],
-        test=halves(problem.others["test"], problem.other_groups["test"]) if settings["test"] else None,
+        test=halves(other.frame, other.groups) if other else None,
         held_out=settings["held-out"],
         sample_weight=problem.weight,
         groups=groups,

@@ -10,9 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyrofair.commands.data import Reading, Table, distinct_values, list_values, match_value, read_data, read_number
+from pyrofair.commands.data import (
+    DATA,
+    Reading,
+    Table,
+    distinct_values,
+    list_values,
+    match_value,
+    read_data,
+    read_number,
+)
 from pyrofair.commands.options import Option, Settings, UsageError, grouped, is_file, no_file
 from pyrofair.exceptions import PyrofairWarning
 
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRAPH_OPTIONS",
     "LABEL_OPTIONS",
+    "QUESTION",
     "Problem",
     "files_read",
     "make_graph",
@@ -61,17 +71,26 @@ LABEL_OPTIONS = grouped(
     Option("rest-is-no", "all values of the outcome, or of columns of decisions, but the one that counts as yes count "
            "as no", bool),
 )  # fmt: skip
+QUESTION = (DATA, *GRAPH_OPTIONS, *LABEL_OPTIONS)
+
+
+class Rows(NamedTuple):
+    """The columns of observed nodes of a further table, with its weights and groups, or None."""
+
+    frame: pd.DataFrame
+    weight: pd.Series[Any] | None
+    groups: pd.Series[Any] | None
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """A graph with labels of the table's types, its unfair paths, and tables with their columns.
 
-    ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes;
-    ``extra`` holds the columns asked for besides the graph's, ``weight`` the sample weights and ``groups`` the groups
-    of rows, or None. ``notes`` is what a report must tell of the reading. ``contrasts`` are the values that are
-    compared with the baseline one by one, if the graph names none; ``crossed`` is the sensitive attribute in the place
-    of its columns, where it was one-hot.
+    ``frame`` is the table of the command and ``others`` further ones by option, all with the columns of observed nodes,
+    and each with ``weight``, the sample weights, and ``groups``, the groups of rows, or None; ``extra`` holds the
+    columns asked for besides the graph's. ``notes`` is what a report must tell of the reading. ``contrasts`` are the
+    values that are compared with the baseline one by one, if the graph names none; ``crossed`` is the sensitive
+    attribute in the place of its columns, where it was one-hot.
     """
 
     graph: CausalGraph
@@ -80,10 +99,8 @@ class Problem:
     frame: pd.DataFrame
     extra: pd.DataFrame
     weight: pd.Series[Any] | None
-    others: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    other_weights: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
-    groups: pd.Series[Any] | None = None
-    other_groups: Mapping[str, pd.Series[Any] | None] = field(default_factory=dict)
+    groups: pd.Series[Any] | None
+    others: Mapping[str, Rows] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     contrasts: tuple[Any, ...] = ()
     crossed: Crossed | None = None
@@ -208,13 +225,12 @@ def read_problem(
                 f"--groups {groups!r} is a column of the graph, given which estimates are made: name another."
             )
         wanted.setdefault(groups, "--groups")
-    own = dict(wanted)
-    for name, why in (extra or {}).items():
-        own.setdefault(name, why)
+    own = wanted | {name: why for name, why in (extra or {}).items() if name not in wanted}
     optional = () if outcome_required else (outcome,)
     if how.missing_as_value:  # a missing outcome is left out of accuracy, which is all that it serves in an audit
-        needed = {plain.sensitive_column, *(extra or {}), *({outcome} if outcome_required else ())}
-        how = replace(how, features=tuple(name for name in plain.node_of if name not in needed))
+        hints = {name for name, why in (extra or {}).items() if why == "--proxy"}
+        needed = {plain.sensitive_column, *(extra or {}), *({outcome} if outcome_required else ())} - hints
+        how = replace(how, features=tuple({*plain.node_of, *hints} - needed))
     table = read_data(settings["data"], own, how, optional)
     weighted = {settings["weight"]} - set(plain.node_of)
     further = {
@@ -264,11 +280,12 @@ def read_problem(
         make_unfair(graph, settings, required=about_paths),
         table.frame[nodes],
         table.frame[list(extra or {})],
-        table.frame[weight] if weight else None,
-        {name: each.frame[[column for column in nodes if column in each.frame]] for name, (each, _) in more.items()},
-        {name: each.frame.get(weight) for name, (each, _) in more.items()},
-        table.frame[groups] if groups else None,
-        {name: each.frame.get(groups) for name, (each, _) in more.items()},
+        table.frame.get(weight),
+        table.frame.get(groups),
+        {
+            name: Rows(each.frame.filter(nodes), each.frame.get(weight), each.frame.get(groups))
+            for name, (each, _) in more.items()
+        },
         tuple(notes),
         () if graph.contrast is not None else _levels(settings, graph, table),
         from_one_hot(raw, graph, hot, other=other) if hot else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from pyrofair.exceptions import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RESULT_OPTIONS", "ResultsFolder", "default_folder", "digest_files"]
+__all__ = ["RESULT_OPTIONS", "ResultsFolder"]
 
 RESULT_OPTIONS = grouped(
     "the results",
@@ -32,10 +32,6 @@ RESULT_OPTIONS = grouped(
 RUN, SETTINGS = "run.json", "settings.toml"
 UNIDENTIFYING = ("output", "threads")
 """Options that change no number."""
-PACKAGES = (
-    "arviz", "joblib", "matplotlib", "networkx", "numpy", "pandas", "pyarrow", "pyro-ppl", "scikit-learn", "scipy",
-    "torch",
-)  # fmt: skip
 
 
 class _NotWrittenError(Exception):
@@ -45,21 +41,6 @@ class _NotWrittenError(Exception):
         super().__init__(name)
         self.name = name
         self.cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-
-
-def default_folder(settings: Settings) -> Path:
-    """Return the folder of the results: the one named, or one called after the command and the data."""
-    stem = Path(settings["data"]).name.split(".")[0] or "data"
-    return Path(settings["output"] or f"{settings.command}-{stem}")
-
-
-def digest_files(paths: Sequence[str]) -> dict[str, str]:
-    """Return the SHA-256 of each file."""
-    found = {}
-    for path in map(Path, paths):
-        with path.open("rb") as file:
-            found[str(path)] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
 
 
 @dataclass(eq=False)
@@ -88,12 +69,13 @@ class ResultsFolder:
         from pyrofair._files import FolderLock, made_folder, sweep
         from pyrofair._validation import path_fault
 
-        folder, known = default_folder(settings), (*names, RUN, SETTINGS)
+        stem = Path(settings["data"]).name.split(".")[0] or "data"
+        folder, known = Path(settings["output"] or f"{settings.command}-{stem}"), (*names, RUN, SETTINGS)
         run = {
             "command": settings.command,
             "version": __version__,
             "settings": {name: value for name, value in settings.recorded().items() if name not in UNIDENTIFYING},
-            "files": digest_files(files),
+            "files": {str(Path(each)): hashlib.sha256(Path(each).read_bytes()).hexdigest() for each in files},
         }
         new, lock = not (path_fault(str(folder)) or folder.exists()), None
         try:
@@ -173,7 +155,9 @@ class ResultsFolder:
         The record of the run comes first, as unfinished, and last: a run that is killed in between can be repeated.
         """
         from pyrofair._files import run_record, temporary_beside, write_whole
+        from pyrofair.audits.display.export import known_versions
 
+        versions = known_versions() | {"platform": platform.platform()}
         rerun = f"pyrofair {self.settings.command} --config {self.folder / SETTINGS}"
         comments = [
             f"Settings of pyrofair {self.settings.command}, version {__version__}. The same again, in the folder where "
@@ -191,7 +175,7 @@ class ResultsFolder:
                 (self.folder / name).unlink(missing_ok=True)
             for name, path in beside.items():
                 path.replace(self.folder / name)
-            write_whole(self.folder / (name := RUN), run_record(self.run, finished=True, versions=_versions()))
+            write_whole(self.folder / (name := RUN), run_record(self.run, finished=True, versions=versions))
         except Exception as error:  # of the disk, or of what makes the file
             raise _NotWrittenError(name, error) from error
         finally:
@@ -213,14 +197,3 @@ def _refuse_other(folder: Path, known: Sequence[str], run: dict[str, Any], *, ov
         f"the folder {str(folder)!r} holds {', '.join(found)} of another run{which}. Name another one, --output "
         "FOLDER, or pass --overwrite to replace them."
     )
-
-
-def _versions() -> Mapping[str, str]:
-    """Return the versions of Python and of the packages that numbers depend on."""
-    from importlib import metadata  # it takes longer to load than all else that help needs
-
-    found = {"pyrofair": __version__, "python": platform.python_version(), "platform": platform.platform()}
-    for name in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found

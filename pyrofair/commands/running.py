@@ -1,16 +1,22 @@
-"""How a command computes: threads bounded, and all warnings gathered for its report."""
+"""How a command computes: threads bounded, all warnings gathered, its question read and its report written."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from pyrofair.commands.options import Settings
+from pyrofair.commands.decisions import check_decisions, model_files, read_models, tell_scale
+from pyrofair.commands.options import DONE, FAILED, Settings
+from pyrofair.commands.problem import Problem, files_read, read_problem
+from pyrofair.commands.results import ResultsFolder
 from pyrofair.exceptions import PyrofairError
 
-__all__ = ["as_options", "computing"]
+__all__ = ["Run", "as_options", "computing", "running"]
 
 COLUMN = r"df\[(?P<column>'[^']*'|\"[^\"]*\"|[^\]]+)\]"
 ARGUMENTS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
@@ -44,6 +50,10 @@ AS_OPTIONS = tuple(
             r"--subgroups \1=\2",
         ),
         (r": pf\.(?:Scores|Decisions)Of\(.*?(?=\.$|\. For|$)", ": write it into a column of the table, --score COLUMN"),
+        (
+            r"pf\.audits\.flips\(models.*pf\.learn_mechanisms\(graph, df\)",
+            "--source gcomputation estimates the probability of a flip by mechanisms that it learns from the table",
+        ),
         (r"audit\(\.\.\., threshold=([\d.e-]+)\)", r"--threshold \1"),
         (r"(?:pass |(?<=, or ))pf\.DecisionsOf\(model\)", "name a column of its decisions, --score COLUMN"),
         (r"take 1 minus them\b", "use --score-negative"),
@@ -86,3 +96,41 @@ def computing(settings: Settings) -> Iterator[Callable[[], list[str]]]:
             for text in texts():
                 error.add_note(f"Warning: {text}")
             raise
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A command at work: what is asked, the folder of its results, and what was warned of so far."""
+
+    settings: Settings
+    problem: Problem
+    folder: ResultsFolder
+    warned: Callable[[], list[str]]
+
+    @cached_property
+    def models(self) -> dict[str, Any]:
+        """The columns of scores and the models by name."""
+        return read_models(self.settings, self.problem)
+
+    def finish(self, lines: Any, *texts: str, of: str = "of", tell: bool = True, spare: str = "") -> int:
+        """Write the results with a report, what was read above it and, to ``tell`` them, warnings below."""
+        command, data = self.settings.command, self.settings["data"]
+        scale = tell_scale(self.settings) if "score" in self.settings.values else ()
+        head = [f"pyrofair {command} {of} {data}", *self.problem.notes, *scale]
+        told = as_options("\n".join([*head, *texts]))
+        new = [f"Warning: {each}" for each in self.warned() if tell and each not in told]
+        return DONE if self.folder.finish("\n".join([told, *new]), lines, spare=spare) else FAILED
+
+
+@contextmanager
+def running(settings: Settings, names: Sequence[str], *tables: str, **how: Any) -> Iterator[Run]:
+    """Read what is asked, with further ``tables``, and hold the folder of results, files of some names."""
+    judges = "score" in settings.values
+    if judges:
+        check_decisions(settings, settings.values.get("thresholds", ()))
+    with computing(settings) as warned:
+        scores = dict.fromkeys(settings["score"], "--score") if judges else {}
+        problem = read_problem(settings, others=tables, **{**how, "extra": scores | how.get("extra", {})})
+        models = model_files(settings["model"]).values() if judges else ()
+        with ResultsFolder.claimed(settings, [*files_read(settings, *tables), *models], names) as folder:
+            yield Run(settings, problem, folder, warned)

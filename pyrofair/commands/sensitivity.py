@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS
-from pyrofair.commands.decisions import DECISION_OPTIONS, asked_of, check_decisions, read_models, tell_scale
-from pyrofair.commands.models import model_files
-from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
+from pyrofair.commands.data import DATA_OPTIONS, GROUPS
+from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, asked_of
+from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped
+from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import as_options, computing
+from pyrofair.commands.running import running
 from pyrofair.commands.sources import make_source, source_options
 
 __all__ = ["COMMAND", "analyse"]
 
 FILES = ("report.txt", "sensitivity.csv", "flips.csv", "benchmark.csv", "edges.csv", "report.html", "sensitivity.png")
 OPTIONS = (
-    DATA,
-    *GRAPH_OPTIONS,
-    *LABEL_OPTIONS,
+    *QUESTION,
     *DECISION_OPTIONS,
     *grouped(
         "the assumption",
@@ -38,7 +35,7 @@ OPTIONS = (
     ),
     *DATA_OPTIONS,
     *source_options(("onestep",), "onestep"),
-    Option("level", "the level of intervals", float, default=0.95, above=0.0, below=1.0),
+    LEVEL,
     GROUPS,
     *RESULT_OPTIONS,
 )  # fmt: skip
@@ -56,23 +53,14 @@ BELONGS = {"amounts": ("confounding", "cross-world", "switching"), "hidden-cause
 
 def run(settings: Settings, lines: Any) -> int:
     """Give the assumption up, write the results, print them, and return the exit code."""
-    check_decisions(settings)
     doubt = settings["doubt"]
     for name, fits in BELONGS.items():
         if settings[name] and doubt not in fits:
             raise UsageError(f"--{name} belongs to --doubt {' or '.join(fits)}, and not to --doubt {doubt}.")
-    read = [*files_read(settings), *model_files(settings["model"]).values()]
-    with computing(settings) as warned:
-        extra = dict.fromkeys(settings["score"], "--score")
-        problem = read_problem(settings, extra=extra, outcome_required=False)
-        with ResultsFolder.claimed(settings, read, FILES) as folder:
-            models = read_models(settings, problem)
-            texts = _edges(settings, problem, models, folder) if doubt == "edges" else []
-            if not texts:
-                texts = _sweeps(settings, problem, models, folder)
-            head = [f"pyrofair sensitivity of {settings['data']}", *problem.notes, *tell_scale(settings)]
-            told = [*head, *(each for text in texts for each in ("", text)), *(f"Warning: {each}" for each in warned())]
-            return DONE if folder.finish(as_options("\n".join(told)), lines) else FAILED
+    with running(settings, FILES, outcome_required=False) as own:
+        tell = _edges if doubt == "edges" else _sweeps
+        texts = tell(settings, own.problem, own.models, own.folder)
+        return own.finish(lines, *(each for text in texts for each in ("", text)))
 
 
 def _sweeps(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> list[str]:
@@ -100,13 +88,8 @@ def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder:
     """Add the table and the page of audits without an edge, and return their text."""
     from pyrofair.robustness import edge_costs
 
-    found = edge_costs(
-        models,
-        make_source(settings, problem.unfair),
-        problem.frame,
-        settings["absent"] or None,
-        **asked_of(settings, problem),
-    )
+    source, absent = make_source(settings, problem.unfair), settings["absent"] or None
+    found = edge_costs(models, source, problem.frame, absent, **asked_of(settings, problem))
     folder.add_table("edges.csv", found.table)
     folder.add("report.html", found.to_html)
     return [str(found)]
@@ -122,13 +105,8 @@ def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "conf
     if "hidden-causes" in settings.given:
         more["hidden_causes"] = settings["hidden-causes"]
     own = make_source(settings, problem.unfair) if settings["source"] == "onestep" else problem.unfair
-    return getattr(sensitivity, doubt.replace("-", "_"))(
-        model,
-        own,
-        problem.frame,
-        **asked_of(settings, problem),
-        **more,
-    )
+    analysis = getattr(sensitivity, doubt.replace("-", "_"))
+    return analysis(model, own, problem.frame, **asked_of(settings, problem), **more)
 
 
 COMMAND = Command(

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyrofair.commands.data import DATA, DATA_OPTIONS
-from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, Problem, files_read, read_problem
-from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import as_options, computing
-from pyrofair.commands.training import TRAINING_OPTIONS, make_classifier
+from pyrofair.commands.data import DATA_OPTIONS
+from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped
+from pyrofair.commands.problem import QUESTION, Problem
+from pyrofair.commands.results import RESULT_OPTIONS
+from pyrofair.commands.running import running
+from pyrofair.commands.sources import TRAIN_SOURCES, make_source, source_options
 
-__all__ = ["COMMAND", "MODEL"]
+__all__ = ["COMMAND", "TRAINING_OPTIONS", "make_classifier"]
 
+TRAINING_OPTIONS = (*grouped(
+    "the training",
+    Option("model", "what is trained: a network of 100 and 50 units, or logistic regression", default="network",
+           choices=("network", "logistic")),
+    Option("penalty", "what is penalised: disagreement, the paper's; effect_gap, the mean unfair effect; piu_upper, "
+           "the upper end of PIU", default="disagreement", choices=("disagreement", "effect_gap", "piu_upper")),
+    Option("epochs", "passes over the rows", int, least=1),
+    Option("batch-size", "rows of a batch", int, default=1000, least=1),
+    Option("learning-rate", "the step size", float, above=0.0),
+    Option("starts", "initial weights that are tried", int, default=4, least=1),
+    Option("validation-fraction", "the share of rows that chooses the epoch", float, above=0.0, below=1.0),
+    Option("patience", "stop after so many epochs without gain on these rows", int, least=1),
+    Option("dtype", "the precision", default="float64", choices=("float64", "float32")),
+    Option("device", "the device of torch", default="cpu", metavar="NAME"),
+), *source_options(TRAIN_SOURCES, "ipw"))  # fmt: skip
 MODEL = "model.pyrofair"
 """The file of the trained classifier."""
 FILES = (MODEL, "report.txt", "training.csv", "held-out.csv", "held-out.html")
 OPTIONS = (
-    DATA,
-    *GRAPH_OPTIONS,
-    *LABEL_OPTIONS,
+    *QUESTION,
     *grouped(
         "the training",
         Option("strength", "the weight of the penalty beside the cross-entropy; 0 trains without a penalty", float,
@@ -55,31 +69,26 @@ def run(settings: Settings, lines: Any) -> int:
     from pyrofair.audits import audit
     from pyrofair.classifiers import remove
 
-    with computing(settings) as warned:
-        whole = read_problem(settings, several=True)
-        problem, held = _held_out(settings, whole)
+    with running(settings, FILES, several=True) as own:
+        problem, held = _held_out(settings, own.problem)
         columns = None if settings["remove"] is None else remove(problem.unfair, settings["remove"])
         classifier = make_classifier(settings, problem, strength=settings["strength"], columns=columns)
-        with ResultsFolder.claimed(settings, files_read(settings), FILES) as folder:
-            target, weight = problem.graph.outcome_column, problem.weight
-            X, y = problem.frame.drop(columns=target), problem.frame[target]
-            classifier.fit(X, y, sample_weight=weight)
-            accuracy = float(classifier.score(X, y, weight))
-            decided = float(np.average(classifier.predict(X) == problem.graph.positive, weights=weight))
-            share = float(np.average(y == problem.graph.positive, weights=weight))
-            found = accuracy, share, decided
-            told = _describe(settings, problem, classifier, found, folder.folder, held)
-            if held is not None:
-                own = {"sample_weight": held.weight, "random_state": settings["seed"], "missing": classifier.missing}
-                report = audit({"trained": classifier}, held.unfair, held.frame, **own)
-                told += ["", f"On the {len(held.frame):,} rows held out:", "", str(report)]
-                folder.add_table("held-out.csv", report.table)
-                folder.add("held-out.html", report.to_html)
-            text = as_options("\n".join(told))
-            text = "\n".join([text, *(f"Warning: {each}" for each in warned() if each not in text)])
-            folder.add(MODEL, lambda path: pyrofair.save(classifier, path))
-            folder.add_table("training.csv", classifier.history_)
-            return DONE if folder.finish(text, lines) else FAILED
+        target, weight = problem.graph.outcome_column, problem.weight
+        X, y = problem.frame.drop(columns=target), problem.frame[target]
+        classifier.fit(X, y, sample_weight=weight)
+        accuracy = float(classifier.score(X, y, weight))
+        decided = float(np.average(classifier.predict(X) == problem.graph.positive, weights=weight))
+        share = float(np.average(y == problem.graph.positive, weights=weight))
+        told = _describe(settings, problem, classifier, (accuracy, share, decided), own.folder.folder, held)
+        if held is not None:
+            how = {"sample_weight": held.weight, "random_state": settings["seed"], "missing": classifier.missing}
+            report = audit({"trained": classifier}, held.unfair, held.frame, **how)
+            told += ["", f"On the {len(held.frame):,} rows held out:", "", str(report)]
+            own.folder.add_table("held-out.csv", report.table)
+            own.folder.add("held-out.html", report.to_html)
+        own.folder.add(MODEL, lambda path: pyrofair.save(classifier, path))
+        own.folder.add_table("training.csv", classifier.history_)
+        return own.finish(lines, *told, of="on")
 
 
 def _held_out(settings: Settings, problem: Problem) -> tuple[Problem, Problem | None]:
@@ -116,8 +125,7 @@ def _describe(
     penalty = f"{settings['strength']:g} times {settings['penalty']}" if settings["strength"] else "nothing"
     better = f"audit the model on rows held out, pyrofair audit OTHER --model {folder / MODEL}"
     return [
-        f"pyrofair train on {settings['data']}, {len(problem.frame):,} rows",
-        *problem.notes,
+        f"{len(problem.frame):,} rows.",
         f"{settings['model']} that reads {', '.join(map(str, classifier.feature_names_in_))}; penalised: {penalty}, by "
         f"{settings['source']}.",
         f"{graph.sensitive} is {graph.sensitive_column!r}: {graph.coding}. Yes is "
@@ -129,6 +137,34 @@ def _describe(
         "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
         *assumed_of_records(problem.unfair, problem.frame),
     ]
+
+
+def make_classifier(
+    settings: Settings, problem: Problem, *, strength: float, columns: Sequence[str] | None = None
+) -> Any:
+    """Return the classifier of the settings, unfitted."""
+    from pyrofair import effects
+    from pyrofair.classifiers import PenalizedClassifier
+    from pyrofair.sources import Contrasts
+
+    if settings["patience"] is not None and settings["validation-fraction"] is None:
+        raise UsageError("--patience needs rows that choose the epoch, --validation-fraction .1.")
+    given: dict[str, Any] = {
+        name.replace("-", "_"): settings[name]
+        for name in ("epochs", "batch-size", "learning-rate", "starts", "validation-fraction", "patience", "dtype",
+                     "device")
+    }  # fmt: skip
+    source = make_source(settings, problem.unfair)
+    return PenalizedClassifier(
+        settings["model"],
+        source=Contrasts(source, contrasts=problem.contrasts) if problem.contrasts else source,
+        penalty=getattr(effects, settings["penalty"]),
+        strength=strength,
+        columns=columns,
+        missing="recorded" if settings["missing-as-value"] else "refuse",
+        random_state=settings["seed"],
+        **given,
+    )
 
 
 COMMAND = Command(

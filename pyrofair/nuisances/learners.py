@@ -26,7 +26,7 @@ from pyrofair.effects.scoring import read_classes, read_probabilities
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.columns import Bins, Cells, Design, number_cells, take
 from pyrofair.nuisances.folds import hold_out, split_folds
-from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, sum_leaves, value_leaves
+from pyrofair.nuisances.leaves import LeafMeans, find_leaves, move_leaves, step_leaves, sum_leaves, value_leaves
 from pyrofair.nuisances.newton import COLLINEAR, WIDE, fixed_columns, information, linear_design, newton_logistic
 from pyrofair.tables.encoder import TableEncoder
 from pyrofair.tables.labels import as_levels
@@ -124,6 +124,13 @@ class Learner(ABC):
         It takes less time than a fit; None if there is nothing like that.
         """
         return None
+
+    def again(self, known: Design, weight: Array, asked: Sequence[Design]) -> Callable[[Array], list[Array]]:
+        """Return what makes predictions of some sets of rows from any responses (m, k) of the ``known``, fitted rows.
+
+        Trees keep the splits that they chose for the fitted responses, and a stack its weights.
+        """
+        return lambda y: [*map(self.fit(known, y, weight), asked)]
 
     def pull(self, design: Design) -> Array:
         """Return by how much predictions (m, Q) of few fitted rows move if one row of the mean of all joins them.
@@ -457,6 +464,22 @@ class Boosted(Estimator):
         other.memo["leaves"] = self.memo["leaves"]
         return other
 
+    def again(self, known: Cells, weight: Array, asked: Sequence[Cells]) -> Callable[[Array], list[Array]]:
+        """Keep the trees of all responses, and fit the values of their leaves again."""
+        models = {id(model): model for model, *_ in self.fits if model is not None}
+        if not models:
+            return super().again(known, weight, asked)
+        of_known, *others = (
+            [leaf[design.index] for model in models.values() for leaf in find_leaves(model, design.different)]
+            for design in (known, *asked)
+        )
+
+        def means(y: Array) -> list[Array]:
+            columns = [step_leaves(of_known, others, weight, each, self.model.learning_rate) for each in y.T]
+            return [np.column_stack(each) for each in zip(*columns, strict=True)]
+
+        return means
+
     def own(self, design: Cells) -> Array:
         """Return the predictions of fitted rows, after a refit by the leaves that they are known to be in."""
         if self.target == "regression" or "leaves" not in self.memo:
@@ -539,6 +562,19 @@ class Stacked(Learner):
         """Fit the members again, each from where it was."""
         both = zip(self.members, design.parts, strict=True)
         return replace(self, members=tuple(member.refit(part, y, weight, before) for member, part in both))
+
+    def again(self, known: Together, weight: Array, asked: Sequence[Together]) -> Callable[[Array], list[Array]]:
+        """Keep the weights of the members, their mean over the responses."""
+        assert self.share is not None
+        parts = zip(self.members, known.parts, zip(*(each.parts for each in asked), strict=True), strict=True)
+        made, shares = [member.again(own, weight, rows) for member, own, rows in parts], self.share.mean(axis=1)
+
+        def averages(y: Array) -> list[Array]:
+            found = zip(*(each(y) for each in made), strict=True)
+            ends = y.min(axis=0), y.max(axis=0)
+            return [np.tensordot(shares, np.stack(own), 1).clip(*ends) for own in found]
+
+        return averages
 
     def __call__(self, design: Together) -> Array:
         """Return the average of the members."""

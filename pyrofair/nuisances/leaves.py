@@ -16,7 +16,7 @@ from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from pyrofair.exceptions import DataError
 from pyrofair.nuisances.newton import information
 
-__all__ = ["RIDGE", "LeafMeans", "find_leaves", "move_leaves", "sum_leaves", "value_leaves"]
+__all__ = ["RIDGE", "LeafMeans", "find_leaves", "move_leaves", "step_leaves", "sum_leaves", "value_leaves"]
 
 Array = NDArray[np.float64]
 Trees: TypeAlias = HistGradientBoostingClassifier | HistGradientBoostingRegressor
@@ -91,6 +91,24 @@ def move_leaves(
     moves = zip(model._predictors, was[1:], now[1:], strict=True)
     values = [tree.nodes["value"] + (new - old) for (tree,), old, new in moves]
     return _with_trees(model, model._baseline_prediction + (now[0] - was[0]), values)
+
+
+def step_leaves(
+    known: Sequence[NDArray[Any]], asked: Sequence[Sequence[NDArray[Any]]], weight: Array, y: Array, rate: float
+) -> list[Array]:
+    """Return the means of a response (m,) of rows in ``known`` leaves by tree, for each set of rows in ``asked`` ones.
+
+    Each tree in turn adds a share, the ``rate``, of the mean residual of each leaf, as when the trees were grown.
+    """
+    mean, total = weight @ y / weight.sum(), 0.0 * y
+    found = [np.zeros(len(leaves[0])) for leaves in asked]
+    for i, leaf in enumerate(known):
+        sums, held = np.bincount(leaf, weight * (y - mean - total), 256), np.bincount(leaf, weight, 256)
+        step = rate * np.divide(sums, held, out=np.zeros(256), where=held > 0.0)
+        total += step[leaf]
+        for own, leaves in zip(found, asked, strict=True):
+            own += step[leaves[i]]
+    return [(mean + own).clip(y.min(), y.max()) for own in found]
 
 
 class LeafMeans:

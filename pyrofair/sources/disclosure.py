@@ -21,9 +21,9 @@ from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.crossfit import CrossFit
 from pyrofair.nuisances.rows import Rows
 from pyrofair.sources.onestep import OneStep
-from pyrofair.tables.labels import read_sensitive, repeat_label
+from pyrofair.tables.labels import quantile_bands, read_sensitive, repeat_label
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
-from pyrofair.tables.recorded import as_recorded
+from pyrofair.tables.recorded import NOT_RECORDED, as_recorded
 from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["Disclosed"]
@@ -55,7 +55,7 @@ class Disclosed(OneStep):
     df
         The n rows that it will be fitted on; ``filled`` has them without gaps, and what fills these counts for nothing.
     proxies
-        Columns of ``df`` outside the graph, known in all rows.
+        Columns of ``df`` outside the graph, whose gaps, if any, are read as those of features are.
     disclosure
         The model of pi and p: the name of a learner, or a scikit-learn classifier.
 
@@ -80,7 +80,7 @@ class Disclosed(OneStep):
             raise DataError(f"proxies={names} must name columns outside the graph that hint at {name!r}{found}")
         self.__dict__ |= source.get_params(deep=False)
         self.source, self.disclosure = repr(source), disclosure
-        self.proxies = read_table(df, names, what="df")
+        self.proxies = read_table(df, names, what="df", missing=self.missing)
         values = df[name] if name in df.columns else read_table(df, [name], what="df")[name]
         self.known = values.notna().to_numpy()
         if self.known.all() or not self.known.any():
@@ -154,11 +154,11 @@ class Disclosed(OneStep):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions of the estimates, and that A is missing at random."""
-        name, proxies = self.unfair.graph.sensitive_column, " and ".join(map(str, self.proxies))
+        name, given = self.unfair.graph.sensitive_column, ["the features", *map(str, self.proxies)]
         return (
             *super().assumptions,
-            f"Whether {name} is known depends on {name} only through the features and {proxies}; either the chance of "
-            f"disclosure or the law of {name} given these is right.",
+            f"Whether {name} is known depends on {name} only through {', '.join(given[:-1])} and {given[-1]}; either "
+            f"the chance of disclosure or the law of {name} given these is right.",
         )
 
     def describe(self) -> list[str]:
@@ -177,14 +177,15 @@ class Disclosed(OneStep):
         parts, of = [], pd.DataFrame({"known": self.known, "chance": self.chance})
         for name, values in self.proxies.items():
             many = is_numeric_dtype(values) and values.nunique() > MOST_LEVELS
-            levels: Any = pd.qcut(values.astype(float), 4, duplicates="drop") if many else values
-            found = of.groupby(levels.astype(str).to_numpy()).agg(
+            levels = quantile_bands(values.astype(float), 4) if many else values
+            found = of.groupby(levels.to_numpy() if not many else levels.array, observed=True, dropna=False).agg(
                 rows=("known", "size"),
                 known=("known", "mean"),
                 probability=("chance", "mean"),
                 smallest_probability=("chance", "min"),
             )
-            found = found.nlargest(MOST_LEVELS, "rows").sort_index().reset_index(names="level")
+            found = found.nlargest(MOST_LEVELS, "rows").sort_index()
+            found.insert(0, "level", [NOT_RECORDED if pd.isna(each) else str(each) for each in found.index])
             found.insert(0, "proxy", str(name))
             parts.append(found)
         return pd.concat(parts, ignore_index=True)

@@ -42,6 +42,7 @@ __all__ = [
     "observed_levels",
     "outcome_levels",
     "plain_values",
+    "quantile_bands",
     "read_contrasts",
     "read_levels",
     "read_outcome",
@@ -340,6 +341,13 @@ def repeat_label(values: pd.Series[Any], label: Hashable, index: pd.Index[Any]) 
     """Return a label on an index, in the type that it has in a column which holds it."""
     first = int(np.argmax(np.asarray(values == label, dtype=bool)))
     return values.iloc[np.full(len(index), first)].set_axis(index)
+
+
+def quantile_bands(values: pd.Series[Any], bands: int) -> pd.Series[Any]:
+    """Return numbers as categories, bands of about equally many rows; fewer where many rows have one number."""
+    cut = pd.qcut(values, bands, duplicates="drop").cat.remove_unused_categories()
+    ends = values.groupby(cut, observed=True).agg(["min", "max"])
+    return cut.cat.rename_categories([f"{low:.15g} to {high:.15g}" for low, high in ends.to_numpy()])
 
 
 def as_levels(values: pd.Series[Any]) -> pd.Index[Any]:

@@ -386,6 +386,7 @@ def test_rates_and_flips_are_those_of_each_contrast() -> None:
     rate = report.rates.query("group == 'black' and quantity == 'selection_rate'")["estimate"].item()
     assert rate == pytest.approx(yes[table["R"] == "black"].mean())
     assert "Rates by group" in report.to_html()
+    assert str(report).count("Each interval holds by itself") == 1
     assert len(json.loads(report.to_json())["rates"]) == len(report.rates)
 
 

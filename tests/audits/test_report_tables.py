@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from pyrofair.audits.bootstrap import Estimator
+from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import (
     Measured,
@@ -129,6 +130,8 @@ def test_ends_that_cross_are_noted(upper: float, crosses: bool) -> None:
     table = tabled(estimator(), point, pd.DataFrame(), 0.9)
     note = table.set_index(["decisions", "quantity"]).loc[("score", "piu_upper"), "note"]
     assert ("below the lower end by chance" in note) == crosses
+    shown = spans_table("t", "several", table.query("decisions == 'score'").assign(member="black"), "member")
+    assert ("black: the upper end of PIU is below the lower" in shown.note) == crosses
 
 
 @pytest.mark.parametrize(

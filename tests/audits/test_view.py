@@ -170,6 +170,7 @@ def test_spans_of_bounds_and_of_one_limit() -> None:
         return type("Row", (), {"estimate": np.nan, "lower": np.nan, "upper": np.nan} | of)
 
     assert span(row(low=0.1, high=0.2)) == "10.0% to 20.0%"
+    assert span(row(low=0.2, high=0.1)) == "10.0% to 20.0% (ends cross)"
     assert span(row(low=0.1, high=0.2, lower=0.05, upper=0.25)) == "10.0% to 20.0% [5.0, 25.0]"
     assert span(row(estimate=0.1, low=0.1, high=0.1, upper=0.25)) == "10.0% [at most 25.0]"
     assert span(row()) == "not available"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,13 @@ def test_tiers_become_a_graph_to_cut_down(call: Call) -> None:
     code, _, err = call("graph", "t.csv", *ROLES, "--tiers", "tiers.txt", "-o", "graph.txt")
     assert (code, Path("graph.txt").read_bytes()) == (2, before)
     assert "--overwrite" in err
+    given = ("--groups", "town", "--text", "skill", "--missing-values", "-", "?", "--tests", "smooth")
+    pd.read_csv("t.csv").assign(town=range(len(pd.read_csv("t.csv")))).to_csv("towns.csv", index=False)
+    code, out, err = call("graph", "towns.csv", *ROLES, "--tiers", "tiers.txt", *given)
+    then = shlex.split(next(line for line in out.splitlines() if "Then:" in line).partition("pyrofair ")[2])
+    assert then == ["check", "towns.csv", "--graph", "graph.txt", *ROLES, "--tests", "smooth", "--groups", "town",
+                    "--text", "skill", "--missing-values", "-", "?"]  # fmt: skip
+    assert call(*then)[0] == 0
     code, out, _ = call("graph", "t.csv", *ROLES, "--tiers", "tiers.txt", "--within")
     assert ("sex", "skill") in read_edges(out).edges
 

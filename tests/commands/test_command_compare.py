@@ -88,7 +88,7 @@ def test_the_text(result: Comparison) -> None:
         "accuracy", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper",
     ]  # fmt: skip
     assert [line.split("  ")[0] for line in table[3:13]] == METHODS
-    groups = text[text.index("Either observed group alone (decisions)") : text.index("Trade-off over")]
+    groups = text[text.index("By the paper's weights, too:") : text.index("Trade-off over")]
     assert "NaN" not in groups
     assert "<NA>" not in groups
 

@@ -65,7 +65,8 @@ def test_held_out_rows_are_audited_and_not_trained_on(call: Call) -> None:
     weighted.to_csv("train.csv", index=False)
     code, out, _ = call("train", "train.csv", *QUESTION, *QUICK, "--held-out", ".3", "--weight", "w")
     assert code == 0
-    assert "pyrofair train on train.csv, 280 rows" in out
+    assert "pyrofair train on train.csv\n" in out
+    assert "\n280 rows.\n" in out
     assert "On the 120 rows held out:" in out
     held, trained = pd.read_csv("train-train/held-out.csv"), pf.load("train-train/model.pyrofair")
     assert Path("train-train/held-out.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")

@@ -29,6 +29,20 @@ def units(n: int = 500, seed: int = 0) -> tuple[pd.DataFrame, NDArray[np.float64
     return table, np.column_stack([mean + rng.uniform(-0.1, 0.1, n), 1.0 - mean])
 
 
+@pytest.mark.parametrize("name", ["boosted", "stacked", "saturated"])
+def test_the_fitted_responses_again_have_the_same_predictions(name: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=400), "b": rng.integers(0, 3, 400).astype(str)})
+    y, weight = rng.random((400, 1)) + X[["a"]].to_numpy(), rng.integers(1, 4, 400).astype(float)
+    learner = make_learner(name, X, 0, "regression")
+    design = learner.design(X)
+    fit = learner.fit(design, y, weight)
+    again = fit.again(design, weight, [design, design[np.arange(7)]])
+    for found, expected in zip(again(y), (fit(design), fit(design)[:7]), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert again(np.hstack([y, y**2]))[0].shape == (400, 2)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_regressions_predict_the_mean_of_every_score(name: Any) -> None:
     table, y = units()

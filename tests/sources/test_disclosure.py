@@ -186,10 +186,12 @@ def test_a_report_says_what_is_assumed_and_shown() -> None:
     df["score by name"] = np.random.default_rng(0).random(len(df)) + 0.5 * df["A"]
     report = audit(df, known, proxies=["W", "score by name"])
     last = report.context.assumptions[-1]
-    assert "depends on A only through the features and W and score by name" in last
+    assert "depends on A only through the features, W and score by name;" in last
     shares = report.context.disclosure
     assert shares.groupby("proxy")["rows"].sum().tolist() == [900, 900]
     assert shares["proxy"].tolist() == ["W"] * 2 + ["score by name"] * 4
+    ends = shares["level"].iloc[2:].str.split(" to ", expand=True).astype(float).to_numpy()
+    assert (np.diff(ends.ravel()) > 0.0).all()  # the observed ends of each quarter, in order
     own = shares[shares["proxy"] == "W"].set_index("level")
     assert own["known"].tolist() == [known[df["W"] == w].mean() for w in (0, 1)]
     assert (own["probability"] - own["known"]).abs().max() < 0.02

@@ -18,6 +18,7 @@ from pyrofair._files import csv_text
 from pyrofair._validation import in_order
 from pyrofair._version import __version__
 from pyrofair.audits.display.words import percent, span
+from pyrofair.audits.readings import CROSSED
 
 __all__ = ["CITATIONS", "Table", "cell", "environment", "make_table", "next_name", "spans_table", "table_fragment"]
 
@@ -177,7 +178,7 @@ def spans_table(
     last
         The heading of the last column, and its text for each value; none without any.
     """
-    found = []
+    found, remarks = [], [note]
     shown = [quantity for quantity in SPANS if rows["quantity"].eq(quantity).any()]
     for value, own in rows.groupby(key, sort=False, dropna=False):
         lines: Any = own.itertuples()
@@ -185,7 +186,9 @@ def spans_table(
         spans = {SPANS[quantity]: span(of.get(quantity)) for quantity in shown}
         ending = {last[0]: last[1][value]} if last[1] else {}
         found.append({label or key: named(value), **before(value, of), **spans, **ending})
-    return make_table(name, caption, pd.DataFrame(found), rows, note=note)
+        if CROSSED in str(getattr(of.get("piu_upper"), "note", "")):
+            remarks.append(f"{named(value)}: the upper end of PIU is {CROSSED}.")
+    return make_table(name, caption, pd.DataFrame(found), rows, note=" ".join(filter(None, remarks)))
 
 
 def _is_numbers(column: pd.Series[Any]) -> bool:

@@ -13,7 +13,7 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
 
-__all__ = ["Answer", "answer", "changes", "describe_question", "percent", "read_as", "shorten", "span"]
+__all__ = ["Answer", "answer", "between", "changes", "describe_question", "percent", "read_as", "shorten", "span"]
 
 SHOWN = 4
 """The most paths that the question lists, the shortest ones."""
@@ -40,6 +40,12 @@ def percent(value: float, digits: int = 1) -> str:
     return "" if np.isnan(value) else f"{round(100.0 * value, digits) + 0.0:.{digits}f}%"
 
 
+def between(low: float, high: float) -> str:
+    """Return what lies between two ends as text, and whether they cross."""
+    ends = [percent(each) for each in sorted((low, high))]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}{' (ends cross)' * (low > high)}"
+
+
 def span(row: Any) -> str:
     """Return an estimate, or the bounds of what is not identified, with an interval, in percent."""
     if row is None:
@@ -47,8 +53,7 @@ def span(row: Any) -> str:
     low, high = (getattr(row, end, row.estimate) for end in ("low", "high"))
     if np.isnan(low):
         return "not available"
-    point = np.isfinite(row.estimate) or percent(low) == percent(high)
-    text = percent(low) if point else f"{percent(low)} to {percent(high)}"
+    text = percent(low) if np.isfinite(row.estimate) else between(low, high)
     ends = [percent(each)[:-1] for each in (row.lower, row.upper)]
     if all(ends):
         return f"{text} [{', '.join(ends)}]"

@@ -14,12 +14,14 @@ from pyrofair.graph.identification import Estimand
 from pyrofair.nuisances.crossfit import CrossFit
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause
+from pyrofair.robustness.sensitivity.tilting import weighted_quantiles
 from pyrofair.sources.prefix_form import PrefixForm
 from pyrofair.tables.recorded import flag_of
 
 __all__ = ["read_shared_columns", "strengths_of_columns"]
 
 QUANTILES = {"q50": 0.5, "q90": 0.9, "q99": 0.99, "max": 1.0}
+LEVELS = np.array([*QUANTILES.values()]) - 1e-12
 NONE = "(none)"
 
 
@@ -75,7 +77,7 @@ def strengths_of_columns(
         for name in [*(each for each in asked if each in own), *([NONE] if own else [])]:
             ratio = _ratios(nuisances, given, _without(name, own, rows), other_folds=name == NONE)
             of = ", ".join(_recorded(own, rows))
-            lines.append((", ".join(names), of, name, *_quantiles(ratio, rows.weight[rows.kept])))
+            lines.append((", ".join(names), of, name, *weighted_quantiles(ratio, rows.weight[rows.kept], LEVELS)))
     return pd.DataFrame(lines, columns=["hidden_causes", "of", "column", *QUANTILES])
 
 
@@ -90,10 +92,3 @@ def _ratios(
     with np.errstate(divide="ignore", invalid="ignore"):
         with_all, without = (np.log(p) - np.log1p(-p) for p in (nuisances.probability(rows, given)[kept], model.fitted))
         return np.asarray(np.exp(np.abs(np.where(with_all == without, 0.0, with_all - without))))
-
-
-def _quantiles(values: NDArray[np.float64], weight: NDArray[np.float64]) -> list[float]:
-    order = np.argsort(values)
-    share = np.cumsum(weight[order]) / weight.sum()
-    at = np.searchsorted(share, np.array(list(QUANTILES.values())) - 1e-12).clip(max=len(order) - 1)
-    return [float(each) for each in values[order][at]]

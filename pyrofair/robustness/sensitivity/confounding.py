@@ -19,10 +19,10 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.robustness.sensitivity.benchmarks import strengths_of_columns
-from pyrofair.robustness.sensitivity.descent import move_means
+from pyrofair.robustness.sensitivity.descent import Descent
 from pyrofair.robustness.sensitivity.hidden_causes import HiddenCause, choose_causes
 from pyrofair.robustness.sensitivity.hidden_causes import hidden_causes as causes_of
-from pyrofair.robustness.sensitivity.problem import Problem, read_problem
+from pyrofair.robustness.sensitivity.problem import Asked, Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import QUANTITIES, Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
 from pyrofair.tables.recorded import Missing
@@ -246,25 +246,13 @@ def confounding(
     limits = GAMMA.read(gammas)
     if later_ratio is not None:
         later_ratio = require_real("later_ratio", later_ratio, least=1.0, most=GAMMA.most)
-    problem = read_problem(
-        model,
-        source,
-        df,
-        decisions,
-        threshold,
-        above,
-        at_most,
-        level,
-        scores,
-        sample_weight,
-        groups,
-        missing,
-        random_state,
-    )
+    asked = Asked(decisions, threshold, above, at_most, level, scores, sample_weight, groups, missing, random_state)
+    problem = read_problem(model, source, df, asked)
     causes = choose_causes(causes_of(problem.form), hidden_causes, problem.source.estimand_)
     ratios = limits if later_ratio is None else (later_ratio,) * len(limits)
+    down = Descent(problem.form, problem.rows, problem.scores)
     seen = progress_bar("hidden causes", causes)
-    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, cause, limits, ratios) for cause in seen])
+    table, flips = sweep(problem, GAMMA, limits, [_depart(problem, down, cause, limits, ratios) for cause in seen])
     return Confounding(
         table,
         flips,
@@ -275,9 +263,11 @@ def confounding(
     )
 
 
-def _depart(problem: Problem, cause: HiddenCause, limits: Sequence[float], ratios: Sequence[float]) -> Departure:
+def _depart(
+    problem: Problem, down: Descent, cause: HiddenCause, limits: Sequence[float], ratios: Sequence[float]
+) -> Departure:
     """Return how far a hidden cause moves both marginals, their difference and their sum."""
-    moves, exact = move_means(problem.form, problem.rows, problem.scores, cause, limits, ratios)
+    moves, exact = down.moves(cause, limits, ratios)
     bounds = {name: (problem.means[name] + down, problem.means[name] + up) for name, (down, up) in moves.items()}
     sharp = dict(zip(QUANTITIES, (*cause.sharp, cause.sharp[2]), strict=True))
     later = any(block.kind == "later" for block in cause.blocks[1])

@@ -16,7 +16,7 @@ from pyrofair.graph import UnfairPaths
 from pyrofair.nuisances.learners import make_learner
 from pyrofair.robustness.sensitivity.benchmarks import read_shared_columns
 from pyrofair.robustness.sensitivity.couplings import Couplings, couple_worlds, read_runs
-from pyrofair.robustness.sensitivity.problem import Problem, read_problem
+from pyrofair.robustness.sensitivity.problem import Asked, Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
 from pyrofair.tables.recorded import Missing
@@ -170,21 +170,8 @@ def cross_world(
     [[0.22, 0.72]]
     """
     shares = DELTA.read(deltas)
-    problem = read_problem(
-        model,
-        source,
-        df,
-        decisions,
-        threshold,
-        above,
-        at_most,
-        level,
-        scores,
-        sample_weight,
-        groups,
-        missing,
-        random_state,
-    )
+    asked = Asked(decisions, threshold, above, at_most, level, scores, sample_weight, groups, missing, random_state)
+    problem = read_problem(model, source, df, asked)
     runs = read_runs(problem.form)
     found = couple_worlds(problem.form, problem.rows, problem.scores, runs)
     down, up = (np.outer(values, shares) for values in (found.down, found.up))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from pyrofair.robustness.sensitivity.hidden_causes import Block, HiddenCause
 from pyrofair.robustness.sensitivity.tilting import Target, all_tried, excess_ratios, find_cuts
 from pyrofair.sources.prefix_form import PrefixForm, Walk
 
-__all__ = ["move_means"]
+__all__ = ["Descent"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -52,43 +52,43 @@ class Level:
         return self.own, self.known, self.total
 
 
-def move_means(
-    form: PrefixForm,
-    rows: Rows,
-    scores: Sequence[tuple[Array, Array]],
-    cause: HiddenCause,
-    gammas: Sequence[float],
-    ratios: Sequence[float],
-) -> tuple[dict[str, tuple[Array, Array]], bool]:
-    """Return what is added to influence values of n rows, downwards and upwards, (n, G) each: 0 if all limits are 1.
+class Descent:
+    """The stages of a fitted prefix form, of n rows that are judged, down which hidden causes move the means.
 
-    Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum. And whether all values were tried as cuts:
-    if only quantiles of many were, the moves are valid and may be too wide.
-
-    Parameters
-    ----------
-    form, rows
-        A fitted prefix form, and the n rows that are judged.
-    scores
-        For each world the scores (n, 1) of the rows, and those of the fitted rows, NaN where no stage starts from them.
-    cause, gammas, ratios
-        The hidden cause, G limits of the odds ratio, and those of the ratio of distributions of later runs.
+    ``scores`` has for each world the scores (n, 1) of the rows, and those of the fitted rows, NaN where no stage starts
+    from them. All hidden causes, and all their limits, share the trees of a stage.
     """
-    targets, later = (tuple(Target(limit, sign) for limit in limits for sign in (1, -1)) for limits in (gammas, ratios))
-    found = {name: np.zeros((len(rows.a), len(targets))) for name in ("p_y0", "p_ypi", "mean_unfair_effect", "sum")}
-    walk = Walk(form, rows, scores)
-    weights = _Weights(form, rows)
-    exact = True
-    # Cuts and ratios chosen by the rows that they are judged on would err inward, those of saturated models too.
-    for train, judged, share in walk.folds(crossed=True):
-        fold = _Fold(walk, weights, train, judged)
-        one, other = (fold.world(which, cause.blocks[which], targets, later) for which in (0, 1))
-        swapped = np.arange(len(targets)).reshape(-1, 2)[:, ::-1].ravel()
-        effect, total = fold.contrasts(cause.blocks, targets) if cause.joint else (other - one[:, swapped], one + other)
-        for own, values in zip(found.values(), (one, other, effect, total), strict=True):
-            own[judged] += share * values
-        exact &= fold.exact
-    return {name: (values[:, 1::2], values[:, ::2]) for name, values in found.items()}, exact
+
+    def __init__(self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]]) -> None:
+        walk, weights = Walk(form, rows, scores), _Weights(form, rows)
+        # Cuts and ratios chosen by the rows that they are judged on would err inward, those of saturated models too.
+        self.folds = [(_Fold(walk, weights, train, own), share) for train, own, share in walk.folds(crossed=True)]
+
+    def moves(
+        self, cause: HiddenCause, gammas: Sequence[float], ratios: Sequence[float]
+    ) -> tuple[dict[str, tuple[Array, Array]], bool]:
+        """Return what is added to influence values, downwards and upwards, (n, G) each: 0 if all limits are 1.
+
+        Of P(Y0 = 1), P(Ypi = 1), their difference P(Ypi) - P(Y0), and their sum, for G limits of the odds ratio, and
+        of the ratio of distributions of later runs. And whether all values were tried as cuts: if only quantiles of
+        many were, the moves are valid and may be too wide.
+        """
+        targets, later = (
+            tuple(Target(limit, sign) for limit in limits for sign in (1, -1)) for limits in (gammas, ratios)
+        )
+        n, exact = len(self.folds[0][0].walk.rows.a), True
+        found = {name: np.zeros((n, len(targets))) for name in ("p_y0", "p_ypi", "mean_unfair_effect", "sum")}
+        for fold, share in self.folds:
+            fold.exact = True
+            one, other = (fold.world(which, cause.blocks[which], targets, later) for which in (0, 1))
+            swapped = np.arange(len(targets)).reshape(-1, 2)[:, ::-1].ravel()
+            effect, total = (
+                fold.contrasts(cause.blocks, targets) if cause.joint else (other - one[:, swapped], one + other)
+            )
+            for own, values in zip(found.values(), (one, other, effect, total), strict=True):
+                own[fold.judged] += share * values
+            exact &= fold.exact
+        return {name: (values[:, 1::2], values[:, ::2]) for name, values in found.items()}, exact
 
 
 class _Weights:
@@ -125,6 +125,7 @@ class _Fold:
     def __init__(self, walk: Walk, weights: _Weights, train: Index, judged: Index) -> None:
         self.walk, self.weights, self.train, self.judged = walk, weights, train, judged
         self.exact = True
+        self.means: dict[tuple[int | None, int], Callable[[Array], list[Array]]] = {}
 
     def world(
         self, which: int, blocks: Sequence[Block], targets: tuple[Target, ...], later: tuple[Target, ...]
@@ -235,12 +236,34 @@ class _Fold:
 
     def _learn(self, stage: Stage, known: Array) -> list[Array]:
         """Return the means of columns given what is before a stage, of judged rows and of those learned from."""
-        at, regression, design, learned = self.walk.learn(stage, self.train)
-        weight = self.walk.fitted.weight[self.train[at]]
-        part = _Parts.of(known[at], weight, share=KEPT if regression.crossed else 1.0)
-        near = self.walk.fitted.near(self.train[at])
-        predict = regression.fit(take(learned, self.train[at]), part.values, weight, near)
-        return [part.whole(predict(rows)) for rows in (take(design, self.judged), take(learned, self.train))]
+        at, regression, _, _ = self.walk.learn(stage, self.train)
+        part = _Parts.of(known[at], self.walk.fitted.weight[self.train[at]], KEPT if regression.crossed else 1.0)
+        return [part.whole(each) for each in self._means(stage)(part.values)]
+
+    def _means(self, stage: Stage) -> Callable[[Array], list[Array]]:
+        """Return what makes the means of responses at a stage, by trees for the scores of both worlds if there are any.
+
+        It does not depend on the hidden cause, so that all share it.
+        """
+        key = stage.arm, stage.start
+        if key not in self.means:
+            at, regression, design, learned = self.walk.learn(stage, self.train)
+            fitted, rows = self.walk.fitted, self.train[at]
+            known, weight = take(learned, rows), fitted.weight[rows]
+            if regression.crossed:
+                scores = [self._averaged(which, stage.start)[at] for which in (0, 1)]
+                seen = np.hstack([each for each in scores if not np.isnan(each).any()])
+                regression = regression.fit(known, seen, weight, fitted.near(rows))
+            asked = take(design, self.judged), take(learned, self.train)
+            self.means[key] = regression.again(known, weight, asked)
+        return self.means[key]
+
+    def _averaged(self, which: int, start: int) -> Array:
+        """Return the scores of a world averaged over all of its stages that begin later, of the rows learned from."""
+        later = next((each for each in self.walk.form.worlds[which].stages if each.start > start), None)
+        if later is None:
+            return self.walk.scores[which][1][self.train]
+        return self._learn(later, self._averaged(which, later.start))[1]
 
     def _tilt(self, which: int, stage: Stage, value: Level, targets: tuple[Target, ...]) -> Level:
         """Return what the worst ratio of a stage adds, (., T), averaged over that stage of a world."""

@@ -39,9 +39,34 @@ from pyrofair.sources.prefix_form import PrefixForm, make_scores
 from pyrofair.tables.reading import as_pandas
 from pyrofair.tables.recorded import Missing, assumed_of_records, missing_shares
 
-__all__ = ["Problem", "read_problem"]
+__all__ = ["Asked", "Problem", "read_problem"]
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The settings that all analyses have: see ``confounding``."""
+
+    decisions: Decisions
+    threshold: float
+    above: float
+    at_most: float | None
+    level: float
+    scores: ScoresAre
+    sample_weight: object
+    groups: object
+    missing: Missing
+    random_state: int | np.random.Generator | None
+
+    def __post_init__(self) -> None:
+        require_seed(self.random_state)
+        require_decisions(self.decisions, self.threshold)
+        require_real("above", self.above, least=0.0, below=1.0)
+        if self.at_most is not None:
+            require_real("at_most", self.at_most, above=0.0, most=1.0)
+        require_real("level", self.level, above=0.0, below=1.0, such_as=0.95)
+        require_choice("scores", self.scores, ("auto", "prediction", "outcome"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,35 +112,16 @@ class Problem:
         return np.column_stack([found[0], found[2], found[1], found[3]])
 
 
-def read_problem(
-    model: Any,
-    source: OneStep | UnfairPaths,
-    df: pd.DataFrame,
-    decisions: Decisions,
-    threshold: float,
-    above: float,
-    at_most: float | None,
-    level: float,
-    scores: ScoresAre,
-    sample_weight: object,
-    groups: object,
-    missing: Missing,
-    random_state: int | np.random.Generator | None,
-) -> Problem:
-    """Check all settings, fit the source unless it was, and audit the model: see ``confounding``."""
-    require_seed(random_state)
-    require_decisions(decisions, threshold)
-    require_real("above", above, least=0.0, below=1.0)
-    if at_most is not None:
-        require_real("at_most", at_most, above=0.0, most=1.0)
-    require_real("level", level, above=0.0, below=1.0, such_as=0.95)
-    require_choice("scores", scores, ("auto", "prediction", "outcome"))
-    chosen = with_missing(_read_source(source, None if random_state is None else seed_from(random_state)), missing)
+def read_problem(model: Any, source: OneStep | UnfairPaths, df: pd.DataFrame, asked: Asked) -> Problem:
+    """Fit the source unless it was, and audit the model: see ``confounding``."""
+    seed = None if asked.random_state is None else seed_from(asked.random_state)
+    chosen = with_missing(_read_source(source, seed), asked.missing)
+    decisions, threshold = asked.decisions, asked.threshold
     graph = chosen.unfair.graph
     df = as_pandas(df)
-    how: dict[str, Any] = {"sample_weight": sample_weight, "groups": groups, "missing": chosen.missing}
+    how: dict[str, Any] = {"sample_weight": asked.sample_weight, "groups": asked.groups, "missing": chosen.missing}
     read = AuditedRows.of(df, graph, both=True, **how)
-    judged = JudgedModels.of({"model": model}, read, graph, scores, threshold)
+    judged = JudgedModels.of({"model": model}, read, graph, asked.scores, threshold)
     for text in (*read.texts, *judged.texts):
         warnings.warn(text, PyrofairWarning, stacklevel=3)
     table, weight, clusters, is_outcome = read.table, read.weight, read.clusters, bool(judged.outcomes)
@@ -133,10 +139,9 @@ def read_problem(
             "OneStep(form='prefix') has overlap."
         )
     fresh = len(index) == fitted.n_fitted_ and bool((index == np.arange(len(table))).all())
-    scorer: Scorer = Scores((audited,), {audited.name: observed}, threshold, fresh=fresh, rules=(decisions,))
+    scorer = Scores((audited,), {audited.name: observed}, threshold, fresh=fresh, rules=(decisions,))
     rows = fitted.nuisances_.rows_of(table, weight, None if clusters is None else clusters.labels)
-    asked: Any = [(fitted, scorer)]
-    estimates = estimate_by_influence(asked, table, None, weight, fresh=False, clusters=clusters)
+    estimates = estimate_by_influence([(fitted, scorer)], table, None, weight, fresh=False, clusters=clusters)
     doubt = _judge(estimates, largest_z(fitted, table, fresh=fresh))
     made = [make_scores(scorer, world.part, rows, fitted.nuisances_.rows, fitted.estimand_) for world in form.worlds]
     influence = estimates.normal.influence[audited.name, decisions]
@@ -145,10 +150,10 @@ def read_problem(
         "decisions": decisions,
         "threshold": threshold,
         "rows": len(table),
-        "level": level,
+        "level": asked.level,
         "unfair": [" -> ".join(path) for path in fitted.unfair.paths],
-        "above": above,
-        "at_most": at_most,
+        "above": asked.above,
+        "at_most": asked.at_most,
         "doubt": doubt,
         "unused": sharing_causes(graph, known=not is_outcome),
         "units": describe_units(rows.groups, weight),

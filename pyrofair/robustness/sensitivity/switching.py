@@ -33,7 +33,7 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.identification import Weight
 from pyrofair.nuisances.rows import Rows
-from pyrofair.robustness.sensitivity.problem import Problem, read_problem
+from pyrofair.robustness.sensitivity.problem import Asked, Problem, read_problem
 from pyrofair.robustness.sensitivity.sweep import Departure, Parameter, Sweep, sweep
 from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.prefix_form import PrefixForm, Walk
@@ -173,21 +173,8 @@ def switching(
     [0.5]
     """
     limits = GAMMA.read(gammas)
-    problem = read_problem(
-        model,
-        source,
-        df,
-        decisions,
-        threshold,
-        above,
-        at_most,
-        level,
-        scores,
-        sample_weight,
-        groups,
-        missing,
-        random_state,
-    )
+    asked = Asked(decisions, threshold, above, at_most, level, scores, sample_weight, groups, missing, random_state)
+    problem = read_problem(model, source, df, asked)
     form, unfair = problem.form, problem.source.unfair
     sensitive = unfair.graph.sensitive
     if form.estimand.target == "outcome":

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Target", "all_tried", "excess_ratios", "find_cuts", "make_grid"]
+__all__ = ["Target", "all_tried", "excess_ratios", "find_cuts", "make_grid", "weighted_quantiles"]
 
 Array = NDArray[np.float64]
 MOST_VALUES = 16
@@ -50,10 +50,14 @@ def make_grid(values: Array, weight: Array) -> Array:
     """Return the cuts to try for values (m,) of weights (m,): all values, or quantiles of many."""
     if all_tried(values):
         return np.unique(values)
+    return np.unique(weighted_quantiles(values, weight, LEVELS))
+
+
+def weighted_quantiles(values: Array, weight: Array, levels: Array) -> Array:
+    """Return the least values (m,) that hold shares of the weights, the levels."""
     order = np.argsort(values)
     share = np.cumsum(weight[order]) / weight.sum()
-    at = np.searchsorted(share, LEVELS).clip(max=len(order) - 1)
-    return np.unique(values[order][at])
+    return np.asarray(values[order][np.searchsorted(share, levels).clip(max=len(order) - 1)])
 
 
 def find_cuts(

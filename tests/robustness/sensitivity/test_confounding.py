@@ -15,6 +15,7 @@ from scipy.optimize import linprog
 
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning
+from pyrofair.nuisances import learners
 from pyrofair.robustness.sensitivity import Confounding, confounding
 from tests.robustness.models import Known
 from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, exact, repeated, sample
@@ -314,6 +315,22 @@ def test_boosted_nuisances_find_the_ends_of_the_population() -> None:
         assert own.loc[quantity, "upper"] >= right.loc[quantity, "high"] - 1e-9
         ends = right.loc[quantity, ["low", "high"]].tolist()
         assert own.loc[quantity, ["low", "high"]].tolist() == pytest.approx(ends, abs=0.06)
+
+
+def test_hidden_causes_and_their_limits_share_their_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    df, fits = sample(500, 4), []
+    count = learners.fit_weighted
+    monkeypatch.setattr(learners, "fit_weighted", lambda *given, **more: fits.append(1) or count(*given, **more))
+
+    def fits_of(gammas: list[float], causes: list[str]) -> int:
+        fits.clear()
+        source = pf.OneStep(UNFAIR["through M"], form="prefix", propensity="logistic", random_state=0, folds=2)
+        confounding(Table(SCORES), source, df, gammas=gammas, decisions="score", hidden_causes=causes)
+        return len(fits)
+
+    one = fits_of([2.0], ["A <-> M"])
+    assert fits_of([1.25, 1.5, 2.0, 3.0], ["A <-> M"]) == one
+    assert fits_of([2.0], ["A <-> M", "A <-> D", "A <-> all"]) < 2 * one
 
 
 def covered(n: int, seeds: range, cause: str) -> pd.DataFrame:
