@@ -77,8 +77,8 @@ print(f"accuracy {plain.score(units[features], units['Y']):.3f}")
 # %% [markdown]
 # ## Five units in both worlds
 #
-# Each row is one unit with its noise. In the baseline it reads A = 0 along every path; in the switched world the unfair
-# paths alone carry A = 1: the direct one, and that through children. Strength stays what it was.
+# Each row is one unit with its noise. In the baseline it reads A = 0 along every path; in the unfair-path world the
+# unfair paths alone carry A = 1: the direct one, and that through children. Strength stays what it was.
 
 # %%
 sem = pf.SEM(hiring, unfair)
@@ -179,7 +179,7 @@ figure.savefig(folder / "hiring-couplings.png", dpi=120)
 #     |a - b|  <=  PIU  <=  1 - |1 - a - b|
 #
 # Both ends are attained by some joint distribution, so nothing that knows the marginals alone can do better. The
-# paper's bound, 2 (a (1 - b) + (1 - a) b), is never below the upper end. What does narrow the interval is what both
+# paper's bound, 2 (a (1 - b) + (1 - a) b), is never below the upper bound. What does narrow the interval is what both
 # worlds of a unit *share*: qualification and strength are the same in both, so that marginals can be compared among
 # units of one `Q` and `M`, and the bounds averaged. `unit="shared"` does that with the program, `GComputation` with a
 # table.
@@ -222,9 +222,9 @@ figure.savefig(folder / "hiring-bounds.png", dpi=120)
 # worlds.
 
 # %% [markdown]
-# ## What the numbers rest on
+# ## What the numbers depend on
 #
 # *The program.* It drew the table here, so that "truth" means the truth of a simulation; with real data its equations
 # are assumptions, and no table confirms them. *The coupling* of what is drawn without explicit noise, children here:
-# PIU and the counterfactuals of given units rest on it, the mean unfair effect and the bounds do not. *The judgement*
+# PIU and the counterfactuals of given units depend on it, the mean unfair effect and the bounds do not. *The judgement*
 # of which paths are unfair. *Monte Carlo*: 20,000 units, with the errors that `truth` prints.

@@ -111,7 +111,7 @@ overlap = weights.overlap()
 overlap[["regime", "group", "used", "n", "mean_weight", "max_weight", "ess", "at_bounds", "unsupported_mass"]].round(2)
 
 # %% [markdown]
-# ## Classifiers that pay for unfair effects
+# ## Classifiers that is trained with a penalty on unfair effects
 #
 # `PenalizedClassifier` minimises the loss of any network plus `strength` times a penalty on the two worlds. Accuracy
 # alone would always choose strength 0, so do not guess a strength: `penalty_path` fits a classifier at each, from the
@@ -158,7 +158,7 @@ except pf.DataError as error:
 # over the features with regressions, and by weighting the residuals of observed rows. `OneStep` does both. It is right
 # if at each stage either is, and gives intervals without a bootstrap. Fitted on the training rows it judges the test
 # rows, which took no part in training or in choosing; read the bounds beside accuracy and the positive rate, for a
-# constant classifier has a bound of 0. The last lines are the assumptions that the numbers rest on.
+# constant classifier has a bound of 0. The last lines are the assumptions that the numbers depend on.
 
 # %%
 models = {"boosted trees": boosted, "penalised network": chosen}
@@ -237,7 +237,7 @@ figure.savefig(folder / "adult-audit.png", dpi=120)
 figure
 
 # %% [markdown]
-# ## What the numbers rest on
+# ## What the numbers depend on
 #
 # Each report ends with its assumptions; here they are once more, in the words of the source. Beyond them: the judgement
 # that the paths through marital status are unfair and those through education and work are fair, the merging of rare

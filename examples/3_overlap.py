@@ -2,7 +2,7 @@
 # # How wrong can the weights be?
 #
 # Data show each unit in one world only. Weights make up for that: rows of one group are weighted until their features
-# have the distribution of a counterfactual world. Every number of the paper rests on such weights, and weights can be
+# have the distribution of a counterfactual world. Every number of the paper depends on such weights, and weights can be
 # wrong in two ways. Features may occur in one group and not in the other (*overlap*), or the model of P(A | features),
 # the *propensity*, may be wrong (*misspecification*). This tutorial makes both happen on simulated tables, where the
 # true effect is known, and reads the diagnostics that are all one has on real ones.
@@ -99,8 +99,8 @@ weight = pd.DataFrame({regime.name: source.weights(regime) for regime in unfair.
 pd.concat([table, weight], axis=1).head().round(2)
 
 # %% [markdown]
-# In the switched world rows with A = 1 and a low test score stand for many (those of A = 0 have such scores), rows with
-# a high one for few.
+# In the unfair-path world rows with A = 1 and a low test score stand for many (those of A = 0 have such scores), rows
+# with a high one for few.
 
 # %% [markdown]
 # ## Overlap in one table
@@ -344,8 +344,8 @@ stages
 # The *prefix* form conditions each stage on all features before it, and needs overlap given these. With the groups far
 # apart in both mediators, no row of one group has a counterpart at the `M` of the other, which comes before `D` here.
 # But `M` does not cause `D` in this graph. The *graph* form conditions on parents only, which is enough *if the missing
-# edge is really missing*. `form="auto"` takes it where it must. Draw the edge, and there is nothing left to rest on: it
-# refuses.
+# edge is really missing*. `form="auto"` takes it where it must. Draw the edge, and there is nothing left to depend on:
+# it refuses.
 
 # %%
 far_apart = draw_two(3_000, 4.0)
@@ -358,7 +358,7 @@ except pf.PositivityError as error:
     print(f"\nrefused: {error}")
 
 # %% [markdown]
-# ## What the numbers rest on
+# ## What the numbers depend on
 #
 # *The graph.* No diagnostic on this page looks at it: weights with perfect overlap and a right propensity answer the
 # question that the graph asks, right or wrong. *Overlap*: look at `overlap()` or the stages before any result, at the

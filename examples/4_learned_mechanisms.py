@@ -177,7 +177,7 @@ forest.savefig(folder / "learned-forest.png", dpi=120)
 forest
 
 # %% [markdown]
-# ## What both worlds share
+# ## The shared features
 #
 # Unfair are the direct path and the one through children, so that both worlds of a unit share qualification and
 # strength. Given these, only children have to be drawn, from their learned distribution with A = 0 or 1. An audit then
@@ -193,7 +193,7 @@ sharp = pf.piu_bounds(found.loc["p_y0", "estimate"], found.loc["p_ypi", "estimat
 low, high = found.loc["piu_lower"], found.loc["piu_upper"]
 truth = pf.SEM(hiring.program, hiring.unfair).truth(model, n=100_000, random_state=0).piu
 rows = {
-    "given what both worlds share": (low["estimate"], high["estimate"]),
+    "given the shared features": (low["estimate"], high["estimate"]),
     "the two marginals, sharp": (sharp.lower, sharp.upper),
     "the paper's bound": (0.0, sharp.paper),
 }
@@ -281,7 +281,7 @@ assert abs(outcome["PSCF"]["mean unfair effect"]) < abs(outcome["plain"]["mean u
 pd.DataFrame(outcome).T.round(3)
 
 # %% [markdown]
-# ## What the numbers rest on
+# ## What the numbers depend on
 #
 # *The graph*, with every arrow that is not drawn: mechanisms are learned along it, and no fit, however good, speaks for
 # it. *The learned distributions*: calibration and predictive checks show where they fail on average, not where they

@@ -133,7 +133,7 @@ points = (100 * saved.mean("seed")).to_pandas().rename_axis(columns="rows")
 points.round(1)
 
 # %% [markdown]
-# ## What the numbers rest on
+# ## What the numbers depend on
 #
 # *The scenarios*: a method is judged on the equations that were written down, and on no others. *The truth* is that of
 # the program, with a Monte Carlo error for each cell (`piu_error`, from 5,000 units here), and a coupling where a node

@@ -126,8 +126,8 @@ summary.assign(truth=numbers(truth)).round(2)
 # ## Given students in both worlds
 #
 # `SEM(...).counterfactual` takes rows. For each student it infers `K` and the noise of `G` and `L`; here by importance
-# sampling, for a row does not determine them. In the baseline world `R = 0` along every path; in the switched world the
-# unfair paths alone carry `R = 1`. The draws of the parameters are spread over the draws of the noise, so that both
+# sampling, for a row does not determine them. In the baseline world `R = 0` along every path; in the unfair-path world
+# the unfair paths alone carry `R = 1`. The draws of the parameters are spread over the draws of the noise, so that both
 # uncertainties are in; shown are means.
 
 # %%
@@ -138,9 +138,9 @@ worlds["row", "R"], worlds["row", "G"], worlds["row", "L"] = (test[name].head(20
 worlds.head(6).round(2)
 
 # %% [markdown]
-# A student with `R = 0` has the baseline, which is the row as observed, and in the switched world the test that would
-# have been. With `R = 1` the observed test is that of the switched world, and the baseline's is inferred; the grade,
-# whose path is fair, reads the baseline in both worlds.
+# A student with `R = 0` has the baseline, which is the row as observed, and in the unfair-path world the test that
+# would have been. With `R = 1` the observed test is that of the unfair-path world, and the baseline's is inferred; the
+# grade, whose path is fair, reads the baseline in both worlds.
 #
 # A classifier can be asked about each of them. `effect` is the mean difference between its two scores, `effect_sd` what
 # the row leaves open, and `decisions_differ` the probability that the student's decision changes: the student's own
@@ -330,7 +330,7 @@ for axes in (left, middle, right):
 figure.savefig(folder / "law-school.png", dpi=120)
 
 # %% [markdown]
-# ## What the numbers rest on
+# ## What the numbers depend on
 #
 # *The program*: its equations, its latent `K`, normal noise and Poisson counts. Data can contradict it, and cannot
 # confirm it; where `R` and `K` have a common cause, say, everything here is off and nothing shows it. *The coupling*:

@@ -139,7 +139,7 @@ stated.differences.query("decisions == 'threshold'").drop(columns="decisions").r
 # from?](../docs/decompose.md#does-it-agree-with-published-examples)
 
 # %% [markdown]
-# ## What the numbers rest on
+# ## What the numbers depend on
 #
 # A table cannot confirm a graph. These are the assumptions of every number above.
 

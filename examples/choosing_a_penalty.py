@@ -70,8 +70,8 @@ print(f"PIU at most .2: strength {accepted.strength:g}; at most .01 of accuracy 
 # ## A grid search
 #
 # `AuditScorer` scores each candidate on each fold by accuracy, by the quantity, and by the far end of its interval. Its
-# `choose` takes the most accurate candidate that is fair enough. The judge is fitted once, on all rows: its nuisances
-# are cross-fitted, so that each row is judged by models that did not see it.
+# `choose` takes the most accurate candidate that is fair enough. The judge is fitted once, on all rows: its nuisance
+# models are cross-fitted, so that each row is judged by models that did not see it.
 
 # %%
 judge = pf.OneStep(hiring.unfair, random_state=0).fit(X)
@@ -126,10 +126,10 @@ axes.legend(frameon=False)
 figure.savefig(folder / "choosing-optuna.png", dpi=120)
 
 # %% [markdown]
-# ## What the numbers rest on
+# ## What the numbers depend on
 #
 # The chosen one of many looks a little better than it is, on the rows it was chosen by. So the last word has an audit
-# on rows that took no part in training or in choosing. It ends with what it rests on.
+# on rows that took no part in training or in choosing. It ends with what it depends on.
 
 # %%
 models = {"grid search": search.best_estimator_, "path": accepted}

@@ -140,7 +140,7 @@ figure.savefig(folder / "custom-audit.png", dpi=120)
 figure
 
 # %% [markdown]
-# ## What the numbers rest on
+# ## What the numbers depend on
 #
 # The last lines of the report: first of all the graph, in which `motivation` was said to bear on work and on the
 # decision, and on nothing else. A latent cause of the interview as well would be another graph, and another answer.

@@ -153,7 +153,7 @@ def test_example_is_a_plain_script_that_ends_with_what_its_numbers_rest_on(path:
     ast.parse(code)  # no magic commands
     headings = re.findall(r"^# (#+ .*)$", code, re.MULTILINE)
     assert [line.startswith("# ") for line in headings] == [True] + [False] * (len(headings) - 1)
-    assert headings[-1] == "## What the numbers rest on"
+    assert headings[-1] == "## What the numbers depend on"
     assert written(code) or ".plot(" in code
 
 

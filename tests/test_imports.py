@@ -34,7 +34,7 @@ FLOORS = [
     {"graph"},
     {"tables"},
     {"effects", "programs", "datasets"},
-    {"nuisances", "inference"},
+    {"nuisance models", "inference"},
     {"mechanisms"},
     {"sources"},
     {"classifiers"},

@@ -51,7 +51,7 @@ class Case:
     dealt into folds or held out. ``mirror``: the same source once 0 and 1 change names, if it is another one.
     ``across``: the largest difference of one potential outcome by other unfair paths, where it is estimated otherwise.
     ``renamed``: the largest difference where names or codes change, which order the draws or the fits of some sources.
-    ``learns``: ``fit`` learns from the table. ``weighs``: ``worlds`` rests on the rows it is given.
+    ``learns``: ``fit`` learns from the table. ``weighs``: ``worlds`` depends on the rows it is given.
     ``protocols``: those it satisfies beside ``PotentialOutcomes``.
     """
 

@@ -197,7 +197,7 @@ def check_by_weighting(sem: Sem, unfair: UnfairPaths) -> None:
 
 
 def given_shared(sem: Sem, unfair: UnfairPaths, target: Target) -> dict[str, float]:
-    """The ends of PIU and the disagreement given the nodes that both worlds share, by enumeration of the noise."""
+    """The bounds on PIU and the disagreement given the nodes that both worlds share, by enumeration of the noise."""
     baseline, directed = unfair.regimes[0], nx.DiGraph(sem.graph.edges)
     part = identify(unfair, target).baseline
     same = {*part.order[: part.roots], *unfair.shared}  # an observed outcome may have roots that no prediction has
@@ -216,7 +216,7 @@ def given_shared(sem: Sem, unfair: UnfairPaths, target: Target) -> dict[str, flo
 
 
 def check_by_one_step(sem: Sem, unfair: UnfairPaths, target: Target) -> None:
-    """With saturated nuisances the one-step estimates are the truth, at every stage and given what is shared."""
+    """With saturated nuisance models the one-step estimates are the truth, at every stage and given what is shared."""
     cells, probability = sem.table
     source = OneStep(unfair, propensity="saturated", regression="saturated", form="prefix", folds=1)
     source.fit(cells, sample_weight=probability)

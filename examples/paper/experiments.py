@@ -47,7 +47,7 @@ SPREAD = (
 EFFECTS = (
     "Effects by weights are those of the paper's estimator on test rows. Of a scenario the true effects are computed "
     "from its equations with noise shared by both worlds; PSCF's are against the true model, as in the paper. Of "
-    "packaged data the true ones are not known: one-step estimates with boosted nuisances are beside."
+    "packaged data the true ones are not known: one-step estimates with boosted nuisance models are beside."
 )
 PATHS = "Each strength starts from the one above it, as the objective has two basins."
 BOUND = "The test set bound has 5 % on each side: it is a 90 % interval."

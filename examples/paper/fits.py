@@ -264,7 +264,7 @@ def _interval_penalties(fits: Mapping[str, Any], data: Split) -> pd.DataFrame:
 def _truth(model: Any, data: Split, seed: int) -> dict[str, float]:
     """Return the true effects of thresholded decisions; those of PSCF are the paper's, against the true model.
 
-    With a latent cause of the outcome no true fair score is a function of what both worlds share; there the effects of
+    With a latent cause of the outcome no true fair score is a function of the shared features; there the effects of
     PSCF are those of its decisions, as of any classifier.
     """
     units, pscf = data.sizes.units, isinstance(model, pf.PSCF)

@@ -137,7 +137,7 @@ def _assumptions(results: Results) -> str:
     """Return what the numbers of an experiment assume."""
     rows = results.rows[results.rows["n_test"].notna()]
     problems = [problem for name, problem in PROBLEMS.items() if name in set(rows["data"])]
-    lines, assumptions = ["These numbers rest on:", ""], {}
+    lines, assumptions = ["These numbers depend on:", ""], {}
     for problem in problems:
         own = rows[rows["data"] == problem.name]
         drawn = "rows drawn" if problem.scenario else "splits"

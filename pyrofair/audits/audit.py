@@ -47,7 +47,6 @@ from pyrofair.audits.models import (
 from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_stages
 from pyrofair.audits.rates import estimate_rates
-from pyrofair.audits.readings import quantities_of, read_audit
 from pyrofair.audits.report import (
     Measured,
     effective_sizes,
@@ -68,6 +67,7 @@ from pyrofair.audits.subgroups import (
     tell_subgroups,
 )
 from pyrofair.audits.thresholds import doubts_by_threshold, read_thresholds
+from pyrofair.audits.verdicts import quantities_of, read_audit
 from pyrofair.audits.wald import (
     Scores,
     compare_by_influence,
@@ -127,7 +127,7 @@ class UnknownAnswersError(DataError, AttributeError):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """The result of :func:`audit`; print it for a reading in plain text.
+    """The result of :func:`audit`; print it for a verdict in plain text.
 
     Attributes
     ----------
@@ -221,17 +221,17 @@ class Audit:
         return pd.DataFrame(pd.concat(known, ignore_index=True))
 
     @property
-    def readings(self) -> pd.DataFrame:
-        """What the numbers show of each model: model, decisions, status, least, most, reading, as the report states it.
+    def verdicts(self) -> pd.DataFrame:
+        """What the numbers show of each model: model, decisions, status, least, most, verdict, as the report states it.
 
-        ``least`` and ``most`` bound the share of units decided on unfairly, NaN where no verdict rests on them.
+        ``least`` and ``most`` bound the share of units decided on unfairly, NaN where no verdict depends on them.
         """
         found = read_audit(self.table, self.groups, self.context)
         rows = [
             (model, decisions, each.status, each.least, each.most, each.text)
             for (model, decisions), each in found.items()
         ]
-        return pd.DataFrame(rows, columns=["model", "decisions", "status", "least", "most", "reading"])
+        return pd.DataFrame(rows, columns=["model", "decisions", "status", "least", "most", "verdict"])
 
     def plot(self, decisions: Decisions = "threshold", *, paper_bound: bool = False) -> Figure:
         """Draw accuracy, the mean unfair effect and the bounds on PIU of every model, with its verdict.
@@ -329,7 +329,7 @@ class Audit:
         return view_of(self, decisions, individuals).html(path, title)
 
     def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
-        """Return the audit as JSON: tables, readings, settings, versions, assumptions and warnings; NaN is null.
+        """Return the audit as JSON: tables, verdicts, settings, versions, assumptions and warnings; NaN is null.
 
         Parameters
         ----------
@@ -342,7 +342,7 @@ class Audit:
         -------
         str
             An object with the keys schema ("pyrofair-audit"), schema_version, versions, settings, source, question,
-            readings, tables, assumptions, outcome_assumptions, warnings and context, of one order always.
+            verdicts, tables, assumptions, outcome_assumptions, warnings and context, of one order always.
         """
         return view_of(self).json(rows=rows, indent=indent)
 
@@ -429,7 +429,7 @@ def audit(
         A model with ``predict`` alone, or a rule, is passed as :class:`DecisionsOf`, which has no rows of scores; a
         torch module, a function of rows, or a model that decides at random as :class:`ScoresOf`.
     source
-        The unfair paths, for one-step estimates with boosted nuisances cross-fitted on ``df``,
+        The unfair paths, for one-step estimates with boosted nuisance models cross-fitted on ``df``,
         ``OneStep(unfair, random_state=random_state)``; or a source, of potential outcomes or of influence values: used
         as it is if fitted (on training rows), otherwise a clone is fitted on ``df``.
     df
@@ -439,9 +439,9 @@ def audit(
         then fitted on random samples, and judge the rows partition by partition; they are :class:`OneStep`, or the
         unfair paths, and models have ``predict_proba``.
     n_boot
-        Bootstrap replicates, each of which resamples the rows that the nuisances were fitted on, fits these again, and
-        resamples the rows of ``df``. 0 gives points only. A source with influence values has Wald intervals instead,
-        and does not use it.
+        Bootstrap replicates, each of which resamples the rows that the nuisance models were fitted on, fits these
+        again, and resamples the rows of ``df``. 0 gives points only. A source with influence values has Wald intervals
+        instead, and does not use it.
     level
         The level of intervals and of the test of whether the two observed groups agree. Accuracy has the exact test-set
         bound.
@@ -1048,8 +1048,8 @@ def _find_small_groups(
 ) -> tuple[str, str]:
     """Return for each world why an observed group has too few effective rows for an interval; empty where none has.
 
-    Counted are the fitted rows of each group that the world rests on, and the n audited rows, of the given weight (n,),
-    that carry its weights or show its units.
+    Counted are the fitted rows of each group that the world depends on, and the n audited rows, of the given weight
+    (n,), that carry its weights or show its units.
     """
     if views is None or not isinstance(fitted, Diagnosed):
         return "", ""
@@ -1141,7 +1141,7 @@ def _doubtful_intervals(
             )
         else:
             found.append(
-                f"{name} cannot be refitted, so the intervals leave out the uncertainty of its nuisances"
+                f"{name} cannot be refitted, so the intervals leave out the uncertainty of its nuisance models"
                 + ("." if first.origin is not None else "; they cover the drawing of units and of audited rows.")
                 + " Use a source that can be, such as IPW(unfair), or report the intervals as conditional on it."
             )

@@ -17,15 +17,6 @@ from pyrofair.audits.display.export import audit_data
 from pyrofair.audits.display.page import Table, cell, make_table, missing_tables, spans_table
 from pyrofair.audits.display.words import answer, between, changes, describe_question, percent, shorten, span
 from pyrofair.audits.rates import DIFFERENCE
-from pyrofair.audits.readings import (
-    Reading,
-    accuracy_remark,
-    quantities_of,
-    rate_remark,
-    read_audit,
-    read_levels,
-    read_thresholds,
-)
 from pyrofair.audits.report import (
     describe_intervals,
     group_lines,
@@ -34,6 +25,15 @@ from pyrofair.audits.report import (
     subgroup_lines,
     threshold_lines,
     world_lines,
+)
+from pyrofair.audits.verdicts import (
+    Verdict,
+    accuracy_remark,
+    quantities_of,
+    rate_remark,
+    read_audit,
+    read_levels,
+    read_thresholds,
 )
 from pyrofair.audits.view import Block, View, drawn
 from pyrofair.effects.scoring import Decisions
@@ -92,10 +92,10 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
     """Return the report of an audit about thresholded decisions, or about those drawn with their scores."""
     require_choice("decisions", decisions, ("threshold", "score"))
     context, of = audit.context, quantities_of(audit.table)
-    readings = read_audit(audit.table, audit.groups, context)
+    verdicts = read_audit(audit.table, audit.groups, context)
     models = list(dict.fromkeys(audit.table["model"]))
     basis: dict[str, Decisions] = {name: decisions if (name, decisions) in of else "threshold" for name in models}
-    chosen = {name: readings[name, basis[name]] for name in models}
+    chosen = {name: verdicts[name, basis[name]] for name in models}
     without = [name for name in models if basis[name] != decisions]
     more = _at_thresholds(audit, {name: each for name, each in chosen.items() if basis[name] == "threshold"})
     failed = [f"No unfair effect could be estimated: {context.failure.rstrip('.')}."] if context.failure else []
@@ -108,7 +108,7 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
         title="Audit of unfair effects",
         question=describe_question(context.paths, len(models), context.rows, context.threshold, decisions, without),
         lead=setting_lines(context, len(models)),
-        blocks=_blocks(audit, decisions, basis, of, readings, _individuals(individuals)),
+        blocks=_blocks(audit, decisions, basis, of, verdicts, _individuals(individuals)),
         schema="pyrofair-audit",
         data=partial(audit_data, audit),
         answers=[
@@ -135,7 +135,7 @@ def _blocks(
     decisions: Decisions,
     basis: Mapping[str, Decisions],
     of: Quantities,
-    readings: Mapping[tuple[str, Any], Reading],
+    verdicts: Mapping[tuple[str, Any], Verdict],
     individuals: Table | None,
 ) -> list[Block]:
     context = audit.context
@@ -146,8 +146,8 @@ def _blocks(
         Block(
             "models",
             "Models side by side",
-            model_lines(audit.table, readings, context),
-            pictures=[_models(audit.table, readings, each) for each in both if any(key[1] == each for key in of)],
+            model_lines(audit.table, verdicts, context),
+            pictures=[_models(audit.table, verdicts, each) for each in both if any(key[1] == each for key in of)],
         ),
         *([rates_block(audit.rates, context.graph.sensitive_column)] if len(audit.rates) else []),
         Block(
@@ -223,8 +223,8 @@ def _facts(audit: Audit, of: Quantities, model: str, decisions: Decisions) -> st
     return f"{said}{': ' if remarks else ''}{', '.join(remarks)}."
 
 
-def _at_thresholds(audit: Audit, own: Mapping[str, Reading]) -> str:
-    """Return how far the lower end of a model runs over thresholds, its own reading among them.
+def _at_thresholds(audit: Audit, own: Mapping[str, Verdict]) -> str:
+    """Return how far the lower bound of a model runs over thresholds, its own verdict among them.
 
     Of several models it is the one whose lower end changes most.
     """
@@ -252,7 +252,7 @@ def _at_thresholds(audit: Audit, own: Mapping[str, Reading]) -> str:
 # -- tables and pictures -----------------------------------------------------------------------------------------------
 
 
-def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], decisions: Decisions) -> Table:
+def _models(table: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict], decisions: Decisions) -> Table:
     own = table[table["decisions"] == decisions]
     rates = table[table["model"].isin(own["model"]) & table["quantity"].isin(("accuracy", "majority_rate"))]
     what = "Decisions" if decisions == "threshold" else "Scores, as if each decision were drawn with its score"
@@ -261,7 +261,7 @@ def _models(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], de
         f"{what}: the models side by side",
         own if decisions == "score" else pd.concat([rates, own]).drop_duplicates(),
         "model",
-        last=("reading", {model: each.text for (model, of), each in readings.items() if of == decisions}),
+        last=("verdict", {model: each.text for (model, of), each in verdicts.items() if of == decisions}),
         note="Estimates with intervals in brackets.",
     )
 
@@ -285,7 +285,7 @@ def rates_block(rates: pd.DataFrame, column: str) -> Block:
     return Block("rates", "Rates by group", lines, pictures=[table])
 
 
-def threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading]) -> list[Table]:
+def threshold_tables(audit: Audit, verdicts: Mapping[tuple[str, Any], Verdict]) -> list[Table]:
     """Return the tables of thresholds, one for each model."""
     return [
         spans_table(
@@ -293,7 +293,7 @@ def threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading]) 
             f"{model}: decisions at several thresholds",
             own,
             "threshold",
-            last=("answer", {at: each.head for (name, at), each in readings.items() if name == model}),
+            last=("answer", {at: each.head for (name, at), each in verdicts.items() if name == model}),
             note="Each interval holds separately.",
         )
         for i, (model, own) in enumerate(audit.thresholds.groupby("model", sort=False))
@@ -301,7 +301,7 @@ def threshold_tables(audit: Audit, readings: Mapping[tuple[str, Any], Reading]) 
 
 
 def subgroup_tables(
-    audit: Audit, readings: Mapping[tuple[str, str, str], Reading], decisions: Decisions
+    audit: Audit, verdicts: Mapping[tuple[str, str, str], Verdict], decisions: Decisions
 ) -> list[Table]:
     """Return the tables of subgroups, which are about thresholded decisions whatever the page is about."""
     note = f"All intervals of subgroups hold together with {audit.context.level:.0%}, asymptotically."
@@ -321,7 +321,7 @@ def subgroup_tables(
             "level",
             label=str(key[0]),
             before=sizes,
-            last=("answer", {level: each.head for (name, level, of), each in readings.items() if (name, of) == key}),
+            last=("answer", {level: each.head for (name, level, of), each in verdicts.items() if (name, of) == key}),
             note=note,
         )
         for i, (key, own) in enumerate(keys)

@@ -60,7 +60,7 @@ MAX_MISSING_SHARE = 0.2
 def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict[str, str]]:
     """Return the quantities of two worlds whose rows are scored, and notes on those that are NaN or vacuous.
 
-    The paper's bound is made of the two marginals, whatever units the worlds share; the ends of PIU use the units
+    The paper's bound is made of the two marginals, whatever units the worlds share; the bounds on PIU use the units
     (Chikahara et al. 2021, eq. 6, 7, 8 and A19).
     """
     with neutral_torch():
@@ -85,7 +85,7 @@ def measure_views(
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return the quantities of several views of the same two worlds, whose errors are independent given the units.
 
-    The ends of PIU are those of :mod:`pyrofair.effects.bounds`, free of inward bias: a lower end around a
+    The bounds on PIU are those of :mod:`pyrofair.effects.bounds`, free of inward bias: a lower end around a
     true one of 0 is negative as often as not. ``piu_double_disagreement``, twice the disagreement
     given the units, is an upper bound on PIU too. ``signs`` are those of the original views in a bootstrap replicate.
     """

@@ -1,4 +1,4 @@
-"""What an audit's numbers are of and rest on, beside its tables."""
+"""What an audit's numbers are of and depend on, beside its tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Context:
         why it has too few rows for intervals, or an empty text; why the numbers of a model are in doubt, and those of
         a model at a threshold.
     assumptions, outcome_assumptions, warnings, failure
-        What the numbers rest on, and those of outcomes; what was warned of; why no effect could be estimated.
+        What the numbers depend on, and those of outcomes; what was warned of; why no effect could be estimated.
     sections
         Further parts of the report, such as ``graph.check(df).block()``.
     clusters

@@ -32,9 +32,9 @@ from pyrofair.audits.family import (
     require_unfitted,
     with_paths,
 )
-from pyrofair.audits.readings import quantities_of, read_levels, read_thresholds
 from pyrofair.audits.report import exact_accuracy
 from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
+from pyrofair.audits.verdicts import quantities_of, read_levels, read_thresholds
 from pyrofair.audits.view import Block, View, drawn
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
@@ -64,7 +64,7 @@ SCALE = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContrastAudit(FamilyAudit):
-    """The result of :func:`audit_contrasts`; print it for a reading in plain text.
+    """The result of :func:`audit_contrasts`; print it for a verdict in plain text.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class ContrastAudit(FamilyAudit):
         every = "all audited contrasts" if self.failures else "all contrasts"
         lines = []
         for row in self.worst[self.worst["quantity"].isin(("mean_unfair_effect", "piu_upper"))].to_dict("records"):
-            what = "mean unfair effect" if row["quantity"] == "mean_unfair_effect" else "upper end of PIU"
+            what = "mean unfair effect" if row["quantity"] == "mean_unfair_effect" else "upper bound on PIU"
             ends = f"; the largest of {every} is in [{percent(row['lower'])}, {percent(row['upper'])}]"
             lines.append(
                 f"{row['model']}, {of_decisions(row['decisions'])}: worst {what}: {row['contrast']!r}, "

@@ -74,7 +74,7 @@ class Decomposition:
         tables begin with a column contrast then, and every interval holds at once for all levels.
     notes, doubts, assumptions, warnings
         What could not be told apart, or was left out, and why; why the numbers of a model are in doubt; what the
-        numbers rest on; what was warned of.
+        numbers depend on; what was warned of.
 
     See Also
     --------
@@ -343,7 +343,7 @@ class Decomposition:
             ],
             schema="pyrofair-decomposition",
             data=self._data,
-            assumptions=[("These numbers rest on:", self.assumptions)],
+            assumptions=[("These numbers depend on:", self.assumptions)],
             warnings=self.warnings,
             settings=[(name, str(value)) for name, value in self.settings.items()],
         )

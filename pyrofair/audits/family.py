@@ -21,7 +21,7 @@ from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
 from pyrofair.audits.plots import plot_members
-from pyrofair.audits.readings import Reading, judge, quantities_of, read_audit
+from pyrofair.audits.verdicts import Verdict, judge, quantities_of, read_audit
 from pyrofair.audits.view import MOST_CARDS, Block, View
 from pyrofair.audits.wald import require_estimates
 from pyrofair.effects.potential_outcomes import SeveralContrasts, refuse_fitted
@@ -89,19 +89,19 @@ class FamilyAudit(ABC):
         return self.quantities
 
     @property
-    def readings(self) -> pd.DataFrame:
-        """What the numbers show of each member, model and decisions, as in :attr:`pyrofair.Audit.readings`."""
+    def verdicts(self) -> pd.DataFrame:
+        """What the numbers show of each member, model and decisions, as in :attr:`pyrofair.Audit.verdicts`."""
         rows = [(*of, each.status, each.least, each.most, each.text) for of, each in self.read().items()]
-        return pd.DataFrame(rows, columns=[self.key, "model", "decisions", "status", "least", "most", "reading"])
+        return pd.DataFrame(rows, columns=[self.key, "model", "decisions", "status", "least", "most", "verdict"])
 
-    def read(self) -> dict[tuple[Any, str, Any], Reading]:
-        """Return the reading of each member, model and decisions."""
+    def read(self) -> dict[tuple[Any, str, Any], Verdict]:
+        """Return the verdict of each member, model and decisions."""
         rates = {
             of: quantities["positive_rate"]
             for each in self.audits.values()
             for of, quantities in quantities_of(each.table).items()
         }  # of the rows as they are, whatever the graph
-        found: dict[tuple[Any, str, Any], Reading] = {}
+        found: dict[tuple[Any, str, Any], Verdict] = {}
         for name, own in self.quantities.groupby(self.key, sort=False):
             one = self.audits.get(name)
             if one is not None:
@@ -111,7 +111,7 @@ class FamilyAudit(ABC):
             for (model, decisions), of in quantities_of(own).items():
                 if np.isnan(of["piu_upper"].estimate):
                     cause = str(of["piu_upper"].note).rstrip(".")
-                    found[name, model, decisions] = Reading("failed", cause=cause)
+                    found[name, model, decisions] = Verdict("failed", cause=cause)
                     continue
                 rate = rates.get((model, decisions))
                 decided = rate is not None and decisions != "score"
@@ -168,9 +168,9 @@ class FamilyAudit(ABC):
     @property
     def view(self) -> View:
         """The report as data."""
-        made, readings = self._told(), self.read()
+        made, verdicts = self._told(), self.read()
         of = {name: quantities_of(own) for name, own in self.quantities.groupby(self.key)}
-        chosen = {key: each for key, each in readings.items() if key[2] == "threshold"} or readings
+        chosen = {key: each for key, each in verdicts.items() if key[2] == "threshold"} or verdicts
         level, warned = self.context["level"], self.context.get("warnings", ())
         paths = self.unfair if len(chosen) <= MOST_CARDS else {}  # in a long list the direction is left out
         answers = [
@@ -190,7 +190,7 @@ class FamilyAudit(ABC):
         rates = [] if first is None or found.empty else [rates_block(found, first.graph.sensitive_column)]
         return replace(
             made,
-            blocks=[*self._blocks(readings), *made.blocks, *rates, *missing_blocks(self._missing())],
+            blocks=[*self._blocks(verdicts), *made.blocks, *rates, *missing_blocks(self._missing())],
             answers=answers,
             basis=[RIGHT_GRAPH] if first is None else basis_of(replace(first, level=level)),
             changes=changes([*chosen.values()], len(warned))[:4],
@@ -207,7 +207,7 @@ class FamilyAudit(ABC):
         """Return what this kind of family says beside its quantities."""
 
     def _rest_on(self) -> list[str]:
-        """Return what is taken as independent in each audit, and what these rest on besides, each once."""
+        """Return what is taken as independent in each audit, and what these depend on besides, each once."""
         units = dict.fromkeys(each.context.units for each in self.audits.values())
         return [*units, *self._each("assumptions")]
 
@@ -222,7 +222,7 @@ class FamilyAudit(ABC):
         """Return the texts that the contexts of all audits have under a name, each once."""
         return list(dict.fromkeys(text for each in self.audits.values() for text in each.context[name]))
 
-    def _blocks(self, readings: Mapping[tuple[Any, str, Any], Reading]) -> list[Block]:
+    def _blocks(self, verdicts: Mapping[tuple[Any, str, Any], Verdict]) -> list[Block]:
         """Return for each model the members side by side: a table for decisions and one for scores."""
         blocks = []
         for i, (model, of_model) in enumerate(self.quantities.groupby("model", sort=False)):
@@ -236,7 +236,7 @@ class FamilyAudit(ABC):
                     before=self._before,
                     last=(
                         "answer",
-                        {name: each.head for (name, *of), each in readings.items() if of == [model, decisions]},
+                        {name: each.head for (name, *of), each in verdicts.items() if of == [model, decisions]},
                     ),
                     note=self._notes(rows),
                 )
@@ -262,7 +262,7 @@ class FamilyAudit(ABC):
             "context": {name: each for name, each in self.context.items() if isinstance(each, int | float | str)},
             "quantities": self.quantities,
             "summary": self.summary,
-            "readings": self.readings,
+            "verdicts": self.verdicts,
             "unfair": {name: None if each is None else str(each) for name, each in self.unfair.items()},
             "failures": {name: str(getattr(each, "cause", each)) for name, each in self.failures.items()},
             "rates": self.rates,
@@ -279,7 +279,7 @@ class FamilyAudit(ABC):
         return self.view.html(path, title)
 
     def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
-        """Return the family as JSON: quantities, summary, readings and failures; with ``rows`` the audits as well."""
+        """Return the family as JSON: quantities, summary, verdicts and failures; with ``rows`` the audits as well."""
         return self.view.json(rows=rows, indent=indent)
 
     def details(self) -> str:

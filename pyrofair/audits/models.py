@@ -141,7 +141,7 @@ class AuditedModel:
         adapted = DecisionsOf(self.model)
         try:
             return positive_scores(self.name, adapted, rows, self.graph, self.order, self.labels)
-        except Exception:  # a predict that is of no use here: the audit rests on predict_proba
+        except Exception:  # a predict that is of no use here: the audit depends on predict_proba
             return None
 
 

@@ -1,4 +1,4 @@
-"""Audits of tables of any size: nuisances from random samples, rows judged part by part, all else from sums.
+"""Audits of tables of any size: nuisance models from random samples, rows judged part by part, all else from sums.
 
 A row is in one of K disjoint samples, or in none, and is judged by two of the K sources that were fitted on them, never
 by that of its own sample. All this follows from the seed, the number of its partition and its place there, so that
@@ -53,7 +53,7 @@ SAMPLE, FITS = 200_000, 5
 MOST_ROWS, MOST_SCORES = 1 << 17, 1 << 19
 """Rows judged at once, and scores of these rows."""
 FEWEST_OF_LEVEL, OTHER = 20, "(other)"
-"""Levels of fewer rows in a sample are joined for the nuisances; models read them as they are."""
+"""Levels of fewer rows in a sample are joined for the nuisance models; models read them as they are."""
 MOST_CROSSING = 200_000
 """Clusters with rows in several partitions are gathered in memory up to so many."""
 RATE = "rate"
@@ -192,7 +192,7 @@ class Work:
         return {key: sums.closed(self.crossing) for key, sums in found.items()}
 
     def read(self, frame: pd.DataFrame, what: str) -> tuple[Rows, Scores]:
-        """Return rows, which the nuisances read with rare levels joined, and the scores of the models."""
+        """Return rows, which the nuisance models read with rare levels joined, and the scores of the models."""
         graph = self.scores.models[0].graph
         table = read_table(frame, feature_columns(graph), what=what)
         a, weight = read_sensitive(table, graph, both=False), np.ones(len(table))

@@ -511,7 +511,7 @@ def _describe_apart(groups: pd.DataFrame) -> str:
         return ""
     strengths = ", ".join(f"{strength:g}" for strength in sorted(apart["strength"].unique()))
     return (
-        "The two observed groups, weighted alone, disagree beyond chance at strength(s) "
+        "The two observed groups, weighted alone, disagree significantly at strength(s) "
         f"{strengths}: a propensity is misspecified or overlap is poor, and what was penalised and measured may not be "
         "the unfair effect. See .groups, and compare propensity='boosted'."
     )
@@ -670,7 +670,7 @@ class _Found:
                 self.warned.setdefault(str(each.message), each.category)
         # Whether the groups disagree is tested over the whole path; its groups hold the result.
         note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
-        # Influence values do not rest on weights alone, so that a path judged by them is not tested for that.
+        # Influence values do not depend on weights alone, so that a path judged by them is not tested for that.
         groups = report.groups.iloc[:0] if report.context.wald else report.groups
         for tables, found in ((self.intervals, report.table.assign(note=note)), (self.groups, groups)):
             if len(found):

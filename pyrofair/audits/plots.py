@@ -392,7 +392,7 @@ def _draw_frontier(
 
 
 def _far_ends(intervals: pd.DataFrame, decisions: str) -> pd.Series[float]:
-    """Return the mean over seeds, by strength, of the upper end of the interval of PIU's upper end."""
+    """Return the mean over seeds, by strength, of the upper end of the interval of PIU's upper bound."""
     own = intervals[(intervals["decisions"] == decisions) & (intervals["quantity"] == "piu_upper")]
     return mean_by_strength(own[["strength", "upper"]])["upper"]
 

@@ -15,7 +15,7 @@ from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
 from pyrofair.audits.display.words import read_as
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.readings import CROSSED, ROUNDING, SHOWN, Reading, accuracy_remark, rate_remark
+from pyrofair.audits.verdicts import CROSSED, ROUNDING, SHOWN, Verdict, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import (
     AUDITED,
@@ -82,7 +82,7 @@ class Measured:
     ``numbers`` are the estimates with their intervals at a ``level``, and ``notes`` are on these. ``alike`` is the
     number of audited rows, if these are independent and have one weight, and else 0: accuracy has its exact bound
     then. ``sizes`` are the effective sizes of each model's quantities. ``failure`` is the reason why no
-    world could be made, ``small`` why each world of a model rests on too few rows for an interval, ``few`` why there
+    world could be made, ``small`` why each world of a model depends on too few rows for an interval, ``few`` why there
     are too few groups of rows for any.
     """
 
@@ -180,13 +180,13 @@ def judged(weight: NDArray[np.float64], outcome: NDArray[np.int8] | None) -> NDA
 def sizes_of(
     rows: float, worlds: tuple[float, float] = (np.nan, np.nan), outcomes: float | None = None
 ) -> dict[str, float]:
-    """Return the effective size that each quantity rests on, by those of the rows, of both worlds and of outcomes."""
+    """Return the effective size that each quantity depends on, by those of the rows, of both worlds and of outcomes."""
     causal = dict.fromkeys((*OF_WORLDS, GIVEN_UNITS), min(worlds)) | dict(zip(("p_y0", "p_ypi"), worlds, strict=True))
     return dict.fromkeys(QUANTITIES, rows) | dict.fromkeys(FROM_OUTCOMES, outcomes or rows) | causal
 
 
 def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
-    """Return for each model the effective sample size that each quantity rests on, in rows, or at most in groups."""
+    """Return for each model the effective sample size that each quantity depends on, in rows, or at most in groups."""
     most, found = np.inf, {}
     if estimator.units is not None and estimator.units.grouped:
         most = kish_size(estimator.weight, estimator.units.audited)
@@ -208,7 +208,7 @@ def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
 
 
 def _few_rows(quantity: str, small: Sequence[str]) -> str:
-    """Return why the worlds that a quantity rests on have too few rows, or an empty string."""
+    """Return why the worlds that a quantity depends on have too few rows, or an empty string."""
     if quantity in (*FROM_OUTCOMES, "positive_rate"):
         return ""
     used = {"p_y0": small[:1], "p_ypi": small[1:]}.get(quantity, small)
@@ -333,16 +333,16 @@ Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
 
 
-def model_lines(table: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading], context: Context) -> list[str]:
+def model_lines(table: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict], context: Context) -> list[str]:
     """Return for each model its rates and, by decisions, its effect, PIU and verdict, with an empty line between."""
     lines: list[str] = []
     for model, own in table.groupby("model", sort=False):
         found = {(row.decisions, row.quantity): row for row in own.itertuples()}
-        lines += [*([""] if lines else []), *_model(found, str(model), readings, context)]
+        lines += [*([""] if lines else []), *_model(found, str(model), verdicts, context)]
     return lines
 
 
-def short_lines(audit: Any, readings: Mapping[tuple[str, Any], Reading]) -> list[str]:
+def short_lines(audit: Any, verdicts: Mapping[tuple[str, Any], Verdict]) -> list[str]:
     """Return the verdict and five numbers of each model, the checks in one line, and where to find more."""
     context, graph = audit.context, audit.context.graph
     first, other = (graph.contrast, graph.baseline) if context.swapped else (graph.baseline, graph.contrast)
@@ -358,7 +358,7 @@ def short_lines(audit: Any, readings: Mapping[tuple[str, Any], Reading]) -> list
     for model, own in audit.table.groupby("model", sort=False):
         decisions = own["decisions"].iloc[0]
         of = {row.quantity: row for row in own.itertuples() if row.decisions == decisions}
-        verdict = readings[model, decisions]
+        verdict = verdicts[model, decisions]
         lines += ["", f"{model}: {verdict.text}"]
         lines += [] if context.failure else _numbers(of, audit.rates[audit.rates["model"] == model], graph)
     doubts = context.doubts
@@ -395,22 +395,22 @@ def _numbers(of: Mapping[str, Any], rates: pd.DataFrame, graph: CausalGraph) -> 
     return lines
 
 
-def threshold_lines(thresholds: pd.DataFrame, readings: Mapping[tuple[str, Any], Reading]) -> list[str]:
+def threshold_lines(thresholds: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict]) -> list[str]:
     """Return a line for each model and threshold."""
     lines = ["Decisions at other thresholds; each interval holds separately:"]
-    for (model, threshold), reading in readings.items():
+    for (model, threshold), verdict in verdicts.items():
         own = thresholds[(thresholds["model"] == model) & (thresholds["threshold"] == threshold)]
-        lines.append(f"  {model}, {threshold:g}: {_effect(own, reading)}")
+        lines.append(f"  {model}, {threshold:g}: {_effect(own, verdict)}")
     return lines
 
 
-def subgroup_lines(subgroups: pd.DataFrame, readings: Mapping[tuple[str, str, str], Reading], sure: float) -> list[str]:
+def subgroup_lines(subgroups: pd.DataFrame, verdicts: Mapping[tuple[str, str, str], Verdict], sure: float) -> list[str]:
     """Return a line for each level of each subgroup and model."""
     lines = [f"Decisions within subgroups; all intervals hold together ({sure:.0%}):"]
     levels: Any = subgroups.groupby(["subgroup", "level", "model"], sort=False)
     for key, own in levels:
         subgroup, level, model = key
-        lines.append(f"  {model}, {subgroup} {level}, {own['rows'].iloc[0]:,} rows: {_effect(own, readings[key])}")
+        lines.append(f"  {model}, {subgroup} {level}, {own['rows'].iloc[0]:,} rows: {_effect(own, verdicts[key])}")
     return lines
 
 
@@ -501,7 +501,7 @@ def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph)
     return lines
 
 
-def _model(rows: Rows, model: str, readings: Mapping[tuple[str, Any], Reading], context: Context) -> list[str]:
+def _model(rows: Rows, model: str, verdicts: Mapping[tuple[str, Any], Verdict], context: Context) -> list[str]:
     rate = rows["threshold", "positive_rate"]
     same = rate_remark(rate)
     lines = [
@@ -523,15 +523,15 @@ def _model(rows: Rows, model: str, readings: Mapping[tuple[str, Any], Reading], 
             f"    mean unfair effect {_span(of['mean_unfair_effect'])}",
             _piu(of, seen_twice=context.paired and decisions == "threshold"),
             f"    the paper's upper bound on PIU {_span(of['piu_paper_bound'])}",
-            f"    verdict: {readings[model, decisions].text}",
+            f"    verdict: {verdicts[model, decisions].text}",
         ]
     return lines
 
 
-def _effect(own: pd.DataFrame, reading: Reading) -> str:
+def _effect(own: pd.DataFrame, verdict: Verdict) -> str:
     """Return the mean effect of the rows of a model, and what is read of its decisions."""
     effect = next(own[own["quantity"] == "mean_unfair_effect"].itertuples())
-    return f"mean unfair effect {_span(effect)}; {reading.text}"
+    return f"mean unfair effect {_span(effect)}; {verdict.text}"
 
 
 def _accuracy(accuracy: Any, majority: Any) -> str:

@@ -38,7 +38,7 @@ def doubts_by_threshold(thresholds: tuple[float, ...], apart: pd.DataFrame) -> d
     for model, own in apart.groupby("model", sort=False) if len(apart) else ():
         text = (
             f"the two observed groups, weighted alone, disagree on {', '.join(own['quantity'].unique())} at the "
-            "audit's own threshold or on scores, beyond chance"
+            "audit's own threshold or on scores, significantly"
         )
         found |= {(str(model), each): text for each in thresholds}
     return found

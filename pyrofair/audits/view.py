@@ -53,7 +53,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A report: what it is about, an answer for each model, what these rest on and what would change them, and blocks.
+    """A report: its question, an answer for each model with what it assumes, what the reader can do, and blocks.
 
     Parameters
     ----------

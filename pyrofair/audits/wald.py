@@ -66,7 +66,7 @@ DOUBTS = {
     "wrong; coarsen its features",
     "balance": "its weights do not carry the rows to that world, so a propensity is wrong or overlap fails; compare "
     "another propensity=...",
-    "correction": "its regression is wrong, so the numbers rest on the weights alone; compare another regression=...",
+    "correction": "its regression is wrong, so the numbers depend on the weights alone; compare another regression=...",
 }
 """What a stage's diagnostic beyond the limit means, and what to do."""
 
@@ -89,7 +89,7 @@ def require_estimates(name: str, source: Any, *, each: bool = False) -> None:
         raise DataError(
             f"{name}={shown(source)} bounds the marginals, for the data do not identify them, and an audit reports "
             "estimates. Use source.fit(df).bounds(model): the ends of both marginals, of the mean unfair effect and of "
-            "PIU, with level=0.95 moved outward by their sampling error; source.assumptions is what they rest on."
+            "PIU, with level=0.95 moved outward by their sampling error; source.assumptions is what they depend on."
         )
     known = isinstance(source, PotentialOutcomes) or is_influence_based(source)
     if not known or not isinstance(source.unfair, UnfairPaths):
@@ -237,7 +237,7 @@ class WaldEstimates:
         return Measured.of(self.normal, level, models=models, alike=self.alike, **more)
 
     def small(self) -> dict[str, tuple[str, str]]:
-        """Return for each model and world why it rests on too few effective rows for an interval, or empty texts."""
+        """Return for each model and world why it depends on too few effective rows for an interval, or empty texts."""
         found, units = {}, "rows" if self.normal.groups is None else "groups"
         of = _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, "units")
         for model, size in of.items():
@@ -371,9 +371,9 @@ def _varies(scores: Scores, weight: Array, model: str, decisions: Rule) -> bool:
 def largest_z(source: Any, table: pd.DataFrame, *, fresh: bool) -> float:
     """Return the limit of the diagnostics of stages: ``LARGEST_Z``, wider for rows that the source was not fitted on.
 
-    Of such rows the error of the nuisances, made of other rows, adds to that of the diagnostics, whose z does not count
-    it: by the share of new rows among the fitted ones, if both errors are of one size. More than twice as wide it is
-    never, so that many new rows cannot switch the diagnostics off.
+    Of such rows the error of the nuisance models, made of other rows, adds to that of the diagnostics, whose z does not
+    count it: by the share of new rows among the fitted ones, if both errors are of one size. More than twice as wide it
+    is never, so that many new rows cannot switch the diagnostics off.
     """
     if fresh or not hasattr(source, "fitted_rows"):
         return LARGEST_Z

@@ -310,7 +310,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             return PyrofairWarning(" ".join(flat)) if flat else None
         gaps = "; ".join(found)
         return PositivityWarning(
-            f"The two observed groups, weighted alone, disagree beyond chance (one test at 95 %): {gaps}. A propensity "
+            f"The two observed groups, weighted alone, disagree significantly (one test at 95 %): {gaps}. A propensity "
             "is misspecified or overlap is poor, and what was penalised may not be the unfair effect. See "
             "source_.overlap(), and compare propensity='boosted'."
         )

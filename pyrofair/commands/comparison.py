@@ -133,9 +133,9 @@ class Job:
 class Comparison:
     """The methods on test rows, their trade-off over strengths, and a reading of all of them.
 
-    ``audit`` is by one-step estimates with boosted nuisances of the training rows, ``paper`` by the paper's weights,
-    inverse probabilities with logistic propensities, with replicates; ``path`` is of the paper's penalty and of FIO's,
-    by one-step estimates.
+    ``audit`` is by one-step estimates with boosted nuisance models of the training rows, ``paper`` by the paper's
+    weights, inverse probabilities with logistic propensities, with replicates; ``path`` is of the paper's penalty and
+    of FIO's, by one-step estimates.
     """
 
     audit: Audit
@@ -186,7 +186,7 @@ def compare(
     train, test = data.split(random_state=seed)
     X, y = train.drop(columns=target), train[target]
     plain, penalised = methods(data, setting, strength, seed)
-    # Given what both worlds share, the penalty has no two basins.
+    # Given the shared features, the penalty has no two basins.
     given = clone(penalised["Proposed"]).set_params(source=GComputation(data.unfair, draws=5), starts=1)
     pscf = PSCF(data.unfair, random_state=seed)
     with warnings.catch_warnings():

@@ -11,14 +11,14 @@ from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, LIMIT_EXCEEDED, Op
 
 if TYPE_CHECKING:
     from pyrofair.audits import Audit, ContrastAudit
-    from pyrofair.audits.readings import Reading
+    from pyrofair.audits.verdicts import Verdict
 
-__all__ = ["GATE_OPTIONS", "QUANTITIES", "Verdict", "judge"]
+__all__ = ["GATE_OPTIONS", "QUANTITIES", "Wording", "judge"]
 
 QUANTITIES = ("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect")
 GATE_OPTIONS = grouped(
     "the gate",
-    Option("fail-above", "end with exit code 3 if the interval of PIU's upper end, or of --fail-quantity, reaches "
+    Option("fail-above", "end with exit code 3 if the interval of PIU's upper bound, or of --fail-quantity, reaches "
            "above this limit for the decisions of any model and contrast; with 4 if that cannot be judged", float,
            least=0.0, most=1.0, metavar="LIMIT"),
     Option("fail-quantity", "what --fail-above is about: the end of the interval farther from 0", default="piu_upper",
@@ -27,17 +27,17 @@ GATE_OPTIONS = grouped(
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Wording:
     """The exit code of a gate, and a line for each model."""
 
     code: int
     lines: tuple[str, ...]
 
 
-def _judged(report: Audit | ContrastAudit) -> Iterator[tuple[str, Reading, Mapping[str, Any]]]:
-    """Yield the name, the reading and the quantities of the decisions of each model, or of each model and contrast."""
+def _judged(report: Audit | ContrastAudit) -> Iterator[tuple[str, Verdict, Mapping[str, Any]]]:
+    """Yield the name, the verdict and the quantities of the decisions of each model, or of each model and contrast."""
     from pyrofair.audits import Audit
-    from pyrofair.audits.readings import quantities_of, read_audit
+    from pyrofair.audits.verdicts import quantities_of, read_audit
 
     if isinstance(report, Audit):
         of = quantities_of(report.table)
@@ -50,21 +50,21 @@ def _judged(report: Audit | ContrastAudit) -> Iterator[tuple[str, Reading, Mappi
             yield f"{key[0]}, {report.label(name)}", each, own[name][key[0], key[1]]
 
 
-def judge(report: Audit | ContrastAudit, limit: float, quantity: str) -> Verdict:
+def judge(report: Audit | ContrastAudit, limit: float, quantity: str) -> Wording:
     """Return whether the thresholded decisions of every model stay within a limit, up to the end of the interval.
 
     Exceeded by one model, or contrast, it is exceeded. Without an interval, or with a verdict that is withheld, a model
     cannot be judged; one that reads nothing that an unfair path touches has no unfair effect, by the graph.
     """
     lines, codes = [], []
-    for model, reading, of in _judged(report):
+    for model, verdict, of in _judged(report):
         ends = [abs(float(each)) for each in (of[quantity].lower, of[quantity].upper)]
         end = math.nan if any(map(math.isnan, ends)) else max(ends)
-        if reading.status == "untouched":
-            code, text = DONE, f"passes: by the graph it has no unfair effect, for it reads {reading.cause} only"
-        elif not reading.is_verdict:
-            cause = f": {reading.cause}" if reading.cause and reading.cause not in reading.text else ""
-            code, text = CANNOT_BE_JUDGED, f"cannot be judged: {reading.text}{cause}"
+        if verdict.status == "untouched":
+            code, text = DONE, f"passes: by the graph it has no unfair effect, for it reads {verdict.cause} only"
+        elif not verdict.is_verdict:
+            cause = f": {verdict.cause}" if verdict.cause and verdict.cause not in verdict.text else ""
+            code, text = CANNOT_BE_JUDGED, f"cannot be judged: {verdict.text}{cause}"
         elif math.isnan(end):
             code, text = CANNOT_BE_JUDGED, f"cannot be judged: there is no interval of {quantity}"
         elif end > limit:
@@ -76,4 +76,4 @@ def judge(report: Audit | ContrastAudit, limit: float, quantity: str) -> Verdict
     code = next((each for each in (LIMIT_EXCEEDED, CANNOT_BE_JUDGED) if each in codes), DONE)
     outcome = {DONE: "passed", LIMIT_EXCEEDED: "failed", CANNOT_BE_JUDGED: "not passed"}[code]
     first = f"Gate, {quantity} of decisions at most {limit:g} up to the end of its interval: {outcome}."
-    return Verdict(code, (first, *lines))
+    return Wording(code, (first, *lines))

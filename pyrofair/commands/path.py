@@ -98,7 +98,7 @@ def run(settings: Settings, lines: Any) -> int:
             "",
             str(path).split("\nUnfinished")[0],
             *choice,
-            "Its numbers rest on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+            "Its numbers depend on the graph, on no confounding but what it shows, and on overlap of the two groups.",
             *assumed_of_records(problem.unfair, problem.frame)[:1],
         ]
         folder.add_table("path.csv", path.table)

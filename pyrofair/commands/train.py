@@ -21,7 +21,7 @@ TRAINING_OPTIONS = (*grouped(
     Option("model", "what is trained: a network of 100 and 50 units, or logistic regression", default="network",
            choices=("network", "logistic")),
     Option("penalty", "what is penalised: disagreement, the paper's; effect_gap, the mean unfair effect; piu_upper, "
-           "the upper end of PIU", default="disagreement", choices=("disagreement", "effect_gap", "piu_upper")),
+           "the upper bound on PIU", default="disagreement", choices=("disagreement", "effect_gap", "piu_upper")),
     Option("epochs", "passes over the rows", int, least=1),
     Option("batch-size", "rows of a batch", int, default=1000, least=1),
     Option("learning-rate", "the step size", float, above=0.0),
@@ -134,7 +134,7 @@ def _describe(
         f"On the rows trained on: accuracy {accuracy:.3f}, majority class {max(share, 1.0 - share):.3f}, positive "
         f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: "
         f"{better if held is None else 'see the audit on the rows held out'}.",
-        "The penalty rests on the graph, on no confounding but what it shows, and on overlap of the two groups.",
+        "The penalty depends on the graph, on no confounding but what it shows, and on overlap of the two groups.",
         *assumed_of_records(problem.unfair, problem.frame),
     ]
 

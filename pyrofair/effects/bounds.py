@@ -101,7 +101,7 @@ def piu_bounds(p0: npt.ArrayLike, p1: npt.ArrayLike) -> PIUBounds:
 def bounds_of_marginals(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Return the ends of the mean difference and of PIU for any two marginals between the ends given, whatever joint.
 
-    Each end is a number, or an array of one shape. Of two points the ends of PIU are those of :func:`piu_bounds`.
+    Each end is a number, or an array of one shape. Of two points the bounds on PIU are those of :func:`piu_bounds`.
     """
     (l0, u0), (l1, u1) = first, second
     apart = np.maximum(np.maximum(l1 - u0, l0 - u1), 0.0)
@@ -317,7 +317,7 @@ def _signs(found: Vector, views: Sequence[UnitMeans]) -> Vector:
 
 
 def unit_ends(views: Sequence[UnitMeans], signs: Signs) -> tuple[float, float]:
-    """Return the lower and the upper end of PIU given the units, from two or more views and :func:`choose_signs`."""
+    """Return the lower and the upper bound on PIU given the units, from two or more views and :func:`choose_signs`."""
     lower = np.mean([v.weight @ (s * v.effect) for v, s in zip(views, signs.effect, strict=True)])
     upper = 1.0 - np.mean([v.weight @ (t * v.rest) for v, t in zip(views, signs.rest, strict=True)])
     return float(lower), float(upper)

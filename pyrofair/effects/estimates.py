@@ -260,7 +260,7 @@ class Estimate:
     least
         Another estimate of what this one bounds from below: the interval is the greater of both at either end.
     care
-        The part of the probability to miss that is left to the lower end.
+        The part of the probability to miss that is left to the lower bound.
     """
 
     value: float
@@ -673,7 +673,7 @@ class Estimates:
     def _forms(self) -> dict[Key, list[Form]]:
         """The sums that each quantity is the image of: places of means, their factors, and a constant.
 
-        A bound on PIU has two, signed given what both worlds share, and with one sign for all rows. Either is valid, so
+        A bound on PIU has two, signed given the shared features, and with one sign for all rows. Either is valid, so
         that the tighter counts. Of the lower bound that is the greater one. An upper bound that is the smaller of two
         errs inward by chance; by a margin of two standard errors of their difference that is a twentieth of one.
         """

@@ -8,8 +8,8 @@ P(Y_{A<=1||pi} = 1), which is the paper's setting. With units they use what both
 functional       formula                 one unit / given the shared features / given a unit's noise
 ===============  ======================  =======================================================================
 `disagreement`   sum w (a + b - 2 a b)   the paper's penalty / the same given them / PIU, decisions drawn apart
-`effect_gap`     sum w abs(a - b)        abs(mean unfair effect) / PIU's lower end / PIU, decisions share noise
-`piu_upper`      sum w (1 - abs(1-a-b))  PIU's upper end / upper end given them / an upper end
+`effect_gap`     sum w abs(a - b)        abs(mean unfair effect) / PIU's lower bound / PIU, decisions share noise
+`piu_upper`      sum w (1 - abs(1-a-b))  PIU's upper bound / upper end given them / an upper end
 ===============  ======================  =======================================================================
 
 Each takes the :class:`Scored` rows of world 0 (baseline) and world 1 (unfair paths switched), both with units or both
@@ -21,8 +21,8 @@ All three are differentiable almost everywhere with a zero subgradient at their 
 ``[effect_gap, piu_upper]`` with units lies inside the one without (Jensen), while `disagreement` with units can exceed
 the one without: the difference is -2 Cov(a, b).
 
-Assumes that a unit's means are exact or rest on many draws. Few draws make the interval too narrow (its ends are biased
-inwards); `disagreement` is unbiased where the draws of the two worlds are independent given the unit.
+Assumes that a unit's means are exact or depend on many draws. Few draws make the interval too narrow (its ends are
+biased inwards); `disagreement` is unbiased where the draws of the two worlds are independent given the unit.
 
 With the paper's Horvitz-Thompson weights a mean can leave [0, 1], where the formulas turn negative. `disagreement` and
 `piu_upper` then project it on [0, 1] and add its distance to [0, 1]: a nonnegative formula plus a nonnegative distance,
@@ -57,7 +57,7 @@ def disagreement(scored0: Scored, scored1: Scored) -> torch.Tensor:
 
 
 def effect_gap(scored0: Scored, scored1: Scored, *, squared: bool = False) -> torch.Tensor:
-    """Mean size of the unfair effect of a unit: sum w abs(a - b), the sharp lower end of PIU given the means.
+    """Mean size of the unfair effect of a unit: sum w abs(a - b), the sharp lower bound on PIU given the means.
 
     Without units it is the absolute mean unfair effect, which FIO constrains. With ``squared`` it is sum w (a - b)^2,
     which has no kink and is no bound on PIU. Chikahara et al. 2021, eq. (6), (12) and (A19), left.

@@ -163,7 +163,7 @@ def compare_estimates(
 
     ``zero`` and ``one`` are the estimates of both groups, lower and upper the interval of ``one - zero``, or NaN;
     ``worlds`` the two worlds of either group, of which ``quantity`` (of ``GROUP_QUANTITIES``) selects those that count.
-    A group of fewer than 10 effective rows in a world, or of fewer than 5 % of its rows, may rest on a single weight:
+    A group of fewer than 10 effective rows in a world, or of fewer than 5 % of its rows, may depend on a single weight:
     ``agree`` then stays missing, and fewer than 10 rows have no interval.
     """
     used = [{"p_y0": pair[:1], "p_ypi": pair[1:]}.get(quantity, pair) for pair in worlds]

@@ -36,11 +36,11 @@ class InfluenceValues:
     y0, ypi
         P(Y = 1) in the baseline world and in that with the unfair paths switched.
     lower
-        The lower end of PIU given what both worlds share (S): ``ypi - y0``, times the sign of the effect given S. The
+        The lower bound on PIU given the shared features (S): ``ypi - y0``, times the sign of the effect given S. The
         estimate may be negative where that sign is not known well; its size is then the end. Where more is known of the
         two worlds of a unit than S, the end that follows.
     rest
-        ``1 - y0 - ypi`` times its sign given S; 1 minus its size is the upper end of PIU given S.
+        ``1 - y0 - ypi`` times its sign given S; 1 minus its size is the upper bound on PIU given S.
     disagreement
         ``a + b - 2 a b`` given S, of the means a and b of the two worlds given S; twice it is an upper bound on PIU.
     weight
@@ -85,7 +85,7 @@ class InfluenceBased(Protocol):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What its numbers rest on, one sentence each."""
+        """What its numbers depend on, one sentence each."""
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Fit what does not depend on a classifier on observed rows, and return self."""

@@ -237,7 +237,7 @@ class MarginalBounds:
 
 @dataclass(frozen=True)
 class GroupSize:
-    """The rows of one observed group (0 or 1) that the conditional distributions of a world rest on.
+    """The rows of one observed group (0 or 1) that the conditional distributions of a world depend on.
 
     ``rows`` have a sample weight above 0; ``effective_size`` is Kish's number of these, weighted to the distribution
     of what the sensitive attribute does not cause.
@@ -313,7 +313,7 @@ class PotentialOutcomes(Protocol):
         """The unfair paths (``pyrofair.UnfairPaths``) whose effect the two worlds contrast."""
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Learn the nuisances (propensities, conditional distributions) from observed rows, and return self."""
+        """Learn the nuisance models (propensities, conditional distributions) from observed rows, and return self."""
 
     def worlds(
         self,
@@ -332,8 +332,8 @@ class PotentialOutcomes(Protocol):
         random_state
             Seed of a generator of this call; the global generators are left as they were.
         df, sample_weight
-            Rows to make the worlds of, with the nuisances as fitted (by default the fitted rows), and their weights in
-            the target population, shape (len(df),).
+            Rows to make the worlds of, with the nuisance models as fitted (by default the fitted rows), and their
+            weights in the target population, shape (len(df),).
         """
 
 
@@ -350,7 +350,7 @@ class Bounding(Protocol):
         """The unfair paths (``pyrofair.UnfairPaths``) whose effect the two worlds contrast."""
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Take what the bounds rest on from observed rows, and return self."""
+        """Take what the bounds depend on from observed rows, and return self."""
 
     def samples(
         self, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
@@ -407,9 +407,9 @@ class SeveralContrasts(Protocol):
 class Refittable(PotentialOutcomes, Protocol):
     """A fitted source that can be fitted again on its rows with other weights: a bootstrap replicate.
 
-    With it, the intervals of an audit cover the estimation of the nuisances. Without it, they cover only the audited
-    rows or the drawn units, and the audit warns of that. A source with a method ``refits`` besides, which takes a list
-    of weights and returns for each a copy or the error that it raises, is asked for several replicates at once.
+    With it, the intervals of an audit cover the estimation of the nuisance models. Without it, they cover only the
+    audited rows or the drawn units, and the audit warns of that. A source with a method ``refits`` besides, which takes
+    a list of weights and returns for each a copy or the error that it raises, is asked for several replicates at once.
     """
 
     @property
@@ -432,8 +432,9 @@ class Refittable(PotentialOutcomes, Protocol):
 class Diagnosed(PotentialOutcomes, Protocol):
     """A fitted source that states its assumptions and reports how well the observed groups support both worlds.
 
-    An audit lists the assumptions, prints the overlap, and gives no interval to a world that rests on a small group. A
-    source may have ``doubts`` besides, clauses on what its own diagnostics refute: an audit withholds its verdict then.
+    An audit lists the assumptions, prints the overlap, and gives no interval to a world that depends on a small group.
+    A source may have ``doubts`` besides, clauses on what its own diagnostics refute: an audit withholds its verdict
+    then.
     """
 
     @property
@@ -444,7 +445,7 @@ class Diagnosed(PotentialOutcomes, Protocol):
         """Return diagnostics of overlap, with a column ``regime`` ("baseline" or "unfair"); empty if none apply."""
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
-        """Return for each world, "baseline" and "unfair", the observed groups that it rests on, if any."""
+        """Return for each world, "baseline" and "unfair", the observed groups that it depends on, if any."""
 
 
 @runtime_checkable
@@ -474,9 +475,9 @@ class Stratified(PotentialOutcomes, Protocol):
 
 @runtime_checkable
 class SampleSplit(PotentialOutcomes, Protocol):
-    """A fitted source whose units are values of what both worlds share, with worlds made from halves of its rows.
+    """A fitted source whose units are values of the shared features, with worlds made from halves of its rows.
 
-    The ends of PIU given units take several views with independent errors; a single view would bias them inward.
+    The bounds on PIU given units take several views with independent errors; a single view would bias them inward.
     """
 
     def views(
@@ -492,7 +493,7 @@ class SampleSplit(PotentialOutcomes, Protocol):
         """
 
     def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
-        """Return Kish's effective size, in rows, of the rows that show what both worlds share."""
+        """Return Kish's effective size, in rows, of the rows that show the shared features."""
 
     def redraws_units(self, df: pd.DataFrame) -> bool:
         """Return whether other weights of these rows give other units."""

@@ -176,7 +176,7 @@ class RegimeEstimand:
         return {int(value) for value in later if value is not None}
 
     def needed_groups(self, group: int | None) -> tuple[int, ...]:
-        """Return the observed groups whose rows an estimate rests on when a group, or both (None), are weighted.
+        """Return the observed groups whose rows an estimate depends on when a group, or both (None), are weighted.
 
         There are none if the sensitive attribute causes no feature and all rows are weighted.
         """
@@ -243,7 +243,7 @@ class Estimand:
 
     @property
     def joins_worlds(self) -> bool:
-        """Whether the switched world joins nodes that read different values of the sensitive attribute.
+        """Whether the unfair-path world joins nodes that read different values of the sensitive attribute.
 
         If all that it causes reads one value, the features are those of a single world. What a classifier itself reads
         does not count, for it is known: P(Y(1, M(0)) = 1) is the mean of c(1, M(0)). The mechanism of an observed

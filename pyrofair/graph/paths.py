@@ -373,7 +373,7 @@ class UnfairPaths:
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """What both worlds share: observed ancestors of the prediction that no unfair path touches, in graph order."""
+        """The shared features: observed ancestors of the prediction that no unfair path touches, in graph order."""
         graph = self.graph
         left_out = {graph.sensitive, *graph.latent, *self.touched}
         return tuple(node for node in graph.with_ancestors(graph.inputs) if node not in left_out)

@@ -118,7 +118,7 @@ class _NoiseReport:
         few = int((ess < min(FEW, self.draws)).sum())
         if few:
             warnings.warn(
-                f"The noise {', '.join(block.keys)} of {few} of {self.evidence.n} units rests on fewer than {FEW:g} "
+                f"The noise {', '.join(block.keys)} of {few} of {self.evidence.n} units depends on fewer than {FEW:g} "
                 f"effective draws (at least {ess.min():.1f}); see .diagnostics. Raise draws or the tolerance, or "
                 "declare an inverse.",
                 PyrofairWarning,

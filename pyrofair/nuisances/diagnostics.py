@@ -319,7 +319,7 @@ def describe_unsupported(part: RegimeEstimand, name: str, nuisances: Nuisances, 
         return f"too few rows hold {shown}", ""
     n = len(nuisances.rows.a)
     rest = (
-        f"Poor overlap in the {name} world: {shown}. Scores there are extrapolated, or rest on one row; this affects "
+        f"Poor overlap in the {name} world: {shown}. Scores there are extrapolated, or depend on one row; this affects "
         f"{100.0 * mass:.2g}% of that world, as {mass * n:.2g} of {n:,} rows are."
     )
     return "", rest if cells else ""

@@ -39,7 +39,7 @@ class Rows:
 
     ``position`` is that of each row among the fitted rows, shape (n,), -1 for others; None: they are the fitted rows.
     ``stream`` seeds what is drawn for them, beside the source's own seed: of a part of a table its number.
-    ``shown`` are the rows as classifiers read them, where that is not as nuisances do: with missing values.
+    ``shown`` are the rows as classifiers read them, where that is not as nuisance models do: with missing values.
     Fitted rows of one of the ``groups`` (n,), such as a household, share a fold, and diagnostics count groups; they are
     numbers of the labels, the same in every table. None: each row is one by itself.
     """

@@ -130,7 +130,7 @@ class TruncatedNormal(TorchDistribution):
         return x.clamp(self.low, self.high)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """Return the probability of being at most a value; 0 below the lower end and 1 above the upper one."""
+        """Return the probability of being at most a value; 0 below the lower bound and 1 above the upper one."""
         z = (value - self.loc) / self.scale
         inside = torch.where(self._sign > 0, _below(z) - _below(self._start), _below(self._end) - _below(-z))
         return (inside / self._mass).clamp(0.0, 1.0)
@@ -236,7 +236,7 @@ class DiscretizedMixture(TorchDistribution):
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
-        """Return the integers from the lower to the upper end."""
+        """Return the integers from the lower to the upper bound."""
         return constraints.integer_interval(self.low, self.high)  # type: ignore[no-untyped-call]
 
     @torch.no_grad()

@@ -54,7 +54,7 @@ Draws = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ParameterUse:
-    """Where the parameter values come from that a result rests on.
+    """Where the parameter values come from that a result depends on.
 
     ``names`` are the parameters, ``used`` how many of the ``held`` posterior draws were used; none are held if one draw
     of the prior was used for want of any.

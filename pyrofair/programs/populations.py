@@ -32,7 +32,7 @@ Draws = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Units in the baseline, the switched world and, on request, the world as it is.
+    """Units in the baseline, the unfair-path world and, on request, the world as it is.
 
     ``sizes`` holds how many of them share each draw of the parameters, in the order of the rows.
     """

@@ -317,7 +317,7 @@ def sequential_worlds(
 
     where the noise of a site drawn without explicit noise is a uniform, or Gumbel numbers, that its quantile function
     turns into its value (:mod:`pyrofair.programs.couplings`). By default all sites but A are wanted; ``held`` ones are
-    set to the same values in both worlds. Returned are the values of the baseline and of the switched world, units
+    set to the same values in both worlds. Returned are the values of the baseline and of the unfair-path world, units
     along the axis of the plate. A CouplingError names a site that cannot be coupled.
     """
     return Evaluation.of(equations, noise).worlds(equations, equations.sites if wanted is None else wanted, held)

@@ -57,7 +57,7 @@ class EdgeCosts(FamilyAudit):
         For each model and decisions the graph as it is, ``absent`` being ``"(nothing)"``, and then what was absent in
         the order of the gain, the largest first: status ("identified", "no unfair path left", "not identified" or
         "refused"); low and high, the interval of PIU; lower and upper, its ends moved out by their sampling error;
-        gain, by how much the upper end is smaller than in the graph as it is, and narrower, by how much the interval
+        gain, by how much the upper bound is smaller than in the graph as it is, and narrower, by how much the interval
         is, each with an interval (``_lower``, ``_upper``); effect, the mean unfair effect; unfair_paths, those that are
         left; becomes_shared, the nodes that both worlds share then, and before did not; note.
     unfair : dict
@@ -384,7 +384,7 @@ def _unknown(graph: CausalGraph, name: str) -> DataError:
 
 
 def _ends(own: Any, members: Members, n: int, name: str, model: str, decisions: str, level: float) -> dict[str, Any]:
-    """Return the ends of PIU in a graph, their limits, and the estimates of either of which a change has an interval.
+    """Return the bounds on PIU in a graph, their limits, and the estimates of either of which a change has an interval.
 
     ``own`` are the quantities of a model and decisions there, by name.
     """
@@ -462,7 +462,7 @@ def _costs(
 
 
 def _gains(full: Mapping[str, Any], own: Mapping[str, Any], level: float) -> dict[str, float]:
-    """Return by how much the upper end falls and the interval is narrower, with intervals."""
+    """Return by how much the upper bound falls and the interval is narrower, with intervals."""
     found: dict[str, float] = {"gain": full["high"] - own["high"]}
     found["narrower"] = found["gain"] - (full["low"] - own["low"])
     low, high = (

@@ -36,7 +36,7 @@ COLUMNS = ["graph", *KEY, "estimate", "low", "high", "lower", "upper", "by", "es
 ESTIMATE, SHARP, VALID, CLOSED = "estimate", "sharp bounds", "valid bounds", "closed-form bounds"
 """What a number is: an estimate of what is identified, or which bounds."""
 BOUNDED = ("p_y0", "p_ypi", "mean_unfair_effect")
-"""Quantities that bounds have; the ends of PIU are those of its bounds."""
+"""Quantities that bounds have; the bounds on PIU are those of its bounds."""
 SHARP_NAMES = {
     "y0": "p_y0", "ypi": "p_ypi", "effect": "mean_unfair_effect",
     "low_from": "lower", "low_to": "lower_to", "high_from": "upper_from", "high_to": "upper",

@@ -120,7 +120,7 @@ class GraphCheck:
     graph : CausalGraph
         The graph that was checked.
     assumptions : tuple of str
-        What the tests rest on.
+        What the tests depend on.
     missing : DataFrame
         The shares of missing values, by column and group.
     """
@@ -140,7 +140,7 @@ class GraphCheck:
         return found.iloc[np.argsort(-found["effect"].abs().to_numpy(), kind="stable")]
 
     def __str__(self) -> str:
-        rest = [] if self.table.empty else ["These tests rest on:", *self._numbered()]
+        rest = [] if self.table.empty else ["These tests depend on:", *self._numbered()]
         shares = [line for table in missing_tables(self.missing) for line in table.lines()]
         return "\n".join([self._summary(), *self._lines(), *rest, *shares])
 

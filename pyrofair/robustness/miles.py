@@ -168,7 +168,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What its numbers rest on, one sentence each."""
+        """What its numbers depend on, one sentence each."""
         graph, form = self.unfair.graph, Form.of(self.unfair, literal=self.literal)
         sensitive, witness, mediator = graph.sensitive, form.witness, form.mediator
         latent = f", and no latent node is missing beyond those declared ({', '.join(graph.latent)})" * bool(
@@ -254,7 +254,7 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         DataError
-            If the scores are unfit, or with ``level`` a group has fewer rows than an interval can rest on.
+            If the scores are unfit, or with ``level`` a group has fewer rows than an interval can depend on.
         """
         check_is_fitted(self, "table_")
         require_decisions(decisions, threshold)

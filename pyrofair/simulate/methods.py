@@ -44,8 +44,8 @@ METHODS: dict[str, Callable[[Scenario], Any]] = {
 """The estimator of each named method, unfitted, for a scenario.
 
 *FIO* and *Proposed* are the paper's, by inverse probabilities in the paper's group; with ``(free group)`` in the group
-that ``arm="auto"`` takes, with ``(pooled)`` in both, with ``(given S)`` by learned mechanisms, given what both worlds
-share. *Oracle* is trained with a penalty on the disagreement of each unit's own worlds, by the true program.
+that ``arm="auto"`` takes, with ``(pooled)`` in both, with ``(given S)`` by learned mechanisms, given the shared
+features. *Oracle* is trained with a penalty on the disagreement of each unit's own worlds, by the true program.
 """
 PENALISED = tuple(name for name in METHODS if name.startswith(("FIO", "Proposed", "Oracle")))
 

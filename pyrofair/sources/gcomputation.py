@@ -134,7 +134,7 @@ class SplitMechanisms:
     def _first(self, which: str, weight: NDArray[np.float64]) -> LearnedMechanisms:
         if which in HALVES and (found := int((weight > 0.0).sum())) < FEWEST:
             raise DataError(
-                "The ends of PIU take mechanisms learned from either half of the "
+                "The bounds on PIU take mechanisms learned from either half of the "
                 f"{int((self.rows.weight > 0.0).sum())} rows that have a weight, and a half has only {found}; fit on "
                 f"at least {2 * FEWEST} rows, or train and take worlds() without an audit."
             )
@@ -366,9 +366,9 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return other
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
-        """Return for each world the observed groups whose fitted rows it rests on.
+        """Return for each world the observed groups whose fitted rows it depends on.
 
-        Mechanisms are learned from them; the baseline group shows what both worlds share, if A causes a part of it.
+        Mechanisms are learned from them; the baseline group shows the shared features, if A causes a part of it.
         """
         check_is_fitted(self, "split_")
         shown = {self.unfair.regimes[0].on_fair} if self.graph_.caused else set()
@@ -381,7 +381,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What its numbers rest on, a sentence each."""
+        """What its numbers depend on, a sentence each."""
         check_is_fitted(self, "estimand_")
         support = self.estimand_.support  # mechanisms need less than weights
         known = (text for text in self.estimand_.assumptions if text != support)
@@ -397,12 +397,12 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     # -- units --------------------------------------------------------------------------------------------------------
 
     def _units(self, rows: Rows, seed: int, n: int | None) -> World:
-        """Return different values of what both worlds share, with their weights, n of them or at most `most_units`."""
+        """Return different values of the shared features, with their weights, n of them or at most `most_units`."""
         weight = self._weight(rows)
         if not weight.any():
             raise DataError(
                 f"No row has {self.unfair.graph.sensitive_column}={self._baseline!r}, the baseline, and a weight above "
-                "0; such rows show what both worlds share. Pass rows of both groups, or shared='learned'."
+                "0; such rows show the shared features. Pass rows of both groups, or shared='learned'."
             )
         columns = self.graph_.graph.columns_of(self.graph_.roots if self._draws_units else self.graph_.units)
         shown = self._shown(rows)
@@ -423,13 +423,13 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return bool(self.graph_.caused) and self.shared == "learned"
 
     def _shown(self, rows: Rows) -> NDArray[np.bool_]:
-        """Return which rows show what both worlds share, shape (n,)."""
+        """Return which rows show the shared features, shape (n,)."""
         if not self.graph_.caused or self._draws_units:
             return np.full(len(rows.a), True)
         return np.asarray(rows.a == self.unfair.regimes[0].on_fair)
 
     def _weight(self, rows: Rows) -> NDArray[np.float64]:
-        """Return how much each row counts for what both worlds share, shape (n,)."""
+        """Return how much each row counts for the shared features, shape (n,)."""
         if not self.graph_.caused or self._draws_units:
             return rows.weight.copy()
         one = self.nuisances_.probability(rows, self.graph_.roots)
@@ -480,7 +480,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         low, high = MEAN_WEIGHT
         if not low <= mean <= high:
             warnings.warn(
-                f"The rows of the baseline {self._baseline!r}, which show what both worlds share, have the mean weight "
+                f"The rows of the baseline {self._baseline!r}, which show the shared features, have the mean weight "
                 f"{mean:.3g}, outside [{low}, {high}]: the propensity given {', '.join(self.graph_.roots)} is "
                 "misspecified, or near 0. Choose another one, or shared='learned'.",
                 PositivityWarning,
@@ -522,7 +522,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[tuple[CounterfactualSample, CounterfactualSample], ...]:
         """Return both worlds twice for the same units, by mechanisms learned from either half of the fitted rows.
 
-        Their errors are independent given the units, as the ends of PIU given units require. Parameters as for
+        Their errors are independent given the units, as the bounds on PIU given units require. Parameters as for
         :meth:`worlds`.
         """
         return tuple(self._worlds(which, None, random_state, df, sample_weight) for which in HALVES)
@@ -550,7 +550,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         return one, other
 
     def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
-        """Return Kish's effective size of the rows that show what both worlds share, in rows."""
+        """Return Kish's effective size of the rows that show the shared features, in rows."""
         weight = self._weight(self.nuisances_.rows_of(df, sample_weight))
         return float(weight.sum() ** 2 / (weight @ weight))
 

@@ -96,11 +96,11 @@ class MechanismGraph:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What numbers made of learned mechanisms rest on besides, a sentence each."""
+        """What numbers made of learned mechanisms depend on besides, a sentence each."""
         shared, drawn = (", ".join(nodes) or "nothing" for nodes in (self.units, self.drawn))
         return (
-            f"A unit is a value of what both worlds share: {shared}. In each world {drawn} is drawn anew by learned "
-            "mechanisms; intervals rest on mechanisms fitted again, not on whether their form is right (see "
+            f"A unit is a value of the shared features: {shared}. In each world {drawn} is drawn anew by learned "
+            "mechanisms; intervals depend on mechanisms fitted again, not on whether their form is right (see "
             "mechanisms_.calibration()).",
             f"Mechanisms are used only where {self.graph.sensitive} and its companions were observed (see overlap()).",
         )

@@ -81,7 +81,7 @@ class _Weight:
 
 @dataclass(frozen=True)
 class _Multipliers:
-    """Functions of what both worlds share, (m, Q) each at m rows: two signs, and the mean score in either world."""
+    """Functions of the shared features, (m, Q) each at m rows: two signs, and the mean score in either world."""
 
     means: Regression | NDArray[np.float64]
 
@@ -103,7 +103,7 @@ class GraphForm:
     ----------
     estimand
         The formulas of both worlds.
-    nuisances
+    nuisance models
         The propensities and the fitted rows. A fitted row is judged by what was learned from the other folds.
     seed
         Seeds forests and draws.
@@ -151,7 +151,7 @@ class GraphForm:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the form rests on besides, a sentence each."""
+        """What the form depends on besides, a sentence each."""
         sensitive = self.graph.graph.sensitive
         stages = dict.fromkeys(
             f"{', '.join(block.nodes)} given {', '.join(block.given) or 'nothing'}"
@@ -363,7 +363,7 @@ class GraphForm:
     # -- regressions ---------------------------------------------------------------------------------------------------
 
     def _learn(self, judge: _Judge, pool: Pool, score: Scorer) -> _Learned:
-        """Learn the signs given what both worlds share, and the regressions of scores on each block, once for each."""
+        """Learn the signs given the shared features, and the regressions of scores on each block, once for each."""
         worlds = self._training_worlds(judge, pool)
         scores = [self._score(score, pool, world, which) for which, (world, _) in enumerate(worlds)]
         last = judge.learned

@@ -233,8 +233,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             return (*self.estimand_.assumptions, *known)
         name = self.propensity if isinstance(self.propensity, str) else type(self.propensity).__name__
         right = (
-            f"The propensities ({name}) are right; intervals rest on fitting them again, not on whether their form is "
-            "right, and hold the error of chance alone."
+            f"The propensities ({name}) are right; intervals account for sampling error, by fitting them again, and "
+            "not for a wrong form."
         )
         return (*self.estimand_.assumptions, right, *known)
 
@@ -262,7 +262,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         return other
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
-        """Return for each world the observed groups that it rests on, with their fitted rows."""
+        """Return for each world the observed groups that it depends on, with their fitted rows."""
         check_is_fitted(self, "groups_")
         used = [c for c in self.candidates_ if c.group == self.groups_[c.regime]]
         return {c.regime: tuple(size for size in c.sizes if size.group in c.needed) for c in used}
@@ -346,7 +346,7 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         (effective sample size in rows), at_bounds (rows with a propensity at 0 or 1), clipped, trimmed,
         unsupported_cells and their unsupported_mass in the target population; rows_0 and rows_1, the rows of either
         observed group, and ess_0 and ess_1, their effective sizes in the population of what the sensitive attribute
-        does not cause. An audit gives no interval to a world that rests on a group of fewer than 10 effective rows.
+        does not cause. An audit gives no interval to a world that depends on a group of fewer than 10 effective rows.
         A mean weight far from 1 is a bad sign, but one near 1 is no good sign: compare :meth:`by_group`.
         """
         check_is_fitted(self, "groups_")

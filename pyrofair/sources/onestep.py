@@ -95,14 +95,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     form
         ``"prefix"`` conditions each stage on all features before it: right if at each stage either model is, and in
         need of overlap given these features. ``"graph"`` conditions it on its parents only: efficient, and in need of
-        overlap of parents alone, but it rests on the missing edges and on mechanisms drawn from the leaves of forests,
-        whatever ``regression`` is but ``"saturated"``. ``"auto"`` takes the prefix form where its weights are usable,
-        else the graph form where its are and edges are missing, and refuses otherwise.
+        overlap of parents alone, but it depends on the missing edges and on mechanisms drawn from the leaves of
+        forests, whatever ``regression`` is but ``"saturated"``. ``"auto"`` takes the prefix form where its weights are
+        usable, else the graph form where its are and edges are missing, and refuses otherwise.
     folds
         The folds of cross-fitting: each row is judged by models that did not see it, but for logistic and saturated
         ones, which have few parameters. 1 fits on all rows, with a warning if models are then asked for what they saw.
     splits
-        Fitted rows are judged by as many splits into folds, and the influence values averaged: no number rests on one
+        Fitted rows are judged by as many splits into folds, and the influence values averaged: no number depends on one
         split, and each takes the time of a fit. Without cross-fitted models there is one.
     clip
         Bounds propensities to [clip, 1 - clip]; by default they are left as they are.
@@ -308,7 +308,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         other._choose_form()
         return other
 
-    # -- what it rests on ---------------------------------------------------------------------------------------------
+    # -- what it depends on --------------------------------------------------------------------------------------------
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -329,7 +329,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         return self.nuisances_.positions(df)
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:
-        """Return for each world the observed groups that it rests on, with their fitted rows."""
+        """Return for each world the observed groups that it depends on, with their fitted rows."""
         check_is_fitted(self, "estimand_")
         found = {}
         for part in self._parts():

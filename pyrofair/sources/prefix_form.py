@@ -1,6 +1,6 @@
 """The one-step estimate from sequential regressions and weights given all features before, right if either is right.
 
-In an order with what both worlds share first, each run of nodes that read one arm of the sensitive attribute is a
+In an order with the shared features first, each run of nodes that read one arm of the sensitive attribute is a
 stage. The score is averaged over a stage by a regression on what comes before it, among the rows of that arm; the
 residual of each stage, weighted to the world, corrects for what the regression gets wrong.
 """
@@ -110,7 +110,7 @@ class PrefixForm:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the form rests on besides, a sentence each."""
+        """What the form depends on besides, a sentence each."""
         stages = dict.fromkeys(", ".join(stage.nodes) for world in self.worlds for stage in world.stages)
         sensitive = self.estimand.unfair.graph.sensitive
         return (
@@ -197,7 +197,7 @@ class PrefixForm:
 
 
 def arrange(part: RegimeEstimand, estimand: Estimand, order: tuple[str, ...] | None = None) -> World:
-    """Put what both worlds share first, and gather runs of nodes that read one arm.
+    """Put the shared features first, and gather runs of nodes that read one arm.
 
     ``order`` is one of the nodes that the sensitive attribute causes, see :func:`orders_of`; None is the declared one.
     """
@@ -459,7 +459,7 @@ class Walk:
         judged: NDArray[np.int64],
         share: Array,
     ) -> list[Array]:
-        """Average functions of what both worlds share over the part of it that the sensitive attribute causes.
+        """Average functions of the shared features over the part of it that the sensitive attribute causes.
 
         ``given`` are those of the judged rows, (m, Q) each with Q as in the scores; ``known`` of those learned from.
         """
@@ -546,7 +546,7 @@ def sign_of(values: Array) -> Array:
 
 
 def _given_shared(a: Array, b: Array, smooth_a: Array, smooth_b: Array) -> list[Array]:
-    """Return the means given what both worlds share, a and b, and what the ends of PIU and the disagreement are there.
+    """Return the means given the shared features, a and b, and what the bounds on PIU and the disagreement are there.
 
     Their signs and multipliers are those of the smooth means.
     """

@@ -224,7 +224,7 @@ class SEM(BaseEstimator):  # type: ignore[misc]
         return self._population().assumptions(self.unit, self._held(warn=False))
 
     def overlap(self) -> pd.DataFrame:
-        """Return an empty table: both worlds are computed by the program, and rest on no observed group."""
+        """Return an empty table: both worlds are computed by the program, and depend on no observed group."""
         return pd.DataFrame()
 
     def group_sizes(self) -> dict[str, tuple[GroupSize, ...]]:

@@ -191,7 +191,7 @@ class EffectPosterior:
     Attributes
     ----------
     samples : dict of str to ndarray of shape (chain, draw, model)
-        ``mean_unfair_effect``, ``piu``, ``p_y0`` and ``p_ypi`` (P(Y = 1) in the baseline and in the switched world).
+        ``mean_unfair_effect``, ``piu``, ``p_y0`` and ``p_ypi`` (P(Y = 1) in the baseline and in the unfair-path world).
     errors : dict of str to ndarray of shape (chain, draw, model)
         Their Monte-Carlo standard errors. All draws see the same units, so that these errors move all draws alike:
         the spread of the samples does not hold them.

@@ -37,7 +37,7 @@ __all__ = [
 Missing = Literal["refuse", "recorded"]
 """What becomes of missing values in the columns of a graph: they are refused, or "not recorded" counts as a value."""
 Needs = Literal["prefixes", "parents", "errors"]
-"""The distributions that a method rests on: of each node given all before it, or given its parents; or all errors."""
+"""The distributions that a method depends on: of each node given all before it, or given its parents; or all errors."""
 NOT_RECORDED = "(not recorded)"
 require_missing = partial(require_choice, "missing", choices=get_args(Missing))
 """Refuses what is no :data:`Missing`."""
@@ -144,7 +144,7 @@ def assumed_of_records(
     unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes", *,
     chosen: bool = True,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Return what numbers mean and rest on because values of a table are missing, a sentence each; none if none are.
+    """Return what numbers mean and depend on because values of a table are missing, a sentence each; none if none are.
 
     ``chosen`` is whether the user chose the unfair paths, and may choose others.
     """

@@ -295,7 +295,7 @@ def test_a_group_of_a_few_rows_gets_no_interval_and_no_verdict(rows: int, fitted
         assert table.loc["score"].loc[small, ["lower", "upper"]].isna().all(axis=None)
         note = f"no interval: group 0 has {rows} row(s), effective size {float(rows):.1f}, fewer than 10"
         assert note in table.loc[("score", "p_y0"), "note"]
-        assert str(report).count(f"reading: none: group 0 has {rows} row(s), effective size") == 2
+        assert str(report).count(f"verdict: none: group 0 has {rows} row(s), effective size") == 2
     else:
         assert table.loc["score"].loc[small, ["lower", "upper"]].notna().all(axis=None)
         low, high = table.loc[("score", "p_y0"), ["lower", "upper"]]
@@ -376,15 +376,15 @@ def test_a_model_that_no_unfair_path_reaches_is_not_called_unfair() -> None:
     df = simulated(2_000, 4, curve=0.8)
     squared = make_pipeline(Squares(), LogisticRegression()).fit(df[["Q"]], df["Y"])
     squared.steps[0][1].feature_names_in_ = np.array(["Q"], dtype=object)
-    reading = LogisticRegression().fit(df[["Q", "A"]], df["Y"])
+    verdict = LogisticRegression().fit(df[["Q", "A"]], df["Y"])
     report = pf.audit(
-        {"Q": squared, "both": reading}, pf.IPW(UNFAIR, arm="paper"), df, n_boot=40, progress=False, random_state=0
+        {"Q": squared, "both": verdict}, pf.IPW(UNFAIR, arm="paper"), df, n_boot=40, progress=False, random_state=0
     )
     effect = report.table.set_index(["model", "decisions", "quantity"]).loc[("Q", "score", "mean_unfair_effect")]
     assert effect["upper"] < 0 or effect["lower"] > 0
     assert report.context["untouched"] == {"Q": ("Q",)}
     own, other = str(report).split("\nboth\n")
-    assert own.count("reading: no unfair effect, by the graph: it reads Q only") == 2
+    assert own.count("verdict: no unfair effect, by the graph: it reads Q only") == 2
     assert "no unfair effect" not in other
 
 
@@ -599,7 +599,7 @@ def test_groups_disagree_under_a_wrong_propensity() -> None:
     df = simulated(2_000, 4, curve=0.8)
     report = run(Curved(), pf.IPW(UNFAIR), df, n_boot=60)
     assert column(report, "note")["mean_unfair_effect"] == "the two observed groups disagree"
-    assert str(report).count("reading: withheld: the two observed groups, weighted alone, disagree on p_y0, p_ypi") == 2
+    assert str(report).count("verdict: withheld: the two observed groups, weighted alone, disagree on p_y0, p_ypi") == 2
     flagged = report.groups.set_index(["decisions", "quantity"])["agree"]
     assert not flagged["score", "p_y0"]
     assert not flagged["score", "p_ypi"]
@@ -687,8 +687,8 @@ def test_points_only() -> None:
     rows = report.table[report.table["quantity"] != "accuracy"]
     assert rows[["lower", "upper"]].isna().all(axis=None)
     assert report.draws.empty
-    assert "35.0% to 85.0%" in report.readings.set_index("decisions").loc["score", "reading"]
-    assert repr(report) == "<Audit of m on 100 rows; print it for a reading>"
+    assert "35.0% to 85.0%" in report.verdicts.set_index("decisions").loc["score", "verdict"]
+    assert repr(report) == "<Audit of m on 100 rows; print it for a verdict>"
     for decisions, word in (("threshold", "decisions"), ("score", "scores")):
         assert report.plot(decisions).axes[1].get_xlabel().endswith(word)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no bootstrap replicates"):

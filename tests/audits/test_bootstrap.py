@@ -279,7 +279,7 @@ def coverage(
 
 
 def test_intervals_know_how_few_rows_the_source_was_fitted_on() -> None:
-    """Most of the error is that of nuisances fitted on 150 rows: without refitting, the ratio is near .2."""
+    """Most of the error is that of nuisance models fitted on 150 rows: without refitting, the ratio is near .2."""
     held, ratio = coverage(8, 40, 600, 150, arm=1, propensity="logistic")
     assert binomtest(held, 8, 0.95).pvalue > 0.01
     assert ratio == pytest.approx(1.0, abs=0.35)

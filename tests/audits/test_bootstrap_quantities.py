@@ -62,7 +62,7 @@ def test_an_estimate_that_left_0_1_has_no_bounds(total0: float, total1: float) -
 
 
 def test_an_end_given_units_keeps_its_sign() -> None:
-    """One unit, whose two views put it on either side of the kink: the lower end is negative."""
+    """One unit, whose two views put it on either side of the kink: the lower bound is negative."""
     unit = np.array([0])
     views, scores = [], []
     for p0, p1 in [(0.5, 0.6), (0.6, 0.5)]:

@@ -113,7 +113,7 @@ def test_fewer_than_ten_groups_of_an_arm_have_no_interval() -> None:
     report = run(df, one_step(form="prefix"), groups="home")
     assert report.table[["lower", "upper"]].isna().all(axis=None)
     assert report.table["estimate"].notna().all()
-    assert set(report.readings["status"]) == {"few_rows"}
+    assert set(report.verdicts["status"]) == {"few_rows"}
     assert report.table["note"].str.contains("8.0 effective group").all()
     rates = report.rates.set_index(["group", "quantity"])["lower"].xs("selection_rate", level="quantity")
     assert rates.isna().to_dict() == {"0": False, "1": True, "difference": True}

@@ -102,7 +102,7 @@ def test_the_populations_are_those_of_the_two_levels() -> None:
     assert re.search(r"^'black' +48 ", text, re.MULTILINE)
     assert "worst mean unfair effect: 'black'" in text
     assert report.audits["black"].context["assumptions"][0] in text
-    assert repr(report) == "<ContrastAudit of 'asian', 'black' on 128 rows; print it for a reading>"
+    assert repr(report) == "<ContrastAudit of 'asian', 'black' on 128 rows; print it for a verdict>"
 
 
 def sampled(n: int, seed: int = 0) -> pd.DataFrame:
@@ -184,7 +184,7 @@ def test_a_level_of_few_rows_is_named_and_the_others_go_on() -> None:
     assert failed["estimate"].isna().all()
     assert failed["note"].str.contains("4 row.s. have R='other'").all()
     assert "the largest of all audited contrasts" in str(report)
-    assert report.readings.set_index("contrast").loc["other", "status"].tolist() == ["failed", "failed"]
+    assert report.verdicts.set_index("contrast").loc["other", "status"].tolist() == ["failed", "failed"]
     with pytest.raises(pf.DataError, match=r"No level can be compared with the baseline. 4 row\(s\) have R='other'"):
         pf.audit_contrasts({"model": Model()}, source, table, contrasts=["other"])
 

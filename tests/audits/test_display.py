@@ -22,7 +22,7 @@ import pytest
 import pyrofair as pf
 from pyrofair.audits.display import SCHEMA_VERSION, table_fragment
 from pyrofair.audits.display.words import answer, percent
-from pyrofair.audits.readings import VERDICTS, Reading, read_audit
+from pyrofair.audits.verdicts import WORDINGS, Verdict, read_audit
 
 GRAPH = pf.CausalGraph(
     "Q -> A; {A Q} -> M; {A M} -> D; {A Q M D} -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man"
@@ -253,11 +253,11 @@ def test_a_page_is_written_and_bad_settings_are_refused(report: pf.audits.Audit,
         report.to_html(individuals=report.table)
 
 
-@pytest.mark.parametrize("status", VERDICTS)
+@pytest.mark.parametrize("status", WORDINGS)
 def test_every_judgement_has_a_plain_answer(status: Any) -> None:
     row = pd.Series({"estimate": 0.25})
     for paths in (UNFAIR, UNFAIR.reversed()):
-        given = answer(Reading(status, 0.08, 0.6, "Q", 0.1, 0.7), {"mean_unfair_effect": row}, paths, 0.95)
+        given = answer(Verdict(status, 0.08, 0.6, "Q", 0.1, 0.7), {"mean_unfair_effect": row}, paths, 0.95)
         assert given.head
         assert (given.tone == "unfair") == (status == "unfair")
         assert "nan" not in given.body
@@ -284,7 +284,7 @@ def test_json_holds_all_tables(report: pf.audits.Audit) -> None:
     assert found["schema"] == "pyrofair-audit"
     assert found["schema_version"] == SCHEMA_VERSION
     assert list(found)[:13] == [
-        "schema", "schema_version", "versions", "settings", "source", "question", "readings", "tables", "sections",
+        "schema", "schema_version", "versions", "settings", "source", "question", "verdicts", "tables", "sections",
         "assumptions", "outcome_assumptions", "warnings", "context",
     ]  # fmt: skip
     for name in ("table", "groups", "stages", "thresholds", "subgroups"):
@@ -297,8 +297,8 @@ def test_json_holds_all_tables(report: pf.audits.Audit) -> None:
                 assert back[column].astype(object).where(back[column].notna(), None).tolist() == [
                     None if pd.isna(each) else each for each in table[column]
                 ]
-    readings = pd.DataFrame(found["readings"]["models"])
-    assert readings["text"].tolist() == report.readings["reading"].tolist()
+    verdicts = pd.DataFrame(found["verdicts"]["models"])
+    assert verdicts["text"].tolist() == report.verdicts["verdict"].tolist()
     assert found["settings"]["random_state"] == 0
     assert found["question"]["unfair_paths"] == [list(path) for path in UNFAIR.paths]
     assert found["versions"]["pyrofair"] == pf.__version__
@@ -312,7 +312,7 @@ def test_a_failed_audit_has_null_and_states_its_reason(gone: pf.audits.Audit, re
     found = json.loads(gone.to_json())
     effects = [row for row in found["tables"]["table"] if row["quantity"] == "mean_unfair_effect"]
     assert {row["estimate"] for row in effects} == {None}
-    assert {each["status"] for each in found["readings"]["models"]} == {"failed"}
+    assert {each["status"] for each in found["verdicts"]["models"]} == {"failed"}
     with pytest.raises(pf.DataError, match="indent=-1"):
         report.to_json(indent=-1)
     assert gone.context.failure.rstrip(".") in " ".join("".join(Reader(gone.to_html()).texts).split())
@@ -328,7 +328,7 @@ def test_the_page_on_reports_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "Audit of the hiring model" in (tmp_path / "report.html").read_text(encoding="utf-8")
     found = json.loads(names["text"])
     listed = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8").partition("## The JSON")[2]))
-    assert {*found, *found["readings"], *found["tables"]} <= listed
+    assert {*found, *found["verdicts"], *found["tables"]} <= listed
 
 
 def test_studies_and_tables_show_themselves() -> None:
@@ -354,8 +354,8 @@ def test_every_source_has_a_page() -> None:
         audited(models={"human": df["Y"].astype(float)}, source=saturated(UNFAIR), df=df, scores="outcome"),
     ):
         page = report.to_html()
-        for row in report.readings.itertuples():
-            assert row.reading in "".join(Reader(page).texts)
+        for row in report.verdicts.itertuples():
+            assert row.verdict in "".join(Reader(page).texts)
         json.loads(report.to_json())
 
 

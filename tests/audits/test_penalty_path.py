@@ -513,10 +513,10 @@ def test_groups_that_disagree_are_told_by_path_and_fit() -> None:
         squares, source=pf.IPW(WIDE), strength=0.1, starts=1, epochs=40, batch_size=500, random_state=0
     )
     with pytest.warns(
-        pf.PositivityWarning, match="groups, weighted alone, disagree beyond chance .one test at 95 %.: p_y"
+        pf.PositivityWarning, match="groups, weighted alone, disagree significantly .one test at 95 %.: p_y"
     ):
         model.fit(many, outcomes)
-    with pytest.warns(pf.PositivityWarning, match="disagree beyond chance at strength"):
+    with pytest.warns(pf.PositivityWarning, match="disagree significantly at strength"):
         path = penalty_path(model, many, outcomes, strengths=[0.1], n_boot=40, progress=False, judge=model.source)
     assert (path.groups["agree"] == False).any()  # noqa: E712 - it may be missing, too
     assert "The two observed groups, weighted alone, disagree" in str(path)

@@ -10,8 +10,8 @@ import pytest
 
 from pyrofair.audits.audit import Audit
 from pyrofair.audits.context import Context
-from pyrofair.audits.readings import read_audit
 from pyrofair.audits.report import stage_lines
+from pyrofair.audits.verdicts import read_audit
 from pyrofair.effects.estimates import QUANTITIES
 from pyrofair.graph.causal_graph import CausalGraph
 
@@ -81,7 +81,7 @@ def read(table: pd.DataFrame | None = None, compared: pd.DataFrame | None = None
 
 
 def verdicts(**changed: Span) -> list[str]:
-    return [line.strip() for line in read(rows(**changed)).splitlines() if "reading:" in line]
+    return [line.strip() for line in read(rows(**changed)).splitlines() if "verdict:" in line]
 
 
 NO_OUTCOMES: Any = {"note": "cannot be made: no column 'Y'", "accuracy": NOTHING, "majority_rate": NOTHING}
@@ -199,7 +199,7 @@ NO_ENDS = {"piu_lower": NOTHING, "piu_upper": NOTHING, "piu_paper_bound": NOTHIN
         (BLIND | {"piu_lower": (0.0, 0.0, 0.01), "piu_upper": (0.02, 0.01, 0.06)}, "inconclusive", (0.0, 0.06)),
         # the number beside it counts, whatever the mean effect
         (BLIND | {"piu_lower": (0.05, 0.04, 0.06)}, "unfair", (0.04, 0.74)),
-        # ends apart beyond chance
+        # ends apart significantly
         (
             {"mean_unfair_effect": (0.3, 0.25, 0.35), "piu_lower": (0.3, 0.25, 0.35), "piu_upper": (0.2, 0.18, 0.22)},
             "doubtful",
@@ -216,7 +216,7 @@ def test_what_the_numbers_show(changed: dict[str, Span], status: str, shares: tu
     for each in found.values():
         assert each.status == status
         assert (each.least, each.most) == pytest.approx(shares, nan_ok=True)
-    assert verdicts(**changed) == [f"reading: {each.text}" for each in found.values()]
+    assert verdicts(**changed) == [f"verdict: {each.text}" for each in found.values()]
     words = {"doubtful": ("22.0%", "25.0%"), "no_interval": ("10.0%", "70.0%"), "unfair": (f"{shares[0]:.1%}",)}
     assert all(word in each for each in verdicts(**changed) for word in words.get(status, ()))
     assert "nan" not in read(table).lower()
@@ -228,7 +228,7 @@ def test_a_failure_is_line_once() -> None:
     assert text.count("df has no woman") == 1
     assert "No unfair effect could be estimated: df has no woman." in text
     assert text.count("no unfair effect could be estimated, see below") == 2
-    assert "reading" not in text
+    assert "verdict" not in text
     assert "nan" not in text.lower()
 
 
@@ -236,7 +236,7 @@ def test_a_failure_is_line_once() -> None:
 def test_a_constant_classifier_gets_no_verdict(rate: float) -> None:
     text = read(rows(positive_rate=(rate, rate, rate), piu_upper=(0.1, 0.1, 0.1)))
     assert ": nearly constant" in text
-    decisions, scores = (line for line in text.splitlines() if "reading:" in line)
+    decisions, scores = (line for line in text.splitlines() if "verdict:" in line)
     assert f"none: {'all' if rate in (0.0, 1.0) else 'all but about 6 of the'} rows" in decisions
     assert "unfair to" in scores  # scores vary, whatever the threshold makes of them
 

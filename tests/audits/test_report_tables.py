@@ -129,9 +129,9 @@ def test_ends_that_cross_are_noted(upper: float, crosses: bool) -> None:
     point = {LOWER: 0.5, LOWER._replace(quantity="piu_upper"): upper}
     table = tabled(estimator(), point, pd.DataFrame(), 0.9)
     note = table.set_index(["decisions", "quantity"]).loc[("score", "piu_upper"), "note"]
-    assert ("below the lower end by chance" in note) == crosses
+    assert ("below the lower bound by chance" in note) == crosses
     shown = spans_table("t", "several", table.query("decisions == 'score'").assign(member="black"), "member")
-    assert ("black: the upper end of PIU is below the lower" in shown.note) == crosses
+    assert ("black: the upper bound on PIU is below the lower" in shown.note) == crosses
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pyrofair.audits.audit_view import view_of
 from pyrofair.audits.display.page import WIDTH, make_table, spans_table
 from pyrofair.audits.display.words import span
 from pyrofair.audits.family import Members
-from pyrofair.audits.readings import VERDICTS, Reading
+from pyrofair.audits.verdicts import WORDINGS, Verdict
 from pyrofair.audits.view import View
 
 SATURATED: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "random_state": 0}
@@ -182,7 +182,7 @@ def test_json_holds_the_tables_and_the_readings(report: Any) -> None:
     if isinstance(report, pf.Audit):
         return
     assert found["schema"] == "pyrofair-family"
-    for name in ("quantities", "summary", "readings"):
+    for name in ("quantities", "summary", "verdicts"):
         back = pd.DataFrame(found[name], columns=list(getattr(report, name).columns))
         for column, given in getattr(report, name).items():
             if pd.api.types.is_float_dtype(given):
@@ -204,13 +204,13 @@ def test_every_member_has_a_reading_and_a_line_of_the_picture(report: Any) -> No
     models = report.quantities["model"].unique()
     assert report.quantities.columns[0] == report.key
     assert list(report.quantities.columns[1:4]) == ["model", "decisions", "quantity"]
-    read = report.readings.set_index([report.key, "model", "decisions"])
+    read = report.verdicts.set_index([report.key, "model", "decisions"])
     assert len(read) == len(members) * len(models) * 2
     for name, each in report.audits.items():
-        own = each.readings.set_index(["model", "decisions"])
+        own = each.verdicts.set_index(["model", "decisions"])
         for of in own.index:
             if report.key != "contrast":  # whose intervals hold together
-                assert read.loc[(name, *of), "reading"] == own.loc[of, "reading"]
+                assert read.loc[(name, *of), "verdict"] == own.loc[of, "verdict"]
             assert read.loc[(name, *of), "most"] >= own.loc[of, "most"] - 1e-12
     for decisions in ("threshold", "score"):
         figure = report.plot(models[-1], decisions)
@@ -267,11 +267,11 @@ def test_members_name_whom_a_warning_is_of() -> None:
         members.run("e", lambda: {}["x"])
 
 
-@pytest.mark.parametrize("status", VERDICTS)
+@pytest.mark.parametrize("status", WORDINGS)
 def test_a_judgement_is_put_into_words_once(status: Any) -> None:
-    each = Reading(status, 0.08, 0.6, "the cause", 0.1, 0.7)
+    each = Verdict(status, 0.08, 0.6, "the cause", 0.1, 0.7)
     assert each.body in each.text
-    assert each.text.startswith(VERDICTS[status].word)
+    assert each.text.startswith(WORDINGS[status].word)
     assert "{" not in each.head + each.text
-    assert ("the cause" in each.text) == ("{cause}" in VERDICTS[status].body)
+    assert ("the cause" in each.text) == ("{cause}" in WORDINGS[status].body)
     assert [*each.as_json()] == ["status", "text", "least", "most", "cause"]

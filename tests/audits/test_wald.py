@@ -35,7 +35,7 @@ def mean_in(cell: Any, values: NDArray[Any], weight: NDArray[Any]) -> NDArray[An
 
 
 class Saturated:
-    """A -> Y is unfair, M reads A = 0: influence values with cell shares for all nuisances, of columns Q, A, M."""
+    """A -> Y is unfair, M reads A = 0: influence values with cell shares for both models, of columns Q, A, M."""
 
     assumptions = ("All cells are large.",)
 
@@ -501,8 +501,8 @@ def test_a_stage_beyond_its_limit_withholds_the_verdict(kind: str, z: float) -> 
 
     df = simulated(600, 0)
     report = run({"off": Model(), "n": Model(0.3)}, Saturated(change=off).fit(df), df)
-    readings = [line for line in str(report).splitlines() if "reading:" in line]
-    assert [f"at the stage M of the unfair world its {kind} is -3.1" in line for line in readings] == [
+    verdicts = [line for line in str(report).splitlines() if "verdict:" in line]
+    assert [f"at the stage M of the unfair world its {kind} is -3.1" in line for line in verdicts] == [
         z < -3, z < -3, False, False,
     ]  # fmt: skip
     notes = report.table.set_index(["model", "decisions", "quantity"])["note"]
@@ -553,7 +553,7 @@ def test_stages_are_by_model_and_decisions() -> None:
 
 
 def test_rows_that_were_not_fitted_on_have_a_wider_limit() -> None:
-    """The z of a diagnostic does not count the error of nuisances that were made of other rows."""
+    """The z of a diagnostic does not count the error of nuisance models that were made of other rows."""
     train, test = simulated(500, 10), simulated(1500, 101)
     source = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0).fit(train)
     test.index += 500
@@ -614,4 +614,4 @@ def test_an_outcome_is_audited_by_its_own_formula() -> None:
         )
         assert one == pytest.approx(other, abs=1e-6)
     assert list(report.table["model"].unique()) == ["m", "hired"]
-    assert "Those of hired, an outcome, rest on:" in str(report)
+    assert "Those of hired, an outcome, depend on:" in str(report)

@@ -41,7 +41,7 @@ Columns = dict[str, Values]
 MARGINAL = ("p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound")
 ENDS = ("piu_lower", "piu_upper", "piu_double_disagreement")
 OUTER, INNER = 14, 10
-"""The truth takes 2^OUTER values of what both worlds share, and 2^INNER of the other noise for each."""
+"""The truth takes 2^OUTER values of the shared features, and 2^INNER of the other noise for each."""
 N_BOOT = 39
 """The least and the greatest of 39 replicates end an interval of 95 %, which holds as much as that of more, and is
 found in a fifth of the time; it is 8 % longer on average, and its length varies more."""
@@ -192,7 +192,7 @@ OVERLAP = ("logistic right", "categories", "no effect", "nonlinear mediator")
 def truth(name: str, seed: int = 0) -> dict[tuple[str, str], float]:
     """Return the truth by decisions and quantity, by quasi-Monte Carlo over shared and over other noise.
 
-    Ends given what both worlds share carry that name, those of the marginals ``marginal`` before it. The points of
+    Ends given the shared features carry that name, those of the marginals ``marginal`` before it. The points of
     the other noise are shifted at random for each value of what is shared, so that their errors average out.
     """
     sem = SEMS[name]

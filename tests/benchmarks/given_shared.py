@@ -1,4 +1,4 @@
-"""Do intervals of PIU given what both worlds share hold the truth? On `hiring`, mechanisms learned; a line for each
+"""Do intervals of PIU given the shared features hold the truth? On `hiring`, mechanisms learned; a line for each
 seed.
 
 python tests/benchmarks/given_shared.py --seeds 10 --replicates 50

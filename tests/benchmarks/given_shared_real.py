@@ -1,4 +1,4 @@
-"""Real data: accuracy against each bound, trained on the marginals or given what both worlds share; a figure.
+"""Real data: accuracy against each bound, trained on the marginals or given the shared features; a figure.
 
 python tests/benchmarks/given_shared_real.py adult german --seeds 1 5
 """
@@ -18,7 +18,7 @@ import pyrofair as pf
 
 BOUNDS = {
     "marginal: piu_paper_bound": "the paper's bound",
-    "marginal: piu_upper": "sharp upper end, marginals",
+    "marginal: piu_upper": "sharp upper bound, marginals",
     "given: piu_upper": "upper end given what is shared",
 }
 KEPT = ["accuracy", "positive_rate", "piu_lower", "piu_upper", "piu_paper_bound"]

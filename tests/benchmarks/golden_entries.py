@@ -643,7 +643,7 @@ def outputs_of_audits() -> Any:
     return {
         "text:json": found.to_json(indent=1),
         "text:html": re.sub(r"data:image/[^\"]*|\d\d\d\d-\d\d-\d\d[^<]*", "", found.to_html()),
-        "readings": found.readings,
+        "readings": found.verdicts,
         "inference data": {str(name): values.to_numpy() for name, values in data["posterior"].data_vars.items()},
     }
 

@@ -2,8 +2,9 @@
 
 python tests/benchmarks/hiring_frontier.py --seeds 10
 
-Strengths are chosen as a user would: by accuracy on 1,000 validation rows among those whose estimated upper end of PIU
-there is small enough. The true PIU, of 100,000 fresh units, and the accuracy on 50,000 others are looked at only then.
+Strengths are chosen as a user would: by accuracy on 1,000 validation rows among those whose estimated upper bound on
+PIU there is small enough. The true PIU, of 100,000 fresh units, and the accuracy on 50,000 others are looked at only
+then.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def methods() -> dict[str, Method]:
 
 
 def estimate(model: Any, df: pd.DataFrame, seed: int) -> float:
-    """Return the upper end of PIU, thresholded, by the classifier's own source; NaN where it has none."""
+    """Return the upper bound on PIU, thresholded, by the classifier's own source; NaN where it has none."""
     if model.source_ is None:
         return float("nan")
     table = pf.audit({"it": model}, model.source_, df, n_boot=0, progress=False, random_state=seed).table
@@ -104,7 +105,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", nargs="*", help="methods whose names begin so")
-    parser.add_argument("--at-most", type=float, default=0.015, help="the largest estimated upper end of PIU")
+    parser.add_argument("--at-most", type=float, default=0.015, help="the largest estimated upper bound on PIU")
     parser.add_argument("--out", type=Path, default=Path("build"))
     settings = parser.parse_args()
     torch.set_num_threads(1)

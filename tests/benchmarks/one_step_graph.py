@@ -46,7 +46,7 @@ class Design:
         raise NotImplementedError
 
     def truth(self, n: int) -> dict[str, Array]:
-        """Return the means and the ends of PIU given what both worlds share, (Q,) each."""
+        """Return the means and the bounds on PIU given the shared features, (Q,) each."""
         a, b = self.given_shared(n, 12345)
         return {
             "y0": a.mean(0),

@@ -1,4 +1,4 @@
-"""Adult: classifiers trained with weights of logistic or boosted propensities, or given what both worlds share.
+"""Adult: classifiers trained with weights of logistic or boosted propensities, or given the shared features.
 
 All are judged on test rows by the one-step source. Training takes minutes a seed, so its classifiers are kept:
 
@@ -27,7 +27,7 @@ from pyrofair.commands.comparison import SETTINGS
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)
 BOUNDS = {
     "mean_unfair_effect": "unfair effect",
-    "piu_upper": "upper end of PIU given S",
+    "piu_upper": "upper bound on PIU given S",
     "piu_paper_bound": "the paper's bound, 2 P^I",
 }
 LABELS = {
@@ -85,7 +85,7 @@ def train(source: str, seed: int, strengths: list[float], out: Path) -> None:
 
 
 def judge(out: Path) -> pd.DataFrame:
-    """Audit all classifiers of a seed together on its test rows, with nuisances from its training rows."""
+    """Audit all classifiers of a seed together on its test rows, with nuisance models from its training rows."""
     data = pf.datasets.load_adult()
     tables = []
     for seed in itertools.count():

@@ -62,7 +62,7 @@ def joined() -> tuple[pf.UnfairPaths, pd.DataFrame, np.ndarray]:
 
 
 def kinks() -> tuple[pf.UnfairPaths, pd.DataFrame, np.ndarray]:
-    """Ten levels of a covariate, and no effect in any of them: the lower end of PIU is 0, at ten kinks."""
+    """Ten levels of a covariate, and no effect in any of them: the lower bound on PIU is 0, at ten kinks."""
     graph = pf.CausalGraph("Q -> A; {A Q} -> Y", sensitive="A", outcome="Y")
     rows = [*itertools.product(range(10), (0, 1), (0, 1))]
     weight = [0.05 * abs(1 - k - (0.2 + 0.06 * q)) for q, a, k in rows]

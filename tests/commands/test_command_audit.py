@@ -68,7 +68,7 @@ def test_from_a_csv_to_a_folder_of_results(call: Call) -> None:
     assert "Columns of court.csv that are not used: id, decided, three, w.\n" in out
     assert "sex is 'sex': 0 is 'male', 1 is 'female'. Yes is 'hired' = 'yes'" in out
     assert "a column of scores, known for the rows as they are: what it would be in another world is estimated" in out
-    assert "These numbers rest on:\n  1. Rows are taken as independent" in out
+    assert "These numbers depend on:\n  1. Rows are taken as independent" in out
     folder = Path("audit-court")
     assert "<svg" in (folder / "report.html").read_text(encoding="utf-8")
     assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == "pyrofair-audit"
@@ -358,7 +358,7 @@ def test_the_gate(call: Call) -> None:
     assert err.strip() in Path("b/report.txt").read_text(encoding="utf-8")
     found = pd.read_csv("b/audit.csv").query("quantity == 'mean_unfair_effect' and decisions == 'threshold'")
     assert f"up to {found[['lower', 'upper']].abs().max(axis=None):.3f}." in err
-    assert call(*AUDIT, "--score", "p", "--fail-above", "0.1", "--output", "c")[0] == 3, "PIU's upper end by default"
+    assert call(*AUDIT, "--score", "p", "--fail-above", "0.1", "--output", "c")[0] == 3, "PIU's upper bound by default"
 
 
 def test_a_gate_never_passes_what_was_not_measured(call: Call) -> None:

@@ -156,8 +156,7 @@ def test_a_declared_level_that_was_not_met_stays_possible() -> None:
     assert family.distribution(family.offset).probs.tolist() == pytest.approx([1.5 / 3.5, 1.5 / 3.5, 0.5 / 3.5])
 
 
-# -- the distributions
-# ---------------------------------------------------------------------------------------------------------
+# -- the distributions ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)

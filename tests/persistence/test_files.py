@@ -400,7 +400,7 @@ def test_forged_settings_of_what_is_fitted_are_refused(data: bytes, tmp_path: Pa
 
 
 FORGED_FITS: dict[str, Any] = {
-    "no nuisances": lambda state: state.update(nuisances_=[]),
+    "no nuisance models": lambda state: state.update(nuisances_=[]),
     "overlap of no group": lambda state: state.update(candidates_=["x"]),
     "a world that is none": lambda state: state["groups_"]["dict"][0].__setitem__(0, "x"),
     "a part that is gone": lambda state: state.pop("trimmer_"),

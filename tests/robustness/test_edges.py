@@ -140,10 +140,10 @@ def test_by_default_each_edge_out_of_the_sensitive_attribute_but_to_the_outcome(
     assert "no unfair path left" in str(costs)
     zero = costs.quantities.query("absent == 'A -> M' and quantity in ('piu_upper', 'mean_unfair_effect')")
     assert (zero[["estimate", "lower", "upper"]] == 0.0).all(axis=None)
-    read = costs.readings.query("decisions == 'score'").set_index("absent")
+    read = costs.verdicts.query("decisions == 'score'").set_index("absent")
     assert read.loc["A -> M", ["status", "most"]].tolist() == ["small", 0.0]
     assert (
-        read.loc[NOTHING, "reading"] == costs.audits[NOTHING].readings.query("decisions == 'score'")["reading"].item()
+        read.loc[NOTHING, "reading"] == costs.audits[NOTHING].verdicts.query("decisions == 'score'")["verdict"].item()
     )
 
 

@@ -95,7 +95,7 @@ def test_a_graph_that_is_not_identified_has_sharp_bounds() -> None:
         assert union.loc["piu_upper", "without"] == 0
         assert union.loc["piu_paper_bound", "without"] == 1
         assert np.isnan(union.loc["piu_paper_bound", "largest"])
-    read = found.readings.set_index(["graph", "decisions"])
+    read = found.verdicts.set_index(["graph", "decisions"])
     for decisions in ("threshold", "score"):  # the bounds speak as an audit's ends do
         own = found.table.query("graph == 'L -> M' and decisions == @decisions").set_index("quantity")
         effect = own.loc["mean_unfair_effect"]

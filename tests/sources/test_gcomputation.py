@@ -139,7 +139,7 @@ def test_agrees_with_the_true_program_where_weights_fail() -> None:
     assert high["estimate"] - low["estimate"] < 0.03
     assert table.loc["piu_paper_bound", "estimate"] > 0.9
     assert high["upper"] - low["lower"] < 0.08
-    assert "given what both worlds share" in str(report)
+    assert "given the shared features" in str(report)
     assert "D drawn from its learned distribution given Q" in str(report)
 
 
@@ -171,7 +171,7 @@ def test_refits_move_with_their_weights() -> None:
 
 
 class Twist:
-    """Scores whose effects change sign with what both worlds share."""
+    """Scores whose effects change sign with the shared features."""
 
     def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
         p = expit(2.0 * (rows["Q"] + rows["N"] - 0.5) * (rows["A"] + rows["D"] - 1.0).to_numpy(float) + rows["Q"])
@@ -311,7 +311,7 @@ def test_rows_without_a_baseline() -> None:
         fitted().worlds(df=units()[units()["A"] == 1])
 
 
-# --- what numbers rest on --------------------------------------------------------------------------------------------
+# --- what numbers depend on ------------------------------------------------------------------------------------------
 
 
 def few_of_the_baseline(rows: int) -> pd.DataFrame:
@@ -419,7 +419,7 @@ def test_a_verdict_is_withheld_where_held_out_rows_refute_a_mechanism() -> None:
     report = audit_once(0.01, source, df, thresholds=[0.3])
     notes = report.table.set_index("quantity")["note"]["mean_unfair_effect"]
     assert notes.str.contains("in doubt").all()
-    assert report.readings["least"].isna().all()
+    assert report.verdicts["least"].isna().all()
     assert str(report).count("withheld: the learned distribution of 'M' (Continuous)") == 3
 
 

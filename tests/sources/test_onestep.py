@@ -70,7 +70,7 @@ def estimate(values: InfluenceValues) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def test_one_mediator_is_the_formula_of_the_textbooks() -> None:
-    """E[c(1, M(0), Q)] with logistic nuisances and no folds, row by row (Tchetgen Tchetgen and Shpitser 2012).
+    """E[c(1, M(0), Q)] with logistic nuisance models and no folds, row by row (Tchetgen Tchetgen and Shpitser 2012).
 
     The residuals are those without the row itself, to first order.
     """
@@ -352,7 +352,7 @@ def test_the_two_forms_agree_where_the_graph_is_right_and_differ_where_an_edge_i
     assert found["z"].abs().max() > 4.0
 
 
-# --- nuisances -------------------------------------------------------------------------------------------------------
+# --- nuisance models -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -276,8 +276,7 @@ def test_standard_errors_are_the_spread_of_the_estimates() -> None:
         assert np.std([f.value for f in found]) == pytest.approx(np.mean([f.error for f in found]), rel=0.2), name
 
 
-# -- distributions, and what is refused
-# ----------------------------------------------------------------------------------------
+# -- distributions, and what is refused ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["hiring", "additive", "latent"])

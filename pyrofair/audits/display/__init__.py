@@ -1,6 +1,6 @@
 """Audits for readers: tables as texts, plain words, the templates of pages and fragments, and data for JSON.
 
-In come an audit's tables and its context; out go texts. Judgements are those of ``audits.readings``; ``audits.view``
+In come an audit's tables and its context; out go texts. Judgements are those of ``audits.verdicts``; ``audits.view``
 puts the parts together.
 """
 

@@ -1,4 +1,4 @@
-"""Audits as data for JSON: every table, reading and setting, NaN as null."""
+"""Audits as data for JSON: every table, verdict and setting, NaN as null."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 
 from pyrofair._version import __version__
-from pyrofair.audits.readings import read_audit, read_levels, read_thresholds
+from pyrofair.audits.verdicts import read_audit, read_levels, read_thresholds
 
 if TYPE_CHECKING:
     from pyrofair.audits.audit import Audit
 
 __all__ = ["SCHEMA_VERSION", "audit_data", "known_versions", "plain"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The version of the layout: a key that changes its meaning, or goes, raises it; a new key does not."""
 
 LISTED = 1_000
@@ -56,7 +56,7 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
     context = audit.context
     paths = context.paths
     graph = context.graph
-    readings: dict[str, tuple[Mapping[Any, Any], tuple[str, ...]]] = {
+    verdicts: dict[str, tuple[Mapping[Any, Any], tuple[str, ...]]] = {
         "models": (read_audit(audit.table, audit.groups, context), ("model", "decisions")),
         "thresholds": (read_thresholds(audit.thresholds, context), ("model", "threshold")),
         "subgroups": (read_levels(audit.subgroups, context), ("subgroup", "level", "model")),
@@ -72,9 +72,9 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
             "fair_paths": paths.fair_paths[:LISTED],
             "n_fair_paths": paths.fair_paths.size,
         },
-        "readings": {
+        "verdicts": {
             of: [dict(zip(names, key, strict=True)) | each.as_json() for key, each in found.items()]
-            for of, (found, names) in readings.items()
+            for of, (found, names) in verdicts.items()
         },
         "tables": {name: _records(getattr(audit if hasattr(audit, name) else context, name)) for name in TABLES},
         "sections": {

@@ -18,7 +18,7 @@ from pyrofair._files import csv_text
 from pyrofair._validation import in_order
 from pyrofair._version import __version__
 from pyrofair.audits.display.words import percent, span
-from pyrofair.audits.readings import CROSSED
+from pyrofair.audits.verdicts import CROSSED
 
 __all__ = ["CITATIONS", "Table", "cell", "environment", "make_table", "next_name", "spans_table", "table_fragment"]
 
@@ -187,7 +187,7 @@ def spans_table(
         ending = {last[0]: last[1][value]} if last[1] else {}
         found.append({label or key: named(value), **before(value, of), **spans, **ending})
         if CROSSED in str(getattr(of.get("piu_upper"), "note", "")):
-            remarks.append(f"{named(value)}: the upper end of PIU is {CROSSED}.")
+            remarks.append(f"{named(value)}: the upper bound on PIU is {CROSSED}.")
     return make_table(name, caption, pd.DataFrame(found), rows, note=" ".join(filter(None, remarks)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyrofair.audits.readings import VERDICTS, Reading
+from pyrofair.audits.verdicts import WORDINGS, Verdict
 from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
@@ -122,12 +122,12 @@ def _arrows(path: Sequence[str]) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}") if len(text) <= UNBROKEN else text
 
 
-def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths | None, level: float) -> Answer:
-    """Return the answer for one model, from its reading, its quantities, and the unfair paths if any are left."""
-    body = f"{reading.body[:1].upper()}{reading.body[1:]}"
-    if reading.status in ("unfair", "small", "inconclusive"):
+def answer(verdict: Verdict, of: Mapping[str, Any], paths: UnfairPaths | None, level: float) -> Answer:
+    """Return the answer for one model, from its verdict, its quantities, and the unfair paths if any are left."""
+    body = f"{verdict.body[:1].upper()}{verdict.body[1:]}"
+    if verdict.status in ("unfair", "small", "inconclusive"):
         body = f"{body[:-1]} ({level:.0%} confidence)."
-    if reading.status == "unfair" and paths is not None and not np.isnan(of["mean_unfair_effect"].estimate):
+    if verdict.status == "unfair" and paths is not None and not np.isnan(of["mean_unfair_effect"].estimate):
         effect = of["mean_unfair_effect"].estimate
         other = paths.graph.baseline if paths.swapped else paths.graph.contrast
         moves = "rises" if effect > 0.0 else "falls"
@@ -135,16 +135,16 @@ def answer(reading: Reading, of: Mapping[str, Any], paths: UnfairPaths | None, l
             f" With {_quoted(other)} on the unfair paths, the share of positive decisions {moves} by "
             f"{percent(abs(effect))[:-1]} percentage points."
         )
-    return Answer(reading.head, body, reading.tone)
+    return Answer(verdict.head, body, verdict.tone)
 
 
-def changes(readings: Sequence[Reading], warned: int) -> list[str]:
+def changes(verdicts: Sequence[Verdict], warned: int) -> list[str]:
     """Return what the reader can do, most general first, one sentence each."""
-    statuses = {each.status for each in readings}
+    statuses = {each.status for each in verdicts}
     found = [
         "Discuss the graph and the unfair paths: the verdict is about the paths named here, and no table can confirm a "
         "graph.",
-        *(each.change for status, each in VERDICTS.items() if status in statuses),
+        *(each.change for status, each in WORDINGS.items() if status in statuses),
     ]
     if warned:
         found.append(f"{warned} warning{'s' if warned > 1 else ''} below, each with what to do.")

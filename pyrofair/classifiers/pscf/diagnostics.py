@@ -132,7 +132,7 @@ def describe_latents(table: pd.DataFrame, group: NDArray[Any]) -> str:
         names = ", ".join(f"{row.latent} ({row.kl:.3f})" for row in silent.itertuples())
         texts.append(
             f"The latent variables {names} say nothing of a row: less than {LEAST_NATS} nats. Predictions by "
-            "latents='abducted' do not rest on them; for 'posterior' set own_noise."
+            "latents='abducted' do not depend on them; for 'posterior' set own_noise."
         )
     sizes = np.bincount(group.astype(int), minlength=2) * min(1.0, MOST_ROWS / len(group))
     error = np.sqrt((sizes.sum() + 1.0) / (12.0 * max(sizes.prod(), 1.0)))  # of the AUC where the groups are alike

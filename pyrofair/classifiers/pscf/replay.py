@@ -216,7 +216,7 @@ def replay(
     With ``"abducted"`` the noise is that of the row: its latent variables are drawn by the guide, and then the noise of
     each redrawn site given its value; a row with the baseline is given back as it is. With ``"posterior"`` the latent
     variables are those of the guide, with ``"prior"`` those of the program, and all other noise is drawn anew. With
-    ``every`` the latent variables of such a row are drawn as often as others', though nothing rests on them.
+    ``every`` the latent variables of such a row are drawn as often as others', though nothing depends on them.
     """
     n, node_of = len(index), fitted.equations.node_of
     keyed = [*node_of.values()] if latents == "abducted" else plan.shared

@@ -51,7 +51,7 @@ class Contexts:
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """Contributions to the lower and the upper end of each quantity, (contexts, types); and what is undetermined.
+    """Contributions to the lower and the upper bound of each quantity, (contexts, types); and what is undetermined.
 
     ``lost`` is the mass on values whose distribution, and ``unknown`` that on cells whose outcome is not known;
     ``pairs_fit`` is whether the upper ends of all pairs of cells of the outcome can be attained together.

@@ -50,7 +50,7 @@ class ObservedGraph:
     parents : dict
         For each node the observed nodes from which an edge, or a way through latent nodes only, leads to it.
     worlds : tuple of two tuples
-        In the baseline and the switched world what the target reads: pairs of a node and its part.
+        In the baseline and the unfair-path world what the target reads: pairs of a node and its part.
 
     Raises
     ------

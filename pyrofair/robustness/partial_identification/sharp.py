@@ -61,7 +61,7 @@ MOST_SLACK = 0.1
 TOLD = 1e-6
 """Slack, undetermined mass and gaps below this are rounding."""
 SIGNS = (1.0, -1.0)
-"""Of the lower and the upper end: both are minima."""
+"""Of the lower and the upper bound: both are minima."""
 GROUPS: tuple[tuple[Quantity, ...], ...] = (("y0",), ("ypi",), ("effect", "piu"))
 SHARES: Mapping[Any, str] = {"y0": "p_y0", "ypi": "p_ypi", "effect": "mean_unfair_effect", "piu": "piu_lower"}
 """As what quantity of an audit each is a share of the rows."""
@@ -89,7 +89,7 @@ class SharpBounds:
     why_not_sharp
         If not: the reasons, a sentence each.
     assumptions
-        What the bounds rest on, a sentence each.
+        What the bounds depend on, a sentence each.
     notes
         What was found about the table, a sentence each.
     table
@@ -226,7 +226,7 @@ def sharp_bounds(
     Returns
     -------
     SharpBounds
-        ``y0``, ``ypi``, ``effect`` and ``piu``, each (low, high); whether they are ``sharp``; what they rest on.
+        ``y0``, ``ypi``, ``effect`` and ``piu``, each (low, high); whether they are ``sharp``; what they depend on.
 
     Raises
     ------
@@ -466,7 +466,7 @@ class _Program:
             if costs.unknown > TOLD and len(QUANTITIES[names[0]]) > 1:
                 reasons.append("the outcome of some cells is not known, and is left free in each pair of cells")
             if not costs.pairs_fit:
-                reasons.append("the upper end of PIU couples each pair of cells of the outcome by itself")
+                reasons.append("the upper bound on PIU couples each pair of cells of the outcome by itself")
             totals, gaps, moved, partly = self._optimise(plan, contexts, costs.ends, factors, certify=certify)
             if moved > TOLD:
                 reasons.append("the distribution of the data was moved to one that the graph allows")

@@ -191,8 +191,8 @@ def confounding(
     gammas
         Limits of the odds ratio, of at least 1; 1 is added.
     later_ratio
-        Of ``"A <-> all"``, where the switched world joins features that read different values of A: by what factor the
-        distribution of the later ones, given those before, may differ from the observed one. At least 1; None takes
+        Of ``"A <-> all"``, where the unfair-path world joins features that read different values of A: by what factor
+        the distribution of the later ones, given those before, may differ from the observed one. At least 1; None takes
         gamma. A cause of mediators that A is independent of has the odds ratio 1, and may exceed this limit alone.
     hidden_causes
         The names of hidden causes, such as ``"A <-> M"``, either end first; by default all.

@@ -1,4 +1,4 @@
-"""How far any coupling of two runs of nodes, which read different values of A, moves the mean of the switched world."""
+"""How far any coupling of two runs of nodes that read different values of A moves a mean in the unfair-path world."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RAREST = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """The two runs of nodes of the switched world, and the levels (L, columns) of the first among the fitted rows.
+    """The two runs of nodes of the unfair-path world, and the levels (L, columns) of the first among the fitted rows.
 
     ``sharp`` is whether each node of the second reads all of the first, so that what follows from one value is free of
     what follows from another.
@@ -59,19 +59,19 @@ class Couplings:
 
 
 def read_runs(form: PrefixForm) -> Runs:
-    """Return the two runs of the switched world, or refuse."""
+    """Return the two runs of the unfair-path world, or refuse."""
     world, estimand, graph = form.worlds[1], form.estimand, form.nuisances.graph
     stages = [block.stage for block in whole_runs(world, estimand)]
     sensitive = graph.sensitive
     if len(stages) < BOTH:
         raise DataError(
-            f"All that {sensitive} causes reads one value of it in the switched world, so that the numbers rest on no "
+            f"All that {sensitive} causes reads one value of it in the unfair-path world, so the numbers depend on no "
             "assumption across worlds: a classifier is a known function. Nothing is to be examined."
         )
     listing = "; ".join(f"{', '.join(stage.nodes)} with {sensitive}={stage.arm}" for stage in stages)
     if len(stages) > BOTH:
         raise DataError(
-            f"The switched world joins {len(stages)} runs of nodes ({listing}), and couplings are bounded for two. "
+            f"The unfair-path world joins {len(stages)} runs of nodes ({listing}), and couplings are bounded for two. "
             "Call paths unfair so that one run of mediators reads each value."
         )
     first, second = stages

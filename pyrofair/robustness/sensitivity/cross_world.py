@@ -135,8 +135,8 @@ def cross_world(
     Parameters
     ----------
     model, source, df
-        As for :func:`confounding`. The switched world must join two runs of nodes that read different values, and those
-        of the first must have at most 50 different values together.
+        As for :func:`confounding`. The unfair-path world must join two runs of nodes that read different values, and
+        those of the first must have at most 50 different values together.
     deltas
         Shares in [0, 1]; 0 is added.
     decisions, threshold, above, at_most, level, scores, sample_weight, groups, missing, random_state
@@ -149,13 +149,13 @@ def cross_world(
     Raises
     ------
     DataError
-        If a setting, the model or the table is unfit; if no number rests on what joins two worlds, or more than two
+        If a setting, the model or the table is unfit; if no number depends on what joins two worlds, or more than two
         runs of nodes do; if the first run has too many values.
 
     References
     ----------
     Frechet (1951); Robins and Richardson (2010) and Tchetgen Tchetgen and Phiri (2014), for one binary mediator; Miles
-    et al. (2017). The paper's P(Ypi = 1) rests on independent errors; see the page on its assumptions.
+    et al. (2017). The paper's P(Ypi = 1) depends on independent errors; see the page on its assumptions.
 
     Examples
     --------

@@ -106,7 +106,7 @@ class _Weights:
         return self.made[key]
 
     def ratio(self, rows: Rows, stage: Stage) -> Array:
-        """Return the density of the features before a stage in the switched world over that in the baseline, (m,)."""
+        """Return the density of the features before a stage in the unfair-path world over the baseline's, (m,)."""
         parts = [world.part for world in self.form.worlds]
         with np.errstate(divide="ignore", invalid="ignore"):
             one, other = (self.form.nuisances.raw_weights(rows, part, stage.arm, stage.start) for part in parts)

@@ -98,8 +98,8 @@ def _why_unknown(name: str, found: Sequence[HiddenCause], estimand: Estimand) ->
     of_mediators = len(ends) == 2 and all(end and caused >= {*end} for end in ends)
     if of_mediators and all((sensitive,) in _ends(each.name) for each in found):
         return (
-            f" All that {sensitive} causes reads one value of it in the switched world, as in a group of the data, so "
-            "that a hidden cause of mediators moves nothing."
+            f" All that {sensitive} causes reads one value of it in the unfair-path world, as in a group of the "
+            "data, so a hidden cause of mediators moves nothing."
         )
     return ""
 
@@ -182,8 +182,8 @@ def _of_all(form: PrefixForm) -> HiddenCause:
         f"{sensitive} given U and what {sensitive} does not cause are within a factor gamma of those without U"
     )
     text += (
-        f". In the switched world {later} follow features that read the other value of {sensitive}. Their distribution "
-        "given the features before them, in that world and among the units of either group, is within a factor "
+        f". In the unfair-path world {later} follow features that read the other value of {sensitive}. Their "
+        "distribution given the features before them, in that world and among the units of either group, is within a factor "
         f"later_ratio of that in the group that reads their value: a limit of its own, which a cause that {sensitive} "
         "is independent of may exceed. The interval is valid; that of the baseline world is attained, others may be "
         "too wide."

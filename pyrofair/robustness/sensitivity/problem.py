@@ -189,7 +189,7 @@ def _read_source(source: object, random_state: int | None) -> OneStep:
     if not isinstance(source, OneStep):
         raise DataError(
             f"source={shown(source)} must be the unfair paths, or a OneStep, whose regressions and weights the "
-            "analysis moves. IPW(unfair) rests on the same propensities; pass the unfair paths instead."
+            "analysis moves. IPW(unfair) depends on the same propensities; pass the unfair paths instead."
         )
     require_unfair("source.unfair", source.unfair)
     return source

@@ -212,7 +212,7 @@ def switching(
 
 
 def _both_scores(problem: Problem) -> tuple[Scores, Scores]:
-    """Return the scores in the baseline and the switched world, of the rows and of the fitted rows, (n,) each."""
+    """Return the scores in the baseline and the unfair-path world, of the rows and of the fitted rows, (n,) each."""
     form, fitted = problem.form, problem.form.nuisances.rows
     arms = [world.part.outcome_arm for world in form.worlds]
     graph = form.estimand.unfair.graph
@@ -242,7 +242,7 @@ def _bound_switching(form: PrefixForm, rows: Rows, scores: Sequence[Scores], gam
     """Return influence values of the lower bound, of 1 less the upper one, (n, G) each, and of the kept mass, (n, 1).
 
     ``scores`` are those of the rows and of the fitted rows, (n,) each, with the sensitive attribute as the outcome
-    reads it in the baseline, and in the switched world. The kept mass is 1 less the total variation.
+    reads it in the baseline, and in the unfair-path world. The kept mass is 1 less the total variation.
     """
     limits = [(_tried(-each), _tried(each)) for each in _differences(*scores[1])]
     made = [_columns(form, *each, limits) for each in zip((rows, form.nuisances.rows), scores, strict=True)]

@@ -63,7 +63,7 @@ def test_a_draw_that_equal_rows_share_is_named_where_few_differ() -> None:
     ):
         found = one.predict_proba(X)[:, 1]
     assert len(np.unique(found[(X["A"] == 1) & (X["D"] == 1)])) == 1
-    model.predict_proba(X)  # a mean rests on no single draw
+    model.predict_proba(X)  # a mean depends on no single draw
 
 
 def test_keys_of_labels() -> None:

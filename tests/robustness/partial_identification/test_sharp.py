@@ -414,7 +414,7 @@ def test_a_latent_cause_of_the_outcome_plays_no_part_for_a_classifier() -> None:
     given = pf.sharp_bounds(unfair, df, score, sample_weight=weight, decisions="score")
     pd.testing.assert_frame_equal(given.table, found.table, rtol=0.0, atol=1e-9)
     decided = pf.sharp_bounds(unfair, df, model, sample_weight=weight)
-    assert decided.piu[0] == pytest.approx(decided.piu[1], abs=1e-9)  # a known function of what both worlds share
+    assert decided.piu[0] == pytest.approx(decided.piu[1], abs=1e-9)  # a known function of the shared features
     assert "known function of A, R, M" in str(decided)
 
 

@@ -22,12 +22,12 @@ PATHS = {
     "M": (("A -> M -> Y",), (0, 1, 0)),
     "both": (("A -> Y", "A -> M -> Y", "A -> D -> Y", "A -> D -> M -> Y"), (1, 1, 1)),
 }
-"""Unfair paths, with the values of A that D, M and the outcome read in the switched world."""
+"""Unfair paths, with the values of A that D, M and the outcome read in the unfair-path world."""
 UNFAIR = GRAPH.unfair(*PATHS["D"][0])
 
 
 def units(p: np.ndarray, scores: np.ndarray, paths: str) -> list[tuple[float, list[np.ndarray]]]:
-    """For each value of what both worlds share its weight, and p, q, c0, c1 of the mediators' values."""
+    """For each value of the shared features its weight, and p, q, c0, c1 of the mediators' values."""
     d1, m1, y1 = PATHS[paths][1]
     found = []
     for q in range(2):
@@ -44,7 +44,7 @@ def units(p: np.ndarray, scores: np.ndarray, paths: str) -> list[tuple[float, li
 
 
 def by_program(p: np.ndarray, scores: np.ndarray, paths: str, gamma: float) -> tuple[float, float]:
-    """Both ends of PIU over all joint distributions of the mediators and the decisions of both worlds.
+    """Both bounds on PIU over all joint distributions of the mediators and the decisions of both worlds.
 
     Units that stay have the scores of their features, and all others have any joint distribution.
     """

@@ -15,9 +15,9 @@ from pyrofair.effects.group_agreement import disagreeing
 __all__ = [
     "CROSSED",
     "SHOWN",
-    "VERDICTS",
-    "Reading",
+    "WORDINGS",
     "Status",
+    "Verdict",
     "accuracy_remark",
     "judge",
     "quantities_of",
@@ -34,8 +34,8 @@ SHOWN = 0.0005
 SAME_FOR_ALL = 0.02
 FEW = 10
 ROUNDING = 1e-9
-CROSSED = "below the lower end by chance, for either end is estimated by itself"
-"""The note of an upper end of PIU that the lower one exceeds."""
+CROSSED = "below the lower bound by chance, for either end is estimated by itself"
+"""The note of an upper bound on PIU that the lower one exceeds."""
 
 Status = Literal[
     "unfair",
@@ -50,10 +50,10 @@ Status = Literal[
     "no_interval",
     "failed",
 ]
-"""The judgements: the first three rest on intervals, "untouched" on the graph alone, and the others are none."""
+"""The judgements: the first three depend on intervals, "untouched" on the graph alone, and the others are none."""
 
 
-class Verdict(NamedTuple):
+class Wording(NamedTuple):
     """A judgement in words: a headline, what it means, its tone, and what would change it.
 
     ``word`` opens the sentence of the printed report, and ``body`` goes on; braces are filled with what was found.
@@ -66,62 +66,62 @@ class Verdict(NamedTuple):
     change: str
 
 
-VERDICTS: dict[Status, Verdict] = {
-    "unfair": Verdict(
+WORDINGS: dict[Status, Wording] = {
+    "unfair": Wording(
         "Yes, for at least {least}", "", "unfair to at least {least} of individuals, and to at most {most}.", "unfair",
         "Train with a penalty on this effect, or leave out the columns on the unfair paths. Audit the new model, and "
         "compare accuracy and rates.",
     ),
-    "small": Verdict(
+    "small": Wording(
         "Little, at most {most}", "", "unfair to at most {most} of individuals.", "calm",
         "Audit other rows: this share is about the population of these rows, and about decisions made in this way. It "
         "does not show that the model is fair.",
     ),
-    "inconclusive": Verdict(
+    "inconclusive": Wording(
         "Undecided", "inconclusive",
         "the data allow anything from 0 % to {most} of individuals. A wide interval is evidence neither of unfairness "
         "nor of its absence.", "open",
         "More rows narrow the confidence intervals. If the bounds stay apart with many rows, learned mechanisms or "
         "structural equations narrow them.",
     ),
-    "untouched": Verdict(
+    "untouched": Wording(
         "No, if the graph is right", "no unfair effect, by the graph",
         "it reads {cause} only, which no unfair path touches, so its decisions are the same in both worlds. A mean "
         "unfair effect other than 0 is estimation error.", "calm",
         "Look for a missing arrow from the sensitive attribute to a column that the model reads.",
     ),
-    "constant": Verdict(
+    "constant": Wording(
         "No verdict: nearly the same decision for everyone", "none",
         "{cause}, so the unfair effect is small for a trivial reason.", "open",
         "Use another threshold, or a model that decides differently on more rows.",
     ),
-    "few_rows": Verdict(
+    "few_rows": Wording(
         "No verdict: too few rows", "none",
         "{cause}, and intervals from so few rows cannot be trusted.", "open",
         "Add rows of the smaller group, or use coarser features.",
     ),
-    "doubtful": Verdict(
+    "doubtful": Wording(
         "Withheld: a check failed", "withheld", "{cause}.", "open",
         "Choose models of weights, regressions or mechanisms that pass the check; the diagnostics name the stage or "
         "column.",
     ),
-    "groups_disagree": Verdict(
+    "groups_disagree": Wording(
         "Withheld: two estimates disagree", "withheld",
         "estimates of {cause} from the two observed groups, each weighted alone, differ significantly (see below). A "
         "propensity model may be wrong.", "open",
         "Choose other propensity models, or coarser features if the groups overlap too little.",
     ),
-    "no_probability": Verdict(
+    "no_probability": Wording(
         "No verdict: no valid estimate", "none",
         "the estimate is outside [0, 1]. Normalise the weights (normalize=True) or look at overlap.", "open",
         "Normalise the weights, or find groups that overlap more.",
     ),
-    "no_interval": Verdict(
+    "no_interval": Wording(
         "No verdict: no intervals", "none",
         "there are no intervals. The point estimates allow {low} to {high} of individuals.{cause}", "open",
         "Audit with replicates to get intervals (n_boot=200).",
     ),
-    "failed": Verdict(
+    "failed": Wording(
         "No verdict: it cannot be estimated", "no unfair effect could be estimated", "{cause}.", "open",
         "Remove the reason above, or use another source. Until then no number here answers the question.",
     ),
@@ -130,7 +130,7 @@ VERDICTS: dict[Status, Verdict] = {
 
 
 @dataclass(frozen=True)
-class Reading:
+class Verdict:
     """What the quantities of a model show, or why no verdict is given.
 
     ``least`` and ``most`` bound the share of individuals decided on unfairly, NaN without a verdict; ``cause`` is the
@@ -152,23 +152,23 @@ class Reading:
     @property
     def text(self) -> str:
         """The sentence of the printed report."""
-        word = VERDICTS[self.status].word
+        word = WORDINGS[self.status].word
         return f"{word}: {self.body}" if word else self.body
 
     @property
     def head(self) -> str:
         """A headline of a few words."""
-        return self._filled(VERDICTS[self.status].head)
+        return self._filled(WORDINGS[self.status].head)
 
     @property
     def body(self) -> str:
         """What the headline means, in a sentence."""
-        return self._filled(VERDICTS[self.status].body)
+        return self._filled(WORDINGS[self.status].body)
 
     @property
     def tone(self) -> str:
         """``"unfair"``, ``"calm"`` or ``"open"``."""
-        return VERDICTS[self.status].tone
+        return WORDINGS[self.status].tone
 
     def as_json(self) -> dict[str, Any]:
         """Return what JSON holds of it."""
@@ -188,14 +188,14 @@ def quantities_of(table: pd.DataFrame) -> dict[tuple[str, Any], dict[str, Any]]:
     return found
 
 
-def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Context) -> dict[tuple[str, Any], Reading]:
-    """Return the reading of each model and decisions of an audit's table (or of its thresholds)."""
+def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Context) -> dict[tuple[str, Any], Verdict]:
+    """Return the verdict of each model and decisions of an audit's table (or of its thresholds)."""
     found = {}
     comparable = groups.iloc[:0] if context.wald else groups
     doubts = context.doubts
     for (model, decisions), of in quantities_of(table).items():
         if context.failure:
-            found[model, decisions] = Reading("failed", cause=context.failure.rstrip("."))
+            found[model, decisions] = Verdict("failed", cause=context.failure.rstrip("."))
             continue
         found[model, decisions] = judge(
             of,
@@ -208,16 +208,16 @@ def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Context) -> d
     return found
 
 
-def read_thresholds(table: pd.DataFrame, context: Context) -> dict[tuple[str, Any], Reading]:
-    """Return the reading of each model at each threshold of an audit's table of thresholds."""
+def read_thresholds(table: pd.DataFrame, context: Context) -> dict[tuple[str, Any], Verdict]:
+    """Return the verdict of each model at each threshold of an audit's table of thresholds."""
     if table.empty:
         return {}
     own = replace(context, doubts=context.threshold_doubts, wald=True)
     return read_audit(table.rename(columns={"threshold": "decisions"}), pd.DataFrame(), own)
 
 
-def read_levels(table: pd.DataFrame, context: Context) -> dict[tuple[str, str, str], Reading]:
-    """Return the reading of each subgroup, level and model of an audit's table of subgroups."""
+def read_levels(table: pd.DataFrame, context: Context) -> dict[tuple[str, str, str], Verdict]:
+    """Return the verdict of each subgroup, level and model of an audit's table of subgroups."""
     found = {}
     keys: Any = table.groupby(["subgroup", "level", "model"], sort=False)
     for (subgroup, level, model), own in keys:
@@ -239,7 +239,7 @@ def judge(
     doubt: str,
     *,
     decided: bool,
-) -> Reading:
+) -> Verdict:
     """Return what the quantities of a model show, or why no verdict is given.
 
     ``untouched`` names the columns of a model that no unfair path reaches, whatever effect the weights show; ``few``
@@ -248,34 +248,34 @@ def judge(
     """
     lower, upper = of["piu_lower"], of["piu_upper"]
     if untouched:
-        return Reading("untouched", 0.0, 0.0, ", ".join(untouched))
+        return Verdict("untouched", 0.0, 0.0, ", ".join(untouched))
     if decided:
         rate = of["positive_rate"]
         rarer = max(min(rate.estimate, 1.0 - rate.estimate), 0.0) * rate.ess
         if rarer < FEW:
             few = f"all but about {rarer:.0f} of the" if rarer >= 0.5 else "all"
-            return Reading("constant", cause=f"{few} rows get the same decision")
+            return Verdict("constant", cause=f"{few} rows get the same decision")
     if reason := next(filter(None, few), ""):
-        return Reading("few_rows", cause=reason)
+        return Verdict("few_rows", cause=reason)
     if doubt:
-        return Reading("doubtful", cause=doubt)
+        return Verdict("doubtful", cause=doubt)
     if len(apart):
-        return Reading("groups_disagree", cause=", ".join(apart["quantity"]))
+        return Verdict("groups_disagree", cause=", ".join(apart["quantity"]))
     if np.isnan(lower.estimate):
-        return Reading("no_probability")
+        return Verdict("no_probability")
     if np.isnan(lower.lower) or np.isnan(upper.upper):
-        cause = f" The upper end is {CROSSED}." if CROSSED in upper.note else ""
-        return Reading("no_interval", cause=cause, low=lower.estimate, high=upper.estimate)
+        cause = f" The upper bound is {CROSSED}." if CROSSED in upper.note else ""
+        return Verdict("no_interval", cause=cause, low=lower.estimate, high=upper.estimate)
     least, most = lower.lower, upper.upper
     if most < least - ROUNDING:  # by chance alone the intervals of both ends would overlap
         cause = (
             f"the upper limit of PIU's upper bound, {most:.1%}, is below the lower limit of its lower bound, "
             f"{least:.1%}; no population has such bounds, so a model behind them is wrong"
         )
-        return Reading("doubtful", cause=cause)
+        return Verdict("doubtful", cause=cause)
     if least >= SHOWN:
-        return Reading("unfair", least, most)
-    return Reading("small" if most <= SMALL else "inconclusive", 0.0, most)
+        return Verdict("unfair", least, most)
+    return Verdict("small" if most <= SMALL else "inconclusive", 0.0, most)
 
 
 def accuracy_remark(accuracy: Any, majority: Any) -> str:
