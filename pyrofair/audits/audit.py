@@ -365,7 +365,8 @@ class Audit:
         --------
         details : everything in words.
         """
-        verdicts, found = read_audit(self.table, self.groups, self.context), {}
+        verdicts = read_audit(self.table, self.groups, self.context)
+        found: dict[str, dict[str, Any]] = {}
         for (model, decisions), of in quantities_of(self.table).items():
             effect = of["mean_unfair_effect"]
             found.setdefault(
@@ -380,7 +381,7 @@ class Audit:
                 }
                 | {name: of[name].estimate for name in ("accuracy", "majority_rate", "positive_rate") if name in of},
             )
-        return pd.DataFrame.from_dict(found, orient="index").rename_axis("model")
+        return pd.DataFrame([*found.values()], index=pd.Index([*found], name="model"))
 
     def details(self) -> str:
         """Return the whole report in plain text: settings, worlds, every quantity, checks and assumptions."""

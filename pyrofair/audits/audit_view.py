@@ -210,8 +210,8 @@ def _facts(audit: Audit, of: Quantities, model: str, decisions: Decisions) -> st
     own, graph = of[model, "threshold"], audit.context.graph
     accuracy, majority, rate = own["accuracy"], own["majority_rate"], of[model, decisions]["positive_rate"]
     rates = audit.rates.query("model == @model and quantity == 'selection_rate'") if len(audit.rates) else audit.rates
-    groups = [row for row in rates.itertuples() if row.group in (graph.baseline, graph.contrast)]
-    shown_groups = ", ".join(f"{shorten(row.group)} {percent(row.estimate)}" for row in groups)
+    both: Any = rates[rates["group"].isin((graph.baseline, graph.contrast))] if len(rates) else rates
+    shown_groups = ", ".join(f"{shorten(row.group)} {percent(row.estimate)}" for row in both.itertuples())
     drawn_with = " if drawn with the scores" if decisions == "score" else ""
     said = f"Positive decisions: {percent(rate.estimate)}{drawn_with}"
     said += f" ({shown_groups})" if shown_groups else ""

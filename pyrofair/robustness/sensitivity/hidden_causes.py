@@ -183,8 +183,8 @@ def _of_all(form: PrefixForm) -> HiddenCause:
     )
     text += (
         f". In the unfair-path world {later} follow features that read the other value of {sensitive}. Their "
-        "distribution given the features before them, in that world and among the units of either group, is within a factor "
-        f"later_ratio of that in the group that reads their value: a limit of its own, which a cause that {sensitive} "
+        "distribution given the features before them, in that world and among the units of either group, is within a "
+        f"factor later_ratio of that in the group that reads their value: a limit of its own, which a cause that {sensitive} "
         "is independent of may exceed. The interval is valid; that of the baseline world is attained, others may be "
         "too wide."
         if later
