@@ -183,10 +183,10 @@ def _of_all(form: PrefixForm) -> HiddenCause:
     )
     text += (
         f". In the unfair-path world {later} follow features that read the other value of {sensitive}. Their "
-        "distribution given the features before them, in that world and among the units of either group, is within a "
-        f"factor later_ratio of that in the group that reads their value: a limit of its own, which a cause that {sensitive} "
-        "is independent of may exceed. The interval is valid; that of the baseline world is attained, others may be "
-        "too wide."
+        "distribution given these features, in that world and among the units of either group, is within a factor "
+        "later_ratio of that in the group that reads their value. A cause that is independent of "
+        f"{sensitive} may exceed this limit. The interval is valid. For the baseline world it is attained; others may "
+        "be too wide."
         if later
         else " (Tan's marginal sensitivity model). Every end is attained by such a U."
     )
