@@ -126,7 +126,7 @@ def test_one_mediator(arm: Any) -> None:
     given = report.table[report.table["quantity"] != "accuracy"]  # that interval is exact and needs no replicate
     assert (given["lower"] <= given["estimate"] + 1e-9).all()
     assert (given["estimate"] <= given["upper"] + 1e-9).all()
-    assert "a bound of 1 or more proves nothing" in str(report)
+    assert "a bound of 1 or more proves nothing" in report.details()
 
 
 @pytest.mark.parametrize("arm", ["paper", 0, 1])
@@ -189,8 +189,8 @@ def test_all_kinds_of_models_agree() -> None:
         models["penalised"].predict_proba(df[reads])[:, 1].mean()
     )
     assert list(report.table["model"].unique()) == list(models)
-    assert "bare: fitted without column names, and given Q, A, M in this order." in str(report)
-    assert "named: fitted" not in str(report)
+    assert "bare: fitted without column names, and given Q, A, M in this order." in report.details()
+    assert "named: fitted" not in report.details()
 
 
 def test_labels_are_found_by_name() -> None:
@@ -295,7 +295,7 @@ def test_a_group_of_a_few_rows_gets_no_interval_and_no_verdict(rows: int, fitted
         assert table.loc["score"].loc[small, ["lower", "upper"]].isna().all(axis=None)
         note = f"no interval: group 0 has {rows} row(s), effective size {float(rows):.1f}, fewer than 10"
         assert note in table.loc[("score", "p_y0"), "note"]
-        assert str(report).count(f"verdict: none: group 0 has {rows} row(s), effective size") == 2
+        assert report.details().count(f"verdict: none: group 0 has {rows} row(s), effective size") == 2
     else:
         assert table.loc["score"].loc[small, ["lower", "upper"]].notna().all(axis=None)
         low, high = table.loc[("score", "p_y0"), ["lower", "upper"]]
@@ -365,10 +365,10 @@ def test_the_mean_effect_is_blind(shared: bool, lower: float) -> None:
     found = column(report, "estimate")
     assert found["mean_unfair_effect"] == 0.0
     assert (found["piu_lower"], found["piu_upper"], found["piu_paper_bound"]) == (lower, 1.0, 1.0)
-    assert ("unfair to at least" in str(report)) == shared
-    assert ("inconclusive" in str(report)) == (not shared)
-    assert f"Warning: {warned}" in str(report)
-    assert "(the source states none)" in str(report)
+    assert ("unfair to at least" in report.details()) == shared
+    assert ("inconclusive" in report.details()) == (not shared)
+    assert f"Warning: {warned}" in report.details()
+    assert "(the source states none)" in report.details()
 
 
 def test_a_model_that_no_unfair_path_reaches_is_not_called_unfair() -> None:
@@ -383,7 +383,7 @@ def test_a_model_that_no_unfair_path_reaches_is_not_called_unfair() -> None:
     effect = report.table.set_index(["model", "decisions", "quantity"]).loc[("Q", "score", "mean_unfair_effect")]
     assert effect["upper"] < 0 or effect["lower"] > 0
     assert report.context["untouched"] == {"Q": ("Q",)}
-    own, other = str(report).split("\nboth\n")
+    own, other = report.details().split("\nboth\n")
     assert own.count("verdict: no unfair effect, by the graph: it reads Q only") == 2
     assert "no unfair effect" not in other
 
@@ -399,7 +399,7 @@ def test_no_support_reaches_the_report() -> None:
         with pytest.warns(PositivityWarning, match="M=2"):
             report = run(Scores(), source, df)
         assert column(report, "estimate")["p_ypi"] == pytest.approx(expected)
-        text = str(report)
+        text = report.details()
         assert "Warning: Poor overlap in world 'unfair', group 1: the mean weight is 0.889" in text
         assert "mean weight 0.889, should be near 1); no counterpart for M=2" in text
     with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
@@ -427,7 +427,7 @@ def test_no_outcomes_no_accuracy() -> None:
         assert np.isnan(sizes[name])
         assert notes[name] == "cannot be made: df has no outcome column 'Y'"
     assert not np.isnan([found[name] for name in ["positive_rate", *CAUSAL]]).any()
-    assert "accuracy cannot be made: df has no outcome column 'Y'" in str(report)
+    assert "accuracy cannot be made: df has no outcome column 'Y'" in report.details()
     assert "accuracy" not in report.draws.columns.get_level_values(2)
     assert next(iter(report.to_inference_data()["posterior"].data_vars)) == "positive_rate"
     report.plot()
@@ -457,7 +457,7 @@ def test_rows_of_one_group_only(arm: Any, group: int) -> None:
     row = report.table.set_index(["decisions", "quantity"]).loc[("score", "positive_rate")]
     assert row["lower"] < row["estimate"] < row["upper"]
     assert report.groups.empty
-    text = str(report)
+    text = report.details()
     assert f"No unfair effect could be estimated: df has no row with A={1 - group}" in text
     assert "scores (as if each decision were drawn with its score): no unfair effect could be estimated" in text
     report.plot()
@@ -482,7 +482,7 @@ def test_a_group_that_the_audited_rows_cannot_weight_is_not_compared() -> None:
         report = run(Scores(), saturated().fit(one_mediator()), one_mediator(3))
     assert report.groups.empty
     assert column(report, "estimate")["p_y0"] == pytest.approx((30 * 0.2 + 10 * 0.4 + 3 * 0.9) / 43)
-    assert "so the groups are not compared" in str(report)
+    assert "so the groups are not compared" in report.details()
 
 
 # --- the source ------------------------------------------------------------------------------------------------------
@@ -540,7 +540,7 @@ def test_rows_outside_a_trimmed_source_are_counted(arm: Any) -> None:
     with pytest.warns(PositivityWarning, match=warned):
         other = run(Scores(), source, df.iloc[::-1])
     for report in (fresh, other):
-        assert f"Warning: {warned}, while accuracy and the positive prediction rate are over all rows." in str(report)
+        assert f"Warning: {warned}, while accuracy and the positive prediction rate are over all rows." in report.details()
         assert len(report.context["warnings"]) == (2 if report is fresh else 1)
     inside = run(Scores(), source, one_mediator())
     assert inside.context["warnings"] == []
@@ -592,14 +592,14 @@ def test_groups_agree_under_a_right_propensity() -> None:
     assert len(groups) == 6
     np.testing.assert_allclose(groups["difference"], groups["group_1"] - groups["group_0"])
     assert groups["agree"].all()
-    assert "Either observed group, weighted alone, gives the same, as far as a joint test can show." in str(report)
+    assert "Either observed group, weighted alone, gives the same, as far as a joint test can show." in report.details()
 
 
 def test_groups_disagree_under_a_wrong_propensity() -> None:
     df = simulated(2_000, 4, curve=0.8)
     report = run(Curved(), pf.IPW(UNFAIR), df, n_boot=60)
     assert column(report, "note")["mean_unfair_effect"] == "the two observed groups disagree"
-    assert str(report).count("verdict: withheld: the two observed groups, weighted alone, disagree on p_y0, p_ypi") == 2
+    assert report.details().count("verdict: withheld: the two observed groups, weighted alone, disagree on p_y0, p_ypi") == 2
     flagged = report.groups.set_index(["decisions", "quantity"])["agree"]
     assert not flagged["score", "p_y0"]
     assert not flagged["score", "p_ypi"]
@@ -625,7 +625,7 @@ class Squares(BaseEstimator):
 def test_given_scores_have_no_groups() -> None:
     report = run(np.full(100, 0.3), saturated(arm="paper"), one_mediator())
     assert report.groups.empty
-    assert "observed group" not in str(report)
+    assert "observed group" not in report.details()
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

@@ -233,7 +233,7 @@ def test_intervals_are_percentiles() -> None:
         drawn = np.sort(report.draws[("m", *key)])
         assert rows.loc[key, "lower"] == pytest.approx(np.quantile(drawn, 0.1, method="weibull"))
         assert rows.loc[key, "upper"] == pytest.approx(np.quantile(drawn, 0.9, method="weibull"))
-    assert "80% intervals from 40 bootstrap replicates" in str(report)
+    assert "80% intervals from 40 bootstrap replicates" in report.details()
     gaps = run(pf.IPW(UNFAIR), level=0.5).groups
     assert (gaps["upper"] - gaps["lower"] < report.groups["upper"] - report.groups["lower"]).all()
 
@@ -309,7 +309,7 @@ def test_coverage(n_fitted: int | None, bootstrap: str, settings: dict[str, Any]
 def test_few_replicates_warn() -> None:
     with pytest.warns(PyrofairWarning, match="30 bootstrap replicates are too few for 95% intervals.*use n_boot=40"):
         report = run(pf.IPW(UNFAIR), n_boot=30)
-    assert "Warning: 30 bootstrap replicates are too few" in str(report)
+    assert "Warning: 30 bootstrap replicates are too few" in report.details()
     run(pf.IPW(UNFAIR), n_boot=40)  # no warning
 
 
@@ -335,7 +335,7 @@ def test_an_interrupt_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch, n_jobs
     if done:
         pd.testing.assert_frame_equal(report.draws, whole.draws.iloc[:done])
     else:
-        assert "points only" in str(report)
+        assert "points only" in report.details()
     pd.testing.assert_series_equal(report.table["estimate"], whole.table["estimate"])
 
 
@@ -352,14 +352,14 @@ def test_failed_replicates_are_counted(monkeypatch: pytest.MonkeyPatch, every: i
     monkeypatch.setattr(pf.IPW, "refit", failing)
     if kept:
         report = run(source, n_boot=60)
-        assert "intervals from 60 bootstrap replicates, 6 of which failed" in str(report)
+        assert "intervals from 60 bootstrap replicates, 6 of which failed" in report.details()
         assert len(report.draws) == 54
         assert report.table["lower"].notna().all()
     else:
         message = "15 of 60 bootstrap replicates failed, so there are no intervals. The first failure: A cell is lost."
         with pytest.warns(PyrofairWarning, match=message):
             report = run(source, n_boot=60)
-        assert f"Warning: {message}" in str(report)
+        assert f"Warning: {message}" in report.details()
         assert report.table[report.table["quantity"] != "accuracy"]["lower"].isna().all()
         assert report.draws.empty
         assert report.groups["agree"].isna().all()

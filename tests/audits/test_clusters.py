@@ -236,7 +236,7 @@ def test_every_form_of_the_report_says_what_is_independent() -> None:
     for report, text in ((run(df), ROWS), (run(df, groups="home"), "60 groups (largest 5 rows; effective number 60)")):
         data = json.loads(report.to_json())
         assert text in data["assumptions"][0]
-        for form in (str(report), report.to_html(), report._repr_html_()):
+        for form in (report.details(), report.to_html(), report._repr_html_()):
             assert text in form
     assert data["settings"]["groups"] == "home"
     assert not any("home" in text for text in report.context.warnings)  # it is no column that is ignored

@@ -96,7 +96,7 @@ def test_the_populations_are_those_of_the_two_levels() -> None:
     sizes = exact_table()["R"].value_counts()
     n = report.table.groupby("contrast")["n"].first()
     assert n.to_dict() == {each: sizes["white"] + sizes[each] for each in ("black", "asian")}
-    text = str(report)
+    text = report.details()
     assert "A contrast refers to the population of its two levels together" in text
     assert "2 contrast(s) of 'R' with the baseline 'white' (48 rows)" in text
     assert re.search(r"^'black' +48 ", text, re.MULTILINE)
@@ -156,7 +156,7 @@ def test_other_sources_have_bonferronis_intervals() -> None:
     assert "Bonferroni's intervals of 2 contrasts" in report.context["warnings"][0]
     assert report.intervals == "Bonferroni"
     assert [audit.context["level"] for audit in report.audits.values()] == pytest.approx([0.975, 0.975])
-    assert "Bonferroni's inequality" in str(report)
+    assert "Bonferroni's inequality" in report.details()
     assert report.worst["lower"].notna().all()
 
 
@@ -183,7 +183,7 @@ def test_a_level_of_few_rows_is_named_and_the_others_go_on() -> None:
     failed = report.table[report.table["contrast"] == "other"]
     assert failed["estimate"].isna().all()
     assert failed["note"].str.contains("4 row.s. have R='other'").all()
-    assert "the largest of all audited contrasts" in str(report)
+    assert "the largest of all audited contrasts" in report.details()
     assert report.verdicts.set_index("contrast").loc["other", "status"].tolist() == ["failed", "failed"]
     with pytest.raises(pf.DataError, match=r"No level can be compared with the baseline. 4 row\(s\) have R='other'"):
         pf.audit_contrasts({"model": Model()}, source, table, contrasts=["other"])
@@ -275,7 +275,7 @@ def test_an_audit_without_a_contrast_is_that_of_each() -> None:
     report = pf.audit({"model": Model()}, source.set_params(unfair=EACH.unfair("R -> Y")), table, random_state=1)
     assert isinstance(report, pf.ContrastAudit)
     pd.testing.assert_frame_equal(report.table, named.table, check_exact=True)
-    text = str(report)
+    text = report.details()
     assert "0 is &#39;white&#39;, 1 is each other level" in report.to_html()
     assert text == str(named)
     stages = report.gathered("stages")
@@ -308,7 +308,7 @@ def test_thresholds_and_subgroups_hold_at_once_for_all_contrasts() -> None:
     series = pf.audit({"model": Model()}, source, table, **given | {"subgroups": {"Q": labels}})
     columns = ["contrast", "level", "estimate", "lower", "upper"]
     pd.testing.assert_frame_equal(series.subgroups[columns], report.subgroups[columns])  # given labels are of all rows
-    text, page, found = str(report), report.to_html(), json.loads(report.to_json())
+    text, page, found = report.details(), report.to_html(), json.loads(report.to_json())
     for part in ("'asian', model: decisions at several thresholds", "'black', model, by Q"):
         assert part in text
         assert part.replace("'", "&#39;") in page
@@ -373,7 +373,7 @@ def test_rates_and_flips_are_those_of_each_contrast() -> None:
             pd.testing.assert_frame_equal(part, own, check_dtype=False)
     assert len(report.flips) > 0
     yes = (Model().predict_proba(table)[:, 1] > 0.5).astype(int)
-    lines = [line.split(":")[0] for line in str(report).splitlines() if "selection rate" in line]
+    lines = [line.split(":")[0] for line in report.details().splitlines() if "selection rate" in line]
     sizes = table["R"].value_counts()
     asian, black, white = (sizes[name] for name in sorted(LEVELS))
     assert lines == [
@@ -386,7 +386,7 @@ def test_rates_and_flips_are_those_of_each_contrast() -> None:
     rate = report.rates.query("group == 'black' and quantity == 'selection_rate'")["estimate"].item()
     assert rate == pytest.approx(yes[table["R"] == "black"].mean())
     assert "Rates by group" in report.to_html()
-    assert str(report).count("Each interval holds by itself") == 1
+    assert report.details().count("Each interval holds by itself") == 1
     assert len(json.loads(report.to_json())["rates"]) == len(report.rates)
 
 

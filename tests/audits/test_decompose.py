@@ -463,7 +463,7 @@ def test_where_a_split_has_no_overlap_the_form_asked_for_gives_no_number() -> No
     assert rows.loc["p_y0", ["estimate", "lower"]].notna().all()
     assert rows.loc[["p_ypi", "mean_unfair_effect", "piu_upper"], ["estimate", "lower"]].isna().all(axis=None)
     assert "effective size 6.7" in rows.loc["p_ypi", "note"]
-    assert "mean unfair effect (no estimate: a stage of the world 'unfair'" in str(report)
+    assert "mean unfair effect (no estimate: a stage of the world 'unfair'" in report.details()
 
 
 def test_a_level_of_a_subgroup_without_overlap_has_no_parts() -> None:

@@ -166,7 +166,7 @@ def test_the_tables_are_there_as_csv(report: pf.audits.Audit) -> None:
 
 
 def test_the_text_tells_of_thresholds_and_subgroups(report: pf.audits.Audit) -> None:
-    text = str(report)
+    text = report.details()
     at = report.thresholds.query("model == 'plain' and quantity == 'mean_unfair_effect'")
     lines = [line for line in text.splitlines() if re.match(r"  plain, \d", line)]
     assert [float(line.split(":")[0].split(", ")[1]) for line in lines] == at["threshold"].tolist()

@@ -145,7 +145,7 @@ def test_a_predict_that_cuts_elsewhere_is_noticed() -> None:
     )
     with pytest.warns(pf.PyrofairWarning, match=said):
         report = pf.audit({"m": Cut(0.3)}, SOURCE, TABLE, random_state=0)
-    assert "To audit the decisions that it makes" in str(report)
+    assert "To audit the decisions that it makes" in report.details()
     tuned = pf.audit({"m": Cut(0.3)}, SOURCE, TABLE, threshold=0.3, random_state=0).table
     decided = pf.audit({"m": pf.DecisionsOf(Cut(0.3))}, SOURCE, TABLE, random_state=0).table
     rate = [

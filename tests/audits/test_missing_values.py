@@ -171,10 +171,10 @@ def test_every_report_shows_shares_by_group_and_what_is_assumed() -> None:
     assert shares.loc["D"].tolist() == pytest.approx([df["D"].isna().mean(), known[0], known[1]])
     held = json.loads(report.to_json())
     assert [row["column"] for row in held["tables"]["missing"]] == ["D", "M"]
-    for text in (str(report), report.to_html(), report._repr_html_(), " ".join(held["assumptions"])):
+    for text in (report.details(), report.to_html(), report._repr_html_(), " ".join(held["assumptions"])):
         assert "counts as a value" in text
         assert "The true D acts on M by its record alone" in text
-    for text in (str(report), report.to_html(), report._repr_html_()):
+    for text in (report.details(), report.to_html(), report._repr_html_()):
         assert "Missing values, share of rows" in text
         assert f"{known[1]:.1%}" in text
 
@@ -196,7 +196,7 @@ def test_a_family_shows_the_shares_of_all_its_groups() -> None:
             {"m": Reads()}, pf.OneStep(SPLIT, **SATURATED), df, missing="recorded", random_state=0
         )
     assert [*json.loads(report.to_json())["missing"][0]] == ["column", "A=0", "A=1", "A=2"]
-    assert "Missing values, share of rows" in str(report)
+    assert "Missing values, share of rows" in report.details()
 
 
 # -- the outcome -------------------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ def test_observed_outcomes_are_weighted_where_the_effect_on_them_is_identified(a
     found = report.table.set_index(["decisions", "quantity"])["estimate"]
     assert found["score", "p_y0"] == pytest.approx(0.40790191, abs=1e-8)
     assert found["score", "p_ypi"] == pytest.approx(0.62655145, abs=1e-8)
-    text = str(report)
+    text = report.details()
     assert "observed\n  an outcome, no function of the features: " in text
     assert "a known function of the features, so" not in text
     assert report.context["assumptions"] == pf.identify(source.unfair, "outcome").assumptions
@@ -260,7 +260,7 @@ def test_given_scores_that_nothing_shows_to_be_a_function_are_warned_of() -> Non
         PyrofairWarning, match=r"'m' is given as scores, and the user stated nothing: no row has the A, M of"
     ):
         report = pf.audit({"m": scores}, source, df, **QUIET)
-    assert "taken for a function of the features: the user stated nothing: no row has" in str(report)
+    assert "taken for a function of the features: the user stated nothing: no row has" in report.details()
     stated = pf.audit({"m": scores}, source, df, scores="prediction", **QUIET)
     assert "stated by the user (scores='prediction')" in str(stated)
     pd.testing.assert_frame_equal(report.table, stated.table)

@@ -102,7 +102,7 @@ def test_partitions_agree_with_memory(source: Any) -> None:
 
 def test_reports_are_made_of_all_rows(tmp_path: Path) -> None:
     report = run(cut(draw(20_000)), thresholds=[0.3], subgroups=["area"])
-    text = str(report)
+    text = report.details()
     assert "20,000 rows" in text
     assert f"{FITS} sources" in text
     assert "comes from the samples" in text

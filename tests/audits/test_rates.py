@@ -112,6 +112,6 @@ def test_every_form_of_the_report_has_them() -> None:
     report = run(draw())
     rate = report.rates["estimate"].iloc[0]
     assert json.loads(report.to_json())["tables"]["rates"][0]["estimate"] == rate
-    for form in (str(report), report.to_html(), report._repr_html_()):
+    for form in (report.details(), report.to_html(), report._repr_html_()):
         assert f"{rate:.1%}" in form.replace("&nbsp;", " ")
         assert "selection rate" in form

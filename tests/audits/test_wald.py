@@ -330,7 +330,7 @@ def test_one_group_alone_has_no_effect() -> None:
     report = run(Model(), fitted(df), df[df["A"] == 1])
     assert "both groups are needed" in column(report, "note")["p_ypi"]
     assert np.isfinite(column(report, "lower")["positive_rate"])
-    assert "No unfair effect could be estimated" in str(report)
+    assert "No unfair effect could be estimated" in report.details()
 
 
 @pytest.mark.parametrize(
@@ -470,8 +470,8 @@ def test_groups_that_disagree_are_reported_and_withhold_nothing() -> None:
     df = simulated(3000, 0)
     report = run(Model(), Apart().fit(df), df)
     assert not report.groups["agree"].all()
-    assert "no stage fails its check" in str(report)
-    assert "withheld" not in str(report)
+    assert "no stage fails its check" in report.details()
+    assert "withheld" not in report.details()
 
 
 def test_one_group_without_support_is_not_compared() -> None:
@@ -482,7 +482,7 @@ def test_one_group_without_support_is_not_compared() -> None:
     df = simulated(400, 0)
     report = run(Model(), Lone().fit(df), df)
     assert report.groups.empty
-    assert "Either observed group" not in str(report)
+    assert "Either observed group" not in report.details()
 
 
 def test_the_joint_test_of_groups_has_its_level() -> None:
@@ -501,7 +501,7 @@ def test_a_stage_beyond_its_limit_withholds_the_verdict(kind: str, z: float) -> 
 
     df = simulated(600, 0)
     report = run({"off": Model(), "n": Model(0.3)}, Saturated(change=off).fit(df), df)
-    verdicts = [line for line in str(report).splitlines() if "verdict:" in line]
+    verdicts = [line for line in report.details().splitlines() if "verdict:" in line]
     assert [f"at the stage M of the unfair world its {kind} is -3.1" in line for line in verdicts] == [
         z < -3, z < -3, False, False,
     ]  # fmt: skip
@@ -510,7 +510,7 @@ def test_a_stage_beyond_its_limit_withholds_the_verdict(kind: str, z: float) -> 
     assert "in doubt" not in notes["n", "score", "mean_unfair_effect"]
     assert (
         f"largest |z| of balance {3.1 if kind == 'balance' and z < -3 else 2.9 if kind == 'balance' else 0.1}"
-        in str(report)
+        in report.details()
     )
 
 
@@ -525,9 +525,9 @@ def test_a_stage_of_decisions_that_hardly_vary_withholds_nothing() -> None:
     df = simulated(600, 0)
     report = run(Yes(), Saturated(change=skew).fit(df), df)
     assert report.stages.groupby("decisions")["counts"].all().to_dict() == {"threshold": False, "score": True}
-    assert "withheld" not in str(report)
-    assert "of correction 0.4" in str(report)
-    assert "none: all rows get the same answer" in str(report)
+    assert "withheld" not in report.details()
+    assert "of correction 0.4" in report.details()
+    assert "none: all rows get the same answer" in report.details()
 
 
 def test_poor_stages_among_audited_rows_are_warned_of() -> None:
@@ -537,8 +537,8 @@ def test_poor_stages_among_audited_rows_are_warned_of() -> None:
     df = simulated(600, 0)
     with pytest.warns(pf.PositivityWarning, match="Poor overlap among the audited rows, [a-z]* world, stage M: the"):
         report = run(Model(), Saturated(change=spoil).fit(df), df)
-    assert "withheld: at the stage M of the baseline world the effective size is 30 of 300 rows" in str(report)
-    assert "Warning: Poor overlap among the audited rows" in str(report)
+    assert "withheld: at the stage M of the baseline world the effective size is 30 of 300 rows" in report.details()
+    assert "Warning: Poor overlap among the audited rows" in report.details()
 
 
 def test_stages_are_by_model_and_decisions() -> None:
@@ -546,7 +546,7 @@ def test_stages_are_by_model_and_decisions() -> None:
     report = run({"m": Model(), "n": Model(0.3)}, fitted(df), df)
     assert list(report.stages.columns[:5]) == ["model", "decisions", "regime", "nodes", "arm"]
     assert len(report.stages) == 8
-    text = str(report)
+    text = report.details()
     assert text.startswith("Audit of 2 model(s) on 400 rows; 95% Wald intervals from influence values.\n")
     assert "unfair world, stage M given Q, rows with A=0: mean weight 1.000 (z +0.2), effective size" in text
     assert "  2. All cells are large." in text
@@ -585,7 +585,7 @@ def test_unfair_paths_are_audited_by_one_step_estimates() -> None:
     found = column(report, "estimate")
     for quantity in ("p_y0", "p_ypi", "mean_unfair_effect"):
         assert found[quantity] == pytest.approx(truth[quantity], abs=0.02)
-    assert "Prefix form" in str(report)
+    assert "Prefix form" in report.details()
     assert not report.stages.empty
 
 
@@ -614,4 +614,4 @@ def test_an_outcome_is_audited_by_its_own_formula() -> None:
         )
         assert one == pytest.approx(other, abs=1e-6)
     assert list(report.table["model"].unique()) == ["m", "hired"]
-    assert "Those of hired, an outcome, depend on:" in str(report)
+    assert "Those of hired, an outcome, depend on:" in report.details()

@@ -95,7 +95,7 @@ def test_an_audit_of_decisions_has_no_rows_of_scores() -> None:
     assert ("rule", "score") not in count.index
     assert count["rule", "threshold"] == count["logistic", "threshold"]
     assert report.table[report.table["model"] == "rule"]["estimate"].notna().all()
-    assert "no scores: it gives decisions alone" in str(report)
+    assert "no scores: it gives decisions alone" in report.details()
     assert ("rule", "score") not in list(report.influence.columns.droplevel(2))
     data = report.to_inference_data()
     draws = data.posterior["mean_unfair_effect"].sel(model="rule")
@@ -207,7 +207,7 @@ def test_a_predict_that_draws_is_an_outcome() -> None:
     for draws in (fresh, seeded):
         with pytest.warns(pf.PyrofairWarning, match=r"'m' is taken for an outcome.*pf\.ScoresOf"):
             report = pf.audit({"m": pf.DecisionsOf(draws)}, one_step(), TABLE, random_state=0)
-        assert "an outcome, no function of the features" in str(report)
+        assert "an outcome, no function of the features" in report.details()
         assert set(report.table["decisions"]) == {"threshold"}
     with pytest.warns(pf.PyrofairWarning), pytest.raises(pf.DataError, match="is an outcome, no function of the"):
         pf.audit({"m": pf.DecisionsOf(fresh)}, pf.GComputation(GRAPH.unfair("A -> Y"), draws=5, random_state=0), TABLE)

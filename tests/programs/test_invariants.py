@@ -65,7 +65,7 @@ def test_an_audit_reports_its_assumptions() -> None:
     assert "The program is right" in text
     assert "D, M is coupled across worlds by the antithetic coupling" in text
     report = pf.audit({"m": Scores(score)}, SOURCES["shared"], df, **settings)
-    assert "share Q, W" in str(report)
+    assert "share Q, W" in report.details()
     rows = report.table.set_index(["decisions", "quantity"])
     low, high, double = (
         rows.loc[("threshold", name)] for name in ("piu_lower", "piu_upper", "piu_double_disagreement")

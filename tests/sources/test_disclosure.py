@@ -195,7 +195,7 @@ def test_a_report_says_what_is_assumed_and_shown() -> None:
     own = shares[shares["proxy"] == "W"].set_index("level")
     assert own["known"].tolist() == [known[df["W"] == w].mean() for w in (0, 1)]
     assert (own["probability"] - own["known"]).abs().max() < 0.02
-    text = str(report)
+    text = report.details()
     assert f"known in {known.sum():,} of 900 rows" in text
     assert text.count("known in") == 7
     assert "smallest_probability" in report.to_html()

@@ -139,8 +139,8 @@ def test_agrees_with_the_true_program_where_weights_fail() -> None:
     assert high["estimate"] - low["estimate"] < 0.03
     assert table.loc["piu_paper_bound", "estimate"] > 0.9
     assert high["upper"] - low["lower"] < 0.08
-    assert "given the shared features" in str(report)
-    assert "D drawn from its learned distribution given Q" in str(report)
+    assert "given the shared features" in report.details()
+    assert "D drawn from its learned distribution given Q" in report.details()
 
 
 # --- latent nodes ----------------------------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ def test_a_verdict_is_withheld_where_held_out_rows_refute_a_mechanism() -> None:
     notes = report.table.set_index("quantity")["note"]["mean_unfair_effect"]
     assert notes.str.contains("in doubt").all()
     assert report.verdicts["least"].isna().all()
-    assert str(report).count("withheld: the learned distribution of 'M' (Continuous)") == 3
+    assert report.details().count("withheld: the learned distribution of 'M' (Continuous)") == 3
 
 
 @pytest.mark.parametrize(
