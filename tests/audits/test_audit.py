@@ -540,7 +540,9 @@ def test_rows_outside_a_trimmed_source_are_counted(arm: Any) -> None:
     with pytest.warns(PositivityWarning, match=warned):
         other = run(Scores(), source, df.iloc[::-1])
     for report in (fresh, other):
-        assert f"Warning: {warned}, while accuracy and the positive prediction rate are over all rows." in report.details()
+        assert (
+            f"Warning: {warned}, while accuracy and the positive prediction rate are over all rows." in report.details()
+        )
         assert len(report.context["warnings"]) == (2 if report is fresh else 1)
     inside = run(Scores(), source, one_mediator())
     assert inside.context["warnings"] == []
@@ -599,7 +601,10 @@ def test_groups_disagree_under_a_wrong_propensity() -> None:
     df = simulated(2_000, 4, curve=0.8)
     report = run(Curved(), pf.IPW(UNFAIR), df, n_boot=60)
     assert column(report, "note")["mean_unfair_effect"] == "the two observed groups disagree"
-    assert report.details().count("verdict: withheld: the two observed groups, weighted alone, disagree on p_y0, p_ypi") == 2
+    assert (
+        report.details().count("verdict: withheld: the two observed groups, weighted alone, disagree on p_y0, p_ypi")
+        == 2
+    )
     flagged = report.groups.set_index(["decisions", "quantity"])["agree"]
     assert not flagged["score", "p_y0"]
     assert not flagged["score", "p_ypi"]
