@@ -15,6 +15,7 @@ from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
 from pyrofair.audits.display.words import read_as
 from pyrofair.audits.models import AuditedModel
+from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.verdicts import CROSSED, ROUNDING, SHOWN, Verdict, accuracy_remark, rate_remark
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import (
@@ -360,7 +361,8 @@ def short_lines(audit: Any, verdicts: Mapping[tuple[str, Any], Verdict]) -> list
         of = {row.quantity: row for row in own.itertuples() if row.decisions == decisions}
         verdict = verdicts[model, decisions]
         lines += ["", f"{model}: {verdict.text}"]
-        lines += [] if context.failure else _numbers(of, audit.rates[audit.rates["model"] == model], graph)
+        rates = audit.rates[audit.rates["model"] == model] if len(audit.rates) else audit.rates
+        lines += [] if context.failure else _numbers(of, rates, graph)
     doubts = context.doubts
     failed = f"failed for {', '.join(dict.fromkeys(str(key) for key in doubts))}" if doubts else "passed"
     warned = f"; {len(context.warnings)} warning(s)" if context.warnings else ""
@@ -377,8 +379,8 @@ def _numbers(of: Mapping[str, Any], rates: pd.DataFrame, graph: CausalGraph) -> 
     beside = {}
     if not np.isnan(of["accuracy"].estimate):
         beside["accuracy"] = f"   majority class {of['majority_rate'].estimate:.1%}"
-    selected = rates[(rates["quantity"] == "selection_rate") & rates["group"].isin((graph.baseline, graph.contrast))]
-    if len(selected):
+    if len(rates):
+        selected = rates[rates["quantity"].eq("selection_rate") & rates["group"].ne(DIFFERENCE)]
         shown = (f"{row.group} {row.estimate:.1%}" for row in selected.itertuples())
         beside["positive_rate"] = f"   {', '.join(shown)}"
     lines = []

@@ -594,7 +594,7 @@ def test_groups_agree_under_a_right_propensity() -> None:
     assert len(groups) == 6
     np.testing.assert_allclose(groups["difference"], groups["group_1"] - groups["group_0"])
     assert groups["agree"].all()
-    assert "Check passed: the two observed groups" in report.details()
+    assert "agree (joint test)" in report.details()
 
 
 def test_groups_disagree_under_a_wrong_propensity() -> None:

@@ -248,7 +248,7 @@ def test_outcomes_and_predictions_side_by_side() -> None:
     assert set(both.groups["model"]) == {"model"}
     assert both.context["outcomes"] == ["observed"]
     text = both.details()
-    assert "Those of observed, an outcome, depend on:" in text
+    assert "Those of observed, an outcome, assume:" in text
     assert text.count("Independent errors across worlds") == 2
 
 
