@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Audit and train on Adult
 #
-# You audit a classifier, train others with a penalty on the unfair effect, and choose one by a stated limit. Finally you
-# audit it on rows not used before. You need a table, a causal graph and a fitted classifier. We use a subsample of the Adult census
-# data to finish in a minute.
+# You audit a classifier, train others with a penalty on the unfair effect, and choose one by a stated limit. Finally
+# you audit it on rows not used before. You need a table, a causal graph and a fitted classifier. We use a subsample of
+# the Adult census data to finish in a minute.
 
 # %%
 import warnings
@@ -20,9 +20,9 @@ folder.mkdir(parents=True, exist_ok=True)
 # %% [markdown]
 # ## The data and the graph
 #
-# The data set comes with a graph. Sex `A` and `C` (age and native country) have no causes. Marital status `M`, education
-# `L` and work `R` follow, and all of them lead to income `Y`. The graph is an assumption. To write yours, see [your own
-# graph](custom_graph.ipynb).
+# The data set comes with a graph. Sex `A` and `C` (age and native country) have no causes. Marital status `M`,
+# education `L` and work `R` follow, and all of them lead to income `Y`. The graph is an assumption. To write yours, see
+# [your own graph](custom_graph.ipynb).
 
 # %%
 adult = pf.datasets.load_adult()

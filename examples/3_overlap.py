@@ -1,8 +1,8 @@
 # %% [markdown]
 # # How wrong can weights be?
 #
-# Weights can be wrong in two ways. Feature values may occur in one group only (poor *overlap*). Or the model of
-# P(A | features), the *propensity*, may be wrong. This tutorial causes both on simulated tables with a known effect, and
+# Weights can be wrong in two ways. Feature values may occur in one group only (poor *overlap*). Or the model of P(A |
+# features), the *propensity*, may be wrong. This tutorial causes both on simulated tables with a known effect, and
 # shows which diagnostics reveal them.
 
 # %%
@@ -161,8 +161,8 @@ by_model.round(3)
 # ## Compare the two groups
 #
 # You can detect this error without the truth. Group 0 and group 1, weighted alone, estimate the same effect with
-# different propensities. If they differ significantly, a propensity is wrong or overlap is poor. An audit then withholds
-# its verdict.
+# different propensities. If they differ significantly, a propensity is wrong or overlap is poor. An audit then
+# withholds its verdict.
 
 # %%
 audits = {}

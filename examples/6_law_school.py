@@ -146,8 +146,8 @@ axes = scores["decisions_differ"].plot.hist(bins=20, xlabel="probability that th
 # ## Are the counterfactuals right?
 #
 # Yes, up to simulation error. The central 90 % of the draws should contain the true test of about 90 % of the students.
-# It may contain slightly more, because tests are counts. The true test keeps a student's knowledge and luck. Luck is the quantile of
-# the test, drawn within the range that the count leaves open.
+# It may contain slightly more, because tests are counts. The true test keeps a student's knowledge and luck. Luck is
+# the quantile of the test, drawn within the range that the count leaves open.
 
 
 # %%

@@ -54,10 +54,10 @@ pd.Series({name: model.score(*of_test) for name, model in models.items()}, name=
 # %% [markdown]
 # ## The parts of the gap
 #
-# `decompose` takes the same arguments as `audit`. It returns a part for each arrow out of sex, with all paths that begin
-# with this arrow. *Confounding* is the gap that would remain without any effect of sex, because women and men differ in
-# age and native country. The parts add up to the gap. Their intervals are simultaneous: they all cover the truth in
-# 95 % of samples. We leave out the observed incomes for now with `outcome=False`.
+# `decompose` takes the same arguments as `audit`. It returns a part for each arrow out of sex, with all paths that
+# begin with this arrow. *Confounding* is the gap that would remain without any effect of sex, because women and men
+# differ in age and native country. The parts add up to the gap. Their intervals are simultaneous: they all cover the
+# truth in 95 % of samples. We leave out the observed incomes for now with `outcome=False`.
 
 # %%
 names = {"M": "marital status", "L": "education", "R": "work"}
