@@ -104,10 +104,10 @@ pd.DataFrame({name: sd[["Q", "D", "M"]].mean() for name, sd in spread.items()}).
 found.scores(plain).join(given["A"]).head().round(3)
 
 # %% [markdown]
-# ## The effect and PIU
+# ## The true effect and PIU
 #
-# `SEM.truth` measures both for many applicants. The mean unfair effect is the difference of the mean decisions. PIU is
-# the share of applicants whose decision differs between the worlds.
+# `SEM.truth` simulates many applicants in both worlds. The mean unfair effect is the difference of the mean decisions.
+# PIU is the share of applicants whose decision differs between the worlds.
 
 # %%
 print(sem.truth(plain, n=20_000, random_state=0))
