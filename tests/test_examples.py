@@ -189,7 +189,7 @@ def test_example_is_a_plain_script_that_ends_with_its_assumptions(path: Path) ->
     assert [line.startswith("# ") for line in headings] == [True] + [False] * (len(headings) - 1)
     assert headings[-1] == "## Assumptions"
     assert [line for line in headings if len(line.lstrip("# ").split()) > 6] == []  # the site's navigation
-    assert re.findall(r"sys\.argv|^ *assert |import matplotlib|\baxes\.", code, re.MULTILINE) == []  # readers skip these
+    assert re.findall(r"sys\.argv|^ *assert |import matplotlib|\baxes\.", code, re.MULTILINE) == []
     assert ".plot" in code
 
 
