@@ -68,10 +68,12 @@ def plot_audit(
         paper = _column(table, decisions, "piu_paper_bound", models)["estimate"].to_numpy()
         right.plot(np.where(paper < 1.0, paper, np.nan), height, "D", color=GREY, markersize=5)
         right.plot(np.where(paper >= 1.0, 1.0, np.nan), height, ">", color=GREY, markersize=7, clip_on=False)
-        handles += [
-            Line2D([], [], color=GREY, marker="D", markersize=5, linestyle="", label="paper's bound"),
-            Line2D([], [], color=GREY, marker=">", markersize=7, linestyle="", label="paper's bound (uninformative)"),
-        ]
+        for drawn, marker, label in (
+            (paper < 1.0, "D", "paper's bound"),
+            (paper >= 1.0, ">", "paper's bound (uninformative)"),
+        ):
+            if drawn.any():
+                handles.append(Line2D([], [], color=GREY, marker=marker, markersize=6, linestyle="", label=label))
     for model, at in zip(models, height, strict=True):
         right.annotate((verdicts or {}).get(model, ""), (1.0, at), xycoords=("axes fraction", "data"), xytext=(8, 0),
                        textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip

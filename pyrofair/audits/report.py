@@ -383,6 +383,8 @@ def _numbers(of: Mapping[str, Any], rates: pd.DataFrame, graph: CausalGraph) -> 
         selected = rates[rates["quantity"].eq("selection_rate") & rates["group"].ne(DIFFERENCE)]
         shown = (f"{row.group} {row.estimate:.1%}" for row in selected.itertuples())
         beside["positive_rate"] = f"   {', '.join(shown)}"
+    if CROSSED in of["piu_upper"].note:
+        beside["piu_upper"] = "   below the lower bound by chance"
     lines = []
     for quantity, label in SHORT.items():
         row = of[quantity]
