@@ -26,7 +26,7 @@ from pyrofair.nuisances.diagnostics import (
 from pyrofair.nuisances.folds import warn_of_one_fold
 from pyrofair.nuisances.learners import Learner, LearnerName
 from pyrofair.nuisances.rows import Nuisances, judge_unseen
-from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
+from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, keep_means, make_scores, orders_of
 
 __all__ = ["ManyWorlds"]
 
@@ -38,11 +38,13 @@ Indices = NDArray[np.int64]
 class _Averaged:
     """Scores averaged over the stages from one on: of all rows (n, Q), with the residuals that this leaves them.
 
-    ``pull`` is by how much the average of few rows was moved, see :meth:`~pyrofair.nuisances.learners.Learner.pull`.
+    ``seen`` is one minus the leverage of each row; ``pull`` by how much the average of few rows was moved, see
+    :meth:`~pyrofair.nuisances.learners.Learner.pull`.
     """
 
     after: Array
     residual: Array
+    seen: Array
     pull: Array
 
 
@@ -131,24 +133,25 @@ class _Walks(Walk):
 
     def all_worlds(self) -> tuple[list[Array], pd.DataFrame]:
         """Return the influence values (n, Q) of each world, and the diagnostics of the stages."""
-        out = [np.zeros_like(own) for own, _ in self.scores]
+        out = [np.zeros((2, *own.shape)) for own, _ in self.scores]
         for train, judged, _ in progress_bar("regressions", self.folds()):
             self.memo: dict[Any, _Averaged] = {}
             self.learned_from: dict[tuple[int, int | None], Learner] = {}
             for which, world in enumerate(self.form.worlds):
-                out[which][judged] = self._judge(which, world.stages, train, judged)
+                out[which][:, judged] = self._judge(which, world.stages, train, judged)
         table = describe_stages([each for world in self.found for each in world], self.rows)
-        return out, table
+        return [keep_means(each, self.rows.weight) for each in out], table
 
     def _judge(self, which: int, stages: Sequence[Stage], train: Indices, judged: Indices) -> Array:
-        """Return the influence values of the rows that a fold judges in one world."""
+        """Return the values (2, m, Q) of the rows that a fold judges in one world: see :func:`keep_means`."""
         end = self.scores[which][0]
-        total = np.zeros((len(judged), self.columns))
+        total = np.zeros((2, len(judged), self.columns))
         for i, values in enumerate(self.found[which]):
             of = self._averaged(stages[i:], end, train, judged)
             weight = values.weight[judged, None]
-            corrected = np.where(weight > 0.0, weight * of.residual[judged], 0.0)
-            values.correction[judged], values.start[judged] = corrected, of.after[judged] - of.pull[judged]
+            residual = np.where(weight > 0.0, weight * of.residual[judged], 0.0)
+            corrected = np.stack([residual / of.seen[judged], residual])
+            values.correction[judged], values.start[judged] = corrected[0], of.after[judged] - of.pull[judged]
             total += corrected - np.where(weight > 0.0, weight * of.pull[judged], 0.0)
         first = self._averaged(stages, end, train, judged).after if stages else end
         return np.asarray(first[judged] + total)
@@ -167,7 +170,7 @@ class _Walks(Walk):
             if fit is None:
                 fit = regression.fit(take(design, rows), y, weight, None if groups is None else groups[rows])
                 self.learned_from.setdefault(of, fit)
-            mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
-            seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
-            self.memo[key] = _Averaged(mean + pull, (before - mean) / seen, pull)
+            mean, leverage = fit(design), self._leverage(stage, fit, design, np.arange(len(before)), rows)
+            pull, seen = (np.broadcast_to(each, before.shape) for each in (fit.pull(design), 1.0 - leverage))
+            self.memo[key] = _Averaged(mean + pull, before - mean, seen, pull)
         return self.memo[key]
