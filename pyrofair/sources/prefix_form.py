@@ -47,7 +47,6 @@ __all__ = [
     "arrange",
     "as_world",
     "check_scores",
-    "keep_means",
     "leaders_of",
     "make_scores",
     "orders_of",
@@ -318,8 +317,9 @@ class Walk:
         if self.learned and not self.recalls:  # whole, or not at all
             self.learned.fits, self.learned.learners = self.fits, {k: v[0] for k, v in self.regressions.items()}
         table = describe_stages([each for world in self.found for each in world], self.rows)
-        weight = self.rows.weight
-        return InfluenceValues(*(keep_means(each, weight) for each in self.out.values()), weight, table)
+        hidden = {name: own - plain for name, (own, plain) in self.out.items() if (own != plain).any()}
+        y0, ypi, lower, rest, disagreement = (plain for _, plain in self.out.values())
+        return InfluenceValues(y0, ypi, lower, rest, disagreement, self.rows.weight, table, hidden=hidden)
 
     def folds(self, *, crossed: bool = False) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
         """Return for each fold the fitted rows to learn from, the rows that it judges, and by what share.
@@ -538,15 +538,6 @@ def leaders_of(scores: Array, alone: int) -> tuple[int, ...]:
         followed[of] += of != i
         found.append(int(of) if followed[of] > alone else i)
     return tuple(found)
-
-
-def keep_means(values: Array, weight: Array) -> Array:
-    """Return the first of two sets of values (2, n, Q), moved by constants to the weighted means of the second.
-
-    Residuals are enlarged where leverage makes them small, for the errors of estimates. A group that draws a regression
-    to itself may have a tenfold residual then, which would be noise in an estimate.
-    """
-    return np.asarray(values[0] + weight @ (values[1] - values[0]) / weight.sum())
 
 
 def sign_of(values: Array) -> Array:

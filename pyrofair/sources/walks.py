@@ -26,7 +26,7 @@ from pyrofair.nuisances.diagnostics import (
 from pyrofair.nuisances.folds import warn_of_one_fold
 from pyrofair.nuisances.learners import Learner, LearnerName
 from pyrofair.nuisances.rows import Nuisances, judge_unseen
-from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, keep_means, make_scores, orders_of
+from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
 
 __all__ = ["ManyWorlds"]
 
@@ -96,7 +96,7 @@ class ManyWorlds:
     def walk(
         self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], score: Scorer
     ) -> tuple[Array, pd.DataFrame]:
-        """Return influence values by split (S, n, Q times the worlds), and the diagnostics of the stages.
+        """Return influence values and what leverage hides by split, (S, 2, n, Q times the worlds), and stages.
 
         The columns are those of all worlds for the first column of scores, then for the next.
         """
@@ -108,7 +108,7 @@ class ManyWorlds:
             if not split and (rest := [text for _, text in form.unsupported.values() if text]):
                 warn_of_overlap([*rest[:1], f"So it is in {len(rest) - 1} other world(s)." if rest[1:] else ""])
             values, table = _Walks(form, form.nuisances.rows, _scores_of(form, score)).all_worlds()
-            found.append(np.stack(values, axis=-1).reshape(len(values[0]), -1))
+            found.append(np.stack(values, axis=-1).reshape(2, len(form.nuisances.rows.a), -1))
             stages.append(table)
         return np.stack(found), worst_stages(stages)
 
@@ -132,7 +132,7 @@ class _Walks(Walk):
     with_own_trees = 0
 
     def all_worlds(self) -> tuple[list[Array], pd.DataFrame]:
-        """Return the influence values (n, Q) of each world, and the diagnostics of the stages."""
+        """Return the influence values of each world and what leverage hides, (2, n, Q), and the stages' diagnostics."""
         out = [np.zeros((2, *own.shape)) for own, _ in self.scores]
         for train, judged, _ in progress_bar("regressions", self.folds()):
             self.memo: dict[Any, _Averaged] = {}
@@ -140,10 +140,10 @@ class _Walks(Walk):
             for which, world in enumerate(self.form.worlds):
                 out[which][:, judged] = self._judge(which, world.stages, train, judged)
         table = describe_stages([each for world in self.found for each in world], self.rows)
-        return [keep_means(each, self.rows.weight) for each in out], table
+        return [np.stack([plain, own - plain]) for own, plain in out], table
 
     def _judge(self, which: int, stages: Sequence[Stage], train: Indices, judged: Indices) -> Array:
-        """Return the values (2, m, Q) of the rows that a fold judges in one world: see :func:`keep_means`."""
+        """Return the values (2, m, Q) of the rows that a fold judges in one world, and those by plain residuals."""
         end = self.scores[which][0]
         total = np.zeros((2, len(judged), self.columns))
         for i, values in enumerate(self.found[which]):
