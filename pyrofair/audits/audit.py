@@ -392,7 +392,7 @@ class Audit:
 
     def __repr__(self) -> str:
         models = ", ".join(map(str, self.table["model"].unique()))
-        return f"<Audit of {models} on {self.context.rows:,} rows; print it for its verdict>"
+        return f"<Audit of {models} on {self.context.rows:,} rows; print it for a verdict>"
 
 
 def audit(

@@ -207,10 +207,10 @@ def _facts(audit: Audit, of: Quantities, model: str, decisions: Decisions) -> st
 
     Accuracy and rates by group are those of thresholded decisions, whatever the decisions that the verdict is about.
     """
-    own, graph = of[model, "threshold"], audit.context.graph
+    own = of[model, "threshold"]
     accuracy, majority, rate = own["accuracy"], own["majority_rate"], of[model, decisions]["positive_rate"]
     rates = audit.rates.query("model == @model and quantity == 'selection_rate'") if len(audit.rates) else audit.rates
-    both: Any = rates[rates["group"].isin((graph.baseline, graph.contrast))] if len(rates) else rates
+    both: Any = rates[rates["group"] != DIFFERENCE] if len(rates) else rates
     shown_groups = ", ".join(f"{shorten(row.group)} {percent(row.estimate)}" for row in both.itertuples())
     drawn_with = " if drawn with the scores" if decisions == "score" else ""
     said = f"Positive decisions: {percent(rate.estimate)}{drawn_with}"

@@ -186,7 +186,7 @@ class ContrastAudit(FamilyAudit):
             question=[
                 f"For how many individuals does the decision depend on {column} through the unfair paths?",
                 f"Comparison: as if each other level instead of {baseline!r} on the unfair paths only. "
-                f"{context['rows']:,} individuals were audited.",
+                f"{context['rows']:,} people were audited.",
                 f"Unfair: {show_paths(unfair.paths)}.",
             ],
             lead=[

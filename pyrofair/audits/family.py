@@ -299,7 +299,7 @@ class FamilyAudit(ABC):
 
     def __repr__(self) -> str:
         names = ", ".join(repr(each) for each in dict.fromkeys(self.quantities[self.key]))
-        return f"<{type(self).__name__} of {names} on {self.context['rows']:,} rows; print it for its verdicts>"
+        return f"<{type(self).__name__} of {names} on {self.context['rows']:,} rows; print it for a verdict>"
 
 
 @dataclass(eq=False)

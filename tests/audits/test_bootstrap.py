@@ -421,6 +421,6 @@ def test_a_program_draws_units_in_each_replicate() -> None:
     decided = found.draws["m"]["threshold"]
     assert decided["p_y0"].std() > 0.0
     np.testing.assert_allclose(decided["piu_lower"], decided["piu_upper"])
-    text = str(found)
+    text = found.details()
     assert "SEM is taken as it is: the intervals cover the drawing of 200 units and of audited rows" in text
-    assert text.count("a point under what is listed below: both answers of each unit follow") == 1
+    assert text.count("a point under the assumptions") == 1

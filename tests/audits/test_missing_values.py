@@ -184,7 +184,7 @@ def test_nothing_more_is_said_of_complete_tables() -> None:
     one, two = (run(Reads(), pf.OneStep(SPLIT, **SATURATED), df, missing=each) for each in ("refuse", "recorded"))
     assert one.context.assumptions == two.context.assumptions
     assert one.context.missing.empty
-    assert "Missing values" not in str(two)
+    assert "Missing values" not in two.details()
     np.testing.assert_array_equal(numbers(one), numbers(two))
 
 

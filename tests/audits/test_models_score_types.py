@@ -247,8 +247,8 @@ def test_outcomes_and_predictions_side_by_side() -> None:
     pd.testing.assert_frame_equal(both.table, pd.concat([each.table for each in apart], ignore_index=True))
     assert set(both.groups["model"]) == {"model"}
     assert both.context["outcomes"] == ["observed"]
-    text = str(both)
-    assert "Those of observed, an outcome, depend on:" in text
+    text = both.details()
+    assert "Those of observed, an outcome, assume:" in text
     assert text.count("Independent errors across worlds") == 2
 
 
@@ -262,10 +262,10 @@ def test_given_scores_that_nothing_shows_to_be_a_function_are_warned_of() -> Non
         report = pf.audit({"m": scores}, source, df, **QUIET)
     assert "taken for a function of the features: the user stated nothing: no row has" in report.details()
     stated = pf.audit({"m": scores}, source, df, scores="prediction", **QUIET)
-    assert "stated by the user (scores='prediction')" in str(stated)
+    assert "stated by the user (scores='prediction')" in stated.details()
     pd.testing.assert_frame_equal(report.table, stated.table)
     outcome = pf.audit({"m": scores}, source, df, scores="outcome", **QUIET)
-    assert "an outcome, no function of the features: stated by the user" in str(outcome)
+    assert "an outcome, no function of the features: stated by the user" in outcome.details()
     with pytest.raises(DataError, match=r"scores='outcomes' is not known.*Did you mean 'outcome'"):
         pf.audit({"m": scores}, source, df, scores="outcomes", **QUIET)  # type: ignore[arg-type]
 
@@ -279,7 +279,7 @@ def test_a_model_with_predict_proba_is_not_called_an_outcome_in_silence(monkeypa
             pf.audit({"m": Linear()}, source, df, scores="outcome", **QUIET)
     both = pf.audit({"m": Linear(), "given": (df["M"] > 0) * 1.0}, source, df, scores="outcome", **QUIET)
     assert both.context["outcomes"] == ["given"]
-    assert "it gives the same scores again, and scores='outcome' describes given scores alone" in str(both)
+    assert "it gives the same scores again, and scores='outcome' describes given scores alone" in both.details()
 
 
 def test_a_source_that_draws_rows_cannot_serve_an_outcome() -> None:

@@ -145,7 +145,7 @@ def test_levels_with_too_little_have_no_interval() -> None:
     assert own["note"] == "no estimate: 8 row(s) with A=0, fewer than 10"
     assert effects(found).loc["Q=1", "note"] == ""
     page = found.to_html()
-    assert "No answer: too few rows" in page
+    assert "No verdict: too few rows" in page
 
 
 def test_ordered_categories_keep_their_order() -> None:

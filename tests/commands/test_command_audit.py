@@ -177,7 +177,7 @@ def test_decisions_as_text_and_outcomes(call: Call) -> None:
 
 
 def test_ipw_weights_the_group_of_the_paper(call: Call) -> None:
-    code, out, err = call("audit", "court.csv", *QUESTION, "--source", "ipw", "--propensity", "saturated",
+    code, _, err = call("audit", "court.csv", *QUESTION, "--source", "ipw", "--propensity", "saturated",
                           "--replicates", "20", "--level", "0.9", "--score", "p", "--weight", "w")  # fmt: skip
     assert (code, err) == (0, "")
     assert "90% intervals from 20 bootstrap replicates" in details()
@@ -497,7 +497,7 @@ def test_what_is_not_named_is_asked(call: Call) -> None:
         code, _, err = call(*bare, *more)
         assert code == 2
         assert message in err
-    code, out, err = call(*bare, "--direct", "--contrast", "female", "--positive", "yes")
+    code, _, err = call(*bare, "--direct", "--contrast", "female", "--positive", "yes")
     assert (code, err) == (0, "")
     assert "0 is 'male', 1 is 'female'" in details()
     code, _, err = call("audit", "--score", "p", "court.csv", *QUESTION)
@@ -628,7 +628,7 @@ def test_the_sensitive_attribute_may_be_missing_beside_proxies(call: Call, name:
     assert code == 2
     assert "'sex'" in err
     assert "--proxy COLUMN" in err
-    code, out, err = call(*arguments, "--score", "p", "--proxy", "name score")
+    code, _, err = call(*arguments, "--score", "p", "--proxy", "name score")
     assert (code, err) == (0, "")
     assert f"'sex' is known in {df['sex'].notna().sum()} of 600 rows" in details()
     assert "through the features, name score and the scores" in details()
@@ -749,7 +749,7 @@ def test_one_hot_columns_are_one_attribute(call: Call) -> None:
 
 def test_groups_are_a_column_outside_the_graph(call: Call) -> None:
     table().assign(town=np.arange(600) % 60).to_csv("court.csv", index=False)
-    code, out, _ = call("audit", "court.csv", *QUESTION, *FAST, "--score", "p", "--groups", "town")
+    code, *_ = call("audit", "court.csv", *QUESTION, *FAST, "--score", "p", "--groups", "town")
     assert code == 0
     assert "60 groups (largest 10 rows" in details()
     rates = pd.read_csv("audit-court/rates.csv").set_index(["group", "quantity"])

@@ -143,7 +143,7 @@ def test_by_default_each_edge_out_of_the_sensitive_attribute_but_to_the_outcome(
     read = costs.verdicts.query("decisions == 'score'").set_index("absent")
     assert read.loc["A -> M", ["status", "most"]].tolist() == ["small", 0.0]
     assert (
-        read.loc[NOTHING, "reading"] == costs.audits[NOTHING].verdicts.query("decisions == 'score'")["verdict"].item()
+        read.loc[NOTHING, "verdict"] == costs.audits[NOTHING].verdicts.query("decisions == 'score'")["verdict"].item()
     )
 
 

@@ -81,8 +81,8 @@ def describe_question(
     which = "this model's decision" if models == 1 else f"the decision of these {models} models"
     return [
         f"For how many individuals does {which} depend on {shorten(graph.sensitive_column)} through the unfair paths?",
-        f"Comparison: as if {_quoted(other)} instead of {_quoted(first)} on the unfair paths only. {rows:,} "
-        f"individuals were audited. {_what_is_positive(graph, threshold, decisions, without_scores)}",
+        f"Comparison: as if {_quoted(other)} instead of {_quoted(first)} on the unfair paths only. {rows:,} people "
+        f"were audited. {_what_is_positive(graph, threshold, decisions, without_scores)}",
         f"Unfair: {shown}{more}." if paths.paths else "No path was marked as unfair.",
     ]
 
