@@ -29,6 +29,8 @@ __all__ = ["flips", "known_flips", "likely_flips"]
 MOST_PATHS = 20
 ALL = "all unfair paths"
 COLUMNS = ["row", "model", "path", "baseline", "switched", "effect", "effect_sd", "flips"]
+SAME = 1e-6
+"""Scores that differ by less are those of the same model."""
 BOTH, OBSERVED = "of both worlds", "as observed"
 """What the features of a row are: those of the baseline world as well, or those that its own group has."""
 
@@ -79,8 +81,12 @@ def _both_answers(
     columns = ["row", name, "features", "model", "baseline", "switched", "baseline_decision", "switched_decision"]
     zero, one = (repeat_label(table[name], label, table.index) for label in labels)
     is_zero = (table[name] == labels[0]).to_numpy(bool)
+    other = scores
     try:
-        other = model.predict(table.assign(**{name: one.where(is_zero, zero)})) if _switches(model, paths) else scores
+        if _switches(model, paths):
+            if not np.allclose(model.predict(table)[a >= 0], scores[a >= 0], rtol=0.0, atol=SAME):
+                return f"{model.name!r} no longer gives the scores that were audited: it was fitted again since."
+            other = model.predict(table.assign(**{name: one.where(is_zero, zero)}))
     except DataError as error:
         return str(error)
     first = ~is_zero if paths.swapped else is_zero

@@ -145,7 +145,7 @@ class PenaltyPath:
         decisions
             ``"threshold"`` or ``"score"``.
         at_most
-            Draw this limit, and ring the classifier that ``select(at_most=...)`` returns.
+            Draw this limit, and ring the classifier that ``select(at_most=...)`` returns, if there is one.
         details
             Draw accuracy, mean unfair effect and PIU by strength in place of this (the paper's figure 3).
         """
@@ -154,9 +154,12 @@ class PenaltyPath:
             return plot_trade_off(self.table, decisions, self.intervals)
         chosen = None
         if at_most is not None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PyrofairWarning)
-                chosen = self.select(at_most=at_most, decisions=decisions).strength
+            require_real("at_most", at_most)
+            far = self._far_ends("piu_upper", decisions)
+            if (far <= at_most).any():
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", PyrofairWarning)  # `select` warns whoever takes the classifier
+                    chosen = self.select(at_most=at_most, decisions=decisions).strength
         return plot_frontier(self.table, decisions, self.intervals, at_most, chosen)
 
     def summary(self, decisions: Decisions = "threshold") -> pd.DataFrame:

@@ -107,8 +107,8 @@ WORDINGS: dict[Status, Wording] = {
     ),
     "groups_disagree": Wording(
         "Withheld: two estimates disagree", "withheld",
-        "estimates of {cause} from the two observed groups, each weighted alone, differ significantly (see below). A "
-        "propensity model may be wrong.", "open",
+        "estimates of {cause} from the two observed groups, each weighted alone, differ significantly (see the "
+        "comparison of groups). A propensity model may be wrong.", "open",
         "Choose other propensity models, or coarser features if the groups overlap too little.",
     ),
     "no_probability": Wording(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby, islice, permutations
+from itertools import groupby, islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -217,8 +217,16 @@ def orders_of(parts: Sequence[RegimeEstimand]) -> Iterator[tuple[str, ...]]:
     needs: dict[str, set[str]] = {node: set() for node in rest}
     for factor in (factor for part in parts for factor in part.factors[part.roots :]):
         needs[factor.node] |= {*factor.given} & {*rest}
-    allowed = (each for each in permutations(rest) if all(needs[node] <= {*each[:i]} for i, node in enumerate(each)))
-    yield from islice(allowed, MOST_ORDERS)
+
+    def following(first: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        left = [node for node in rest if node not in first]
+        if not left:
+            yield first
+        for node in left:
+            if needs[node] <= {*first}:
+                yield from following((*first, node))
+
+    yield from islice(following(()), MOST_ORDERS)
 
 
 def as_world(part: RegimeEstimand, target: Target, boundary: int, name: str | None = None) -> World:
@@ -533,8 +541,9 @@ def leaders_of(scores: Array, alone: int) -> tuple[int, ...]:
     found: list[int] = []
     followed = np.zeros(scores.shape[1])
     for i, own in enumerate(scores.T):
-        fine = np.flatnonzero(~rough) if rough[i] and own.min() < own.max() else ()
-        of = next((j for j in fine if scores[own == 0.0, j].max() < scores[own == 1.0, j].min()), i)
+        fine = np.flatnonzero(~rough) if rough[i] and own.min() < own.max() else np.empty(0, dtype=np.int64)
+        near = (j for j in fine[::-1] if j <= i + 1)  # a model's own score comes right after its first decisions
+        of = next((j for j in near if scores[own == 0.0, j].max() < scores[own == 1.0, j].min()), i)
         followed[of] += of != i
         found.append(int(of) if followed[of] > alone else i)
     return tuple(found)

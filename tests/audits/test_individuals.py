@@ -155,6 +155,24 @@ def test_rows_of_either_group_are_in_both_worlds_where_nothing_read_follows_the_
     assert hidden["A"].isna().tolist() == (~known)[found["row"]].tolist()
 
 
+def test_a_model_that_is_fitted_again_has_no_flips_of_the_audited_one() -> None:
+    class Refitted(Linear):
+        more = 0.0
+
+        def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
+            return np.clip(super().predict_proba(X) + np.array([-self.more, self.more]), 0.0, 1.0)
+
+    model = Refitted("A", "Q")
+    settings: dict[str, Any] = {"propensity": "saturated", "regression": "saturated"}
+    report = pf.audit({"m": model}, pf.OneStep(DIRECT, **settings), every_unit()[["A", "Q", "M"]])
+    before = report.flips
+    model.more = 0.3
+    with pytest.raises(pf.DataError, match="'m' no longer gives the scores that were audited"):
+        _ = report.flips
+    model.more = 0.0
+    pd.testing.assert_frame_equal(report.flips, before)
+
+
 def test_models_that_no_unfair_path_reaches_have_no_flips() -> None:
     assert answers(Linear("Q", "M")).empty
     assert answers(Linear("A", "Q"), DISCRETE.unfair("A -> M -> Y")).empty

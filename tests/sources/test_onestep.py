@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ import pyrofair as pf
 from pyrofair.effects.influence import InfluenceValues
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
+from pyrofair.graph import identify
 from pyrofair.sources.ipw import IPW
 from pyrofair.sources.onestep import OneStep
-from pyrofair.sources.prefix_form import leaders_of
+from pyrofair.sources.prefix_form import leaders_of, orders_of
 
 GRAPH = pf.CausalGraph("{Q W} -> A; {A Q W} -> M; {A Q W M} -> L; {A Q W M L} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair(direct=True, through=["M"])
@@ -43,6 +45,23 @@ def score(world: CounterfactualSample) -> NDArray[np.float64]:
     rows = world.rows
     s = expit(-1.0 + 0.7 * rows["A"] + 0.8 * rows["M"] + 0.6 * rows["L"] + 0.3 * rows["Q"]).to_numpy()
     return np.column_stack([s > 0.5, s]).astype(np.float64)
+
+
+@pytest.mark.parametrize("links", [[], [(0, 1)], [(0, 3), (1, 2)], [(0, 1), (1, 2), (2, 3)]])
+def test_the_orders_that_are_tried_are_those_with_causes_first(links: list[tuple[int, int]]) -> None:
+    def tried(nodes: list[str], arrows: list[tuple[str, str]]) -> list[tuple[str, ...]]:
+        texts = [*(f"A -> {node} -> Y" for node in nodes), *(f"{one} -> {other}" for one, other in arrows), "A -> Y"]
+        found = identify(pf.CausalGraph("; ".join(texts), sensitive="A", outcome="Y").unfair("A -> Y"))
+        return [*orders_of([found.baseline, found.switched])]
+
+    nodes = ["M", "N", "O", "P"]
+    arrows = [(nodes[one], nodes[other]) for one, other in links]
+    allowed = [
+        each for each in permutations(nodes) if all(each.index(one) < each.index(other) for one, other in arrows)
+    ]
+    assert sorted(tried(nodes, arrows)) == sorted(allowed)
+    many = [f"N{i:02}" for i in range(30)]  # of a chain of many nodes there is one order, and it is found at once
+    assert tried(many, [*pairwise(many)]) == [tuple(many)]
 
 
 @cache
@@ -321,6 +340,9 @@ def test_decisions_are_known_by_their_score(alone: int, expected: tuple[int, ...
     scores = np.column_stack([s[:, 0] > 0.5, s[:, 0], s[:, 0] > 0.3, np.ones(50), s[:, 1], s[:, 1] > 0.4])
     scores[7] = np.nan
     assert leaders_of(scores.astype(float), alone) == expected
+    squares = np.where(np.isin(scores, (0.0, 1.0)), scores, scores**2)  # of the same order: each keeps to its own
+    beside = tuple(i + scores.shape[1] for i in expected)
+    assert leaders_of(np.hstack([scores, squares]).astype(float), alone) == (*expected, *beside)
 
 
 def test_both_groups_estimate_the_same_where_the_propensities_are_right() -> None:
