@@ -74,3 +74,11 @@ def test_contrasts_print_a_verdict_and_effect_each() -> None:
             f"m, {row.contrast!r}: {own[row.contrast]}\n  mean unfair effect   {100 * row.estimate:+.1f} points" in text
         )
     assert len(text.splitlines()) < 20 < len(report.details().splitlines())
+
+
+def test_a_long_name_takes_lines_of_a_picture_not_its_width() -> None:
+    name = "a model with a long name, fitted in winter on all applicants"
+    source = pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED)
+    labels = pf.audit({name: Coded()}, source, rows(), random_state=0).plot().axes[0].get_yticklabels()
+    assert [each.get_text().replace("\n", " ") for each in labels] == [name]
+    assert max(map(len, labels[0].get_text().splitlines())) <= 26
