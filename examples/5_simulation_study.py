@@ -1,22 +1,9 @@
 # %% [markdown]
-# # A simulation study: methods, sizes and seeds, and the truth of each fitted model
+# # Run a simulation study
 #
-# How does a method behave on data whose equations are known? One table and one seed, as in the other tutorials, are an
-# anecdote. `pf.simulate.study` draws rows from scenarios, fits each method to the same rows, and measures each fitted
-# model by the program: its true mean unfair effect and its true probability of individual unfairness (PIU). Finished
-# cells are kept in a folder; a call that was interrupted goes on from there, and later calls add to it.
-#
-# As a script: `python examples/5_simulation_study.py [FOLDER]` writes its table and its picture to FOLDER
-# (`build/examples` by default). All settings are on [the page on studies](../docs/studies.md).
-
-# %% tags=["hide-cell"]
-import sys
-from pathlib import Path
-
-folder = Path("build") / "examples"  # where pictures go
-if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):  # the kernel of a notebook has arguments of its own
-    folder = Path(sys.argv[1])
-folder.mkdir(parents=True, exist_ok=True)
+# `pf.simulate.study` compares methods on data whose equations you know. It draws tables from scenarios, fits each
+# method to the same rows, and measures the true unfair effect and PIU of each model. It saves each finished run in a
+# folder, so you can interrupt and resume it. All settings are on [the page on studies](../docs/studies.md).
 
 # %%
 import tempfile
@@ -28,10 +15,10 @@ from sklearn.linear_model import LogisticRegression
 import pyrofair as pf
 
 # %% [markdown]
-# ## Two scenarios
+# ## Choose scenarios
 #
-# One of the paper's by name, and a program of our own: gender `A`, skill `Q`, a test score `M`, the decision `Y`. The
-# path from gender through the test is called unfair.
+# Use a scenario of the paper by name, or your own program. The program below has gender `A`, skill `Q`, a test score
+# `M` and a decision `Y`. The path from gender through the test is unfair.
 
 
 # %%
@@ -48,43 +35,42 @@ graph = pf.CausalGraph("{A Q} -> M; {Q M} -> Y", sensitive="A", outcome="Y")
 scenarios = {"hiring": "hiring", "testing": (testing, graph.unfair("A -> M -> Y"))}
 
 # %% [markdown]
-# ## Three methods
+# ## Choose methods
 #
-# Any classifier that is not fitted, a named method with settings of our own, and a function of the rows.
+# A method can be an unfitted classifier, a function of the rows, or a named method with your settings.
 
 
 # %%
 def blind(train, scenario, seed):
-    """Read the features that no unfair path touches."""
+    """Use only features that no unfair path reaches."""
     return LogisticRegression(max_iter=1000).fit(train[pf.remove(scenario.unfair, "touched")], train["Y"])
 
 
 methods = {
     "plain": LogisticRegression(max_iter=1000),
-    "touched nodes removed": blind,
+    "descendants removed": blind,
     "Oracle": pf.simulate.method("Oracle", model="logistic", starts=1, epochs=60, learning_rate=0.1),
 }
 
 # %% [markdown]
-# ## A measure of one's own
+# ## Add your own measure
 #
-# Beside accuracy, rates and the truths, a study records any function of `(model, test, scenario)`.
+# A study records accuracy, rates and the truth. You can add any function of the model, the test rows and the scenario.
 
 
 # %%
 def rate_difference(model, test, scenario):
-    """Return the difference of the groups' positive rates, fair paths included: what demographic parity asks about."""
+    """Return the difference of the groups' positive rates (demographic parity), fair paths included."""
     positive = model.predict(test[list(model.feature_names_in_)])
     return float(positive[test["A"] == 1].mean() - positive[test["A"] == 0].mean())
 
 
 # %% [markdown]
-# ## The study, interrupted and resumed
+# ## Run, interrupt and resume
 #
-# One seed first, as if it had been interrupted there; then three. The second call finds the finished cells in the
-# folder and computes the others only. `n_jobs=-1` would use all processors, and `joblib.parallel_config("dask")` a
-# cluster; the numbers do not depend on it. A cell that ends in an error is recorded in `found.failures`, and the rest
-# goes on.
+# The first call runs one seed, as if you had interrupted it there. The second call reads the finished runs from the
+# folder and computes the others. `n_jobs=-1` uses all processors, with the same numbers. A run that fails is recorded
+# in `failures`, and the study continues.
 
 # %%
 with tempfile.TemporaryDirectory() as kept:
@@ -92,39 +78,34 @@ with tempfile.TemporaryDirectory() as kept:
     how["measures"] = {"rate_difference": rate_difference}
     first = pf.simulate.study(scenarios, methods, seeds=1, **how)
     found = pf.simulate.study(scenarios, methods, seeds=3, **how)
-print(f"{len(first.table)} cells in the first call, {len(found.table)} after the second, {len(found.failures)} failed")
-same = found.table[found.table["seed"] == 0].reset_index(drop=True)
-assert same["seconds"].tolist() == first.table["seconds"].tolist()  # read from the folder, not computed again
+print(f"{len(first.table)} runs in the first call, {len(found.table)} after the second, {len(found.failures)} failed")
 
 # %% [markdown]
-# ## A tidy result
+# ## Read the results
 #
-# `table` has a row for each cell, so that pandas, a plotting library or a regression can take it from there.
+# `table` has one row for each run.
 
 # %%
 columns = ["scenario", "method", "n", "seed", "accuracy", "mean_unfair_effect", "piu", "piu_error", "rate_difference"]
 found.table[columns].head(6).round(3)
 
 # %% [markdown]
-# `summary()` has means over seeds with their Monte Carlo standard errors. Read these before any ranking: three seeds
-# say little about small differences.
+# `summary()` has means over seeds with Monte Carlo standard errors. Look at these errors before you rank methods,
+# because three seeds cannot separate small differences.
 
 # %%
 summary = found.summary()
 summary[(summary["quantity"] == "piu") & (summary["n"] == 1_000)].drop(columns=["quantity", "n"]).round(3)
 
 # %%
-found.table.to_csv(folder / "simulation-study.csv", index=False)
-figure = found.plot()
-figure.savefig(folder / "simulation-study.png", dpi=120)
-figure
+found.plot()
 
 # %% [markdown]
-# ## Paired comparisons
+# ## Compare methods on equal rows
 #
-# All methods of a scenario, size and seed were fitted to the same rows, so that differences vary less than means do.
-# Here: the points of PIU that `Oracle`, which pays for the disagreement of each unit's own worlds, saves against the
-# plain regression, mean over seeds.
+# All methods see the same rows in each run, so their differences vary less than their means. `Oracle` is trained with a
+# penalty on decisions that differ between each individual's true worlds. The table shows the points of PIU by which it
+# is below the plain regression.
 
 # %%
 grid = found.to_xarray()
@@ -133,10 +114,10 @@ points = (100 * saved.mean("seed")).to_pandas().rename_axis(columns="rows")
 points.round(1)
 
 # %% [markdown]
-# ## What the numbers depend on
+# ## Assumptions
 #
-# *The scenarios*: a method is judged on the equations that were written down, and on no others. *The truth* is that of
-# the program, with a Monte Carlo error for each cell (`piu_error`, from 5,000 units here), and a coupling where a node
-# is drawn without explicit noise. *Seeds*: three, which is few; standard errors over seeds are in the summary, and they
-# are of the spread between tables, not of the error of the truth alone. *Fitting*: a method with other settings is
-# another method; what is compared is what was passed.
+# * **The scenarios.** A study compares methods on its equations, and on no others.
+# * **The truth** has a Monte Carlo error in each run (`piu_error`). It assumes a coupling if a node is drawn without
+#   explicit noise.
+# * **Seeds.** Three are few. The standard errors describe the spread between tables.
+# * **Settings.** A method with other settings is another method.

@@ -1,18 +1,8 @@
 # %% [markdown]
-# # Your own graph: text labels, a node of two columns, a latent node, and a set of paths that is refused
+# # Your own graph
 #
-# A how-to: how a table with labels, columns of its own and things that were not measured becomes a graph. A simulated
-# hiring table stands for yours. As a script: `python examples/custom_graph.py [FOLDER]` writes its pictures to FOLDER
-# (`build/examples` by default).
-
-# %% tags=["hide-cell"]
-import sys
-from pathlib import Path
-
-folder = Path("build") / "examples"  # where pictures go
-if len(sys.argv) == 2 and not sys.argv[1].startswith("-"):  # the kernel of a notebook has arguments of its own
-    folder = Path(sys.argv[1])
-folder.mkdir(parents=True, exist_ok=True)
+# This page turns a table with text labels and unmeasured causes into a graph. You map a node to two columns, declare a
+# latent node, and see which sets of paths are refused. A simulated hiring table stands in for yours.
 
 # %%
 import numpy as np
@@ -34,7 +24,7 @@ hours = np.round(32 + 5 * man + 3 * drive + rng.normal(scale=4, size=n))
 sector = np.where(rng.random(n) < 0.3 + 0.25 * man, "industry", "services")
 interview = 4 + 0.06 * hours + 0.4 * (sector == "industry") + rng.normal(size=n)
 logit = -8 + 0.8 * man + 0.02 * age + 0.08 * hours + 0.5 * interview + drive
-units = pd.DataFrame(
+applicants = pd.DataFrame(
     {
         "gender": np.where(man, "man", "woman"),
         "age": age,
@@ -44,13 +34,13 @@ units = pd.DataFrame(
         "hired": np.where(rng.random(n) < 1 / (1 + np.exp(-logit)), "yes", "no"),
     }
 )
-units.head()
+applicants.head()
 
 # %% [markdown]
-# ## The graph
+# ## Write the graph
 #
-# Labels need not be 0 and 1: `baseline`, `contrast` and `positive` name the values of each role. The node `work` stands
-# for two columns. `motivation` is latent: it is in the graph, and in no table.
+# Name your labels with `baseline`, `contrast` and `positive`. They need not be 0 and 1. The node `work` stands for two
+# columns. `motivation` is latent: it is in the graph, but not in the table.
 
 # %%
 graph = pf.CausalGraph(
@@ -67,14 +57,14 @@ graph = pf.CausalGraph(
     columns={"work": ["weekly hours", "sector"]},
     latent=["motivation"],
 )
-print(graph)
+graph
 
 # %% [markdown]
 # ## A set that is refused
 #
-# Suppose that only the path through work straight to the decision is unfair, and that through the interview is fair.
-# Then `work` would have to be that of a man on one path and that of a woman on the other, for the same unit. No table
-# determines that; the error names the node and both paths.
+# Suppose that only the path from work straight to the decision is unfair, and the path through the interview is fair.
+# Then `work` needs two values in the same individual: a man's on one path, and a woman's on the other. No table shows
+# that. The error names the node and both paths.
 
 # %%
 try:
@@ -85,18 +75,20 @@ except pf.NotIdentifiedError as error:
 # %% [markdown]
 # ## Prediction or outcome?
 #
-# Call both of these paths unfair and it is identified, for a *prediction*: a classifier is a known function of what it
-# reads, and `motivation` is none of it. If only the direct path is unfair and the question is about the *observed*
-# decisions, `motivation` stands in the way.
+# If you mark both of these paths as unfair, the effect on a *prediction* is identified. A classifier is a known
+# function of its features, and does not read `motivation`.
 
 # %%
 unfair = graph.unfair(through=["work"])
 print(pf.identify(unfair))
-unfair.draw().figure.savefig(folder / "custom-graph.png", dpi=120)
+unfair
+
+# %% [markdown]
+# The effect on the *observed* decisions can still be unidentified, because `motivation` affects them:
 
 # %%
 direct = graph.unfair(direct=True)
-pf.identify(direct)  # the prediction: no error
+pf.identify(direct)  # the effect on a prediction is identified
 try:
     pf.identify(direct, target="outcome")
 except pf.NotIdentifiedError as error:
@@ -105,13 +97,12 @@ except pf.NotIdentifiedError as error:
 # %% [markdown]
 # ## A column is missing
 #
-# A column that the table lacks is an error, never a silent change of the question. If it was not measured,
-# `with_latent` gives the graph in which that node is latent. The question is then about classifiers that do not read
-# it, and is asked anew; here it has an answer again.
+# If the table lacks a column of the graph, you get an error. If you did not measure it, `with_latent` makes its node
+# latent. The question is then about classifiers that do not read this column. Here it is identified:
 
 # %%
 features = ["gender", "age", "weekly hours", "sector", "interview"]
-train, test = units[:2_000], units[2_000:]
+train, test = applicants[:2_000], applicants[2_000:]
 try:
     pf.IPW(unfair).fit(train.drop(columns="interview"))
 except pf.DataError as error:
@@ -121,9 +112,8 @@ print(pf.identify(graph.with_latent("interview").unfair(through=["work"])).switc
 # %% [markdown]
 # ## Audit any model
 #
-# A scikit-learn pipeline that one-hot encodes the text itself. What is audited is the effect along work: the direct
-# path was not called unfair, so both worlds read `gender` there as that of a woman. The report also says what speaks
-# against its numbers, such as observed groups that disagree: [how wrong can the weights be](3_overlap.ipynb).
+# Here we audit a scikit-learn pipeline that encodes the text columns itself. The audit measures the effect through
+# work. The direct path is not marked as unfair, so the classifier reads `gender` as "woman" in both worlds.
 
 # %%
 encode = make_column_transformer(
@@ -135,12 +125,14 @@ report = pf.audit({"logistic": model}, source, test, progress=False, random_stat
 print(report)
 
 # %%
-figure = report.plot()
-figure.savefig(folder / "custom-audit.png", dpi=120)
-figure
+report.plot()
 
 # %% [markdown]
-# ## What the numbers depend on
+# ## Assumptions
 #
-# The last lines of the report: first of all the graph, in which `motivation` was said to bear on work and on the
-# decision, and on nothing else. A latent cause of the interview as well would be another graph, and another answer.
+# They depend on the graph first. It states that `motivation` affects work and the decision, but not the interview. If
+# it also affected the interview, the graph and the answer would be different. See [how wrong can weights
+# be?](3_overlap.ipynb) for the checks of a report.
+
+# %%
+print(*source.assumptions, sep="\n")

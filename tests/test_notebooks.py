@@ -1,50 +1,21 @@
-"""Graphs, formulas and figures in a notebook, and the folder where the examples write when they are run in one."""
+"""Graphs, formulas and figures in a notebook."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import pyrofair as pf
 from pyrofair._figures import ShownFigure
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
 PNG = b"\x89PNG\r\n\x1a\n"
 GRAPH = pf.CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")
 FOUND = pf.identify(UNFAIR)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["example.py"], "build/examples"),
-        (["example.py", "mine"], "mine"),
-        (["ipykernel_launcher.py", "-f", "/tmp/kernel.json"], "build/examples"),
-        (["ipykernel_launcher.py", "--f=/tmp/kernel.json"], "build/examples"),
-        (["colab_kernel_launcher.py", "-f", "/tmp/kernel.json", "--quiet"], "build/examples"),
-    ],
-)
-@pytest.mark.parametrize(
-    "path", [path for path in EXAMPLES if "sys.argv" in path.read_text()], ids=lambda path: path.stem
-)
-def test_examples_choose_their_folder(
-    path: Path, arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", arguments)
-    cell = next(part for part in path.read_text(encoding="utf-8").split("# %%") if "sys.argv" in part)
-    values: dict[str, Any] = {}
-    exec(compile("#" + cell, str(path), "exec"), values)  # the marker of the cell is a comment
-    assert values["folder"] == Path(expected)
-    assert [str(each) for each in tmp_path.iterdir()] == [str(tmp_path / Path(expected).parts[0])]
 
 
 def test_pictures_show_without_pyplot() -> None:

@@ -4,7 +4,9 @@ import itertools
 import pickle
 import sys
 import warnings
+from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -349,6 +351,19 @@ def test_a_mean_without_one_of_its_seeds_is_none() -> None:
     )
     assert np.isnan(lacking.summary().loc[1.0, "piu_upper"])
     assert lacking.select(at_most=0.5) == (1.0, 1)
+
+
+@pytest.mark.filterwarnings("ignore::pyrofair.PyrofairWarning")
+def test_the_picture_shows_the_limit_and_the_choice_if_there_is_one() -> None:
+    path = replace(PATH, models={key: SimpleNamespace(strength=key[0]) for key in PATH.models})
+
+    def told(**limit: float) -> list[str]:
+        return [text.get_text() for text in path.plot(**limit).legends[0].get_texts()]
+
+    assert told(at_most=0.2)[-2:] == ["limit 0.2", "chosen: strength 1"]
+    assert told(at_most=0.001)[-1] == "limit 0.001"
+    assert len(told()) == len(told(at_most=0.001)) - 1
+    assert len(whole().plot(details=True).axes) == 4
 
 
 def test_seeds_of_other_objectives_are_of_two_kinds() -> None:
