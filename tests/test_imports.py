@@ -34,7 +34,7 @@ FLOORS = [
     {"graph"},
     {"tables"},
     {"effects", "programs", "datasets"},
-    {"nuisance models", "inference"},
+    {"nuisances", "inference"},
     {"mechanisms"},
     {"sources"},
     {"classifiers"},

@@ -293,7 +293,7 @@ def threshold_tables(audit: Audit, verdicts: Mapping[tuple[str, Any], Verdict]) 
             f"{model}: decisions at several thresholds",
             own,
             "threshold",
-            last=("answer", {at: each.head for (name, at), each in verdicts.items() if name == model}),
+            last=("verdict", {at: each.head for (name, at), each in verdicts.items() if name == model}),
             note="Each interval holds separately.",
         )
         for i, (model, own) in enumerate(audit.thresholds.groupby("model", sort=False))
@@ -321,7 +321,7 @@ def subgroup_tables(
             "level",
             label=str(key[0]),
             before=sizes,
-            last=("answer", {level: each.head for (name, level, of), each in verdicts.items() if (name, of) == key}),
+            last=("verdict", {level: each.head for (name, level, of), each in verdicts.items() if (name, of) == key}),
             note=note,
         )
         for i, (key, own) in enumerate(keys)

@@ -32,7 +32,7 @@ from pyrofair.audits.family import (
     require_unfitted,
     with_paths,
 )
-from pyrofair.audits.report import exact_accuracy
+from pyrofair.audits.report import asked_lines, check_line, exact_accuracy, in_doubt, section_lines, verdict_lines
 from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
 from pyrofair.audits.verdicts import quantities_of, read_levels, read_thresholds
 from pyrofair.audits.view import Block, View, drawn
@@ -52,6 +52,8 @@ from pyrofair.tables.row_identity import hash_groups
 __all__ = ["POPULATION", "ContrastAudit", "Levels", "audit_contrasts"]
 
 WORST_OF = OF_WORLDS[2:]
+EFFECTS = ("mean_unfair_effect", "piu_lower", "piu_upper")
+MORE = 'More: .details(), .worst, .verdicts, .plot(), .to_html("audit.html").'
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 POPULATION = "A contrast refers to the population of its two levels together; rows of other levels are left out of it."
@@ -109,6 +111,24 @@ class ContrastAudit(FamilyAudit):
         """Return the level as texts have it."""
         return repr(name)
 
+    def __str__(self) -> str:
+        verdicts, context = self.read(), self.context
+        of = {name: quantities_of(own) for name, own in self.quantities.groupby("contrast")}
+        lines = [
+            self._told().lead[0],
+            *asked_lines(context["unfair"], context["threshold"]),
+            f"In brackets: {context['level']:.0%} intervals that hold at once for all contrasts.",
+        ]
+        for (name, model, decisions), each in self._chosen(verdicts).items():
+            lines += verdict_lines(f"{model}, {self.label(name)}", each, of[name][model, decisions], {}, EFFECTS)
+        failed = [
+            f"{model}, {self.label(name)}"
+            for name, one in self.audits.items()
+            for model in in_doubt({key[1:]: each for key, each in verdicts.items() if key[0] == name}, one.context)
+        ]
+        lines += [*section_lines(context.get("sections", ())), "", check_line(failed, context["warnings"]), MORE]
+        return "\n".join(lines)
+
     def _picture(self) -> Markup:
         """Draw PIU of the decisions of each model, and the size of its effect, by contrast."""
         tracks = []
@@ -164,9 +184,10 @@ class ContrastAudit(FamilyAudit):
         return View(
             title=f"Audit of the contrasts of {column}",
             question=[
-                f"Would these models decide otherwise on an individual if {column} were another level instead of "
-                f"{baseline!r} along the paths called unfair, and {baseline!r} along all others?",
-                f"Judged were {context['rows']:,} individuals. Called unfair: {show_paths(unfair.paths)}.",
+                f"For how many individuals does the decision depend on {column} through the unfair paths?",
+                f"Comparison: as if each other level instead of {baseline!r} on the unfair paths only. "
+                f"{context['rows']:,} people were audited.",
+                f"Unfair: {show_paths(unfair.paths)}.",
             ],
             lead=[
                 f"Audit of {table['model'].nunique()} model(s) on {context['rows']:,} rows: "
@@ -175,8 +196,8 @@ class ContrastAudit(FamilyAudit):
                 f"{context['level']:.0%} intervals that hold at once for all contrasts of a model and quantity, by "
                 f"{how}.",
                 POPULATION,
-                f"Yes is {graph.outcome_column!r} = {graph.positive!r}; a decision is yes where the score exceeds "
-                f"{context['threshold']:g}.",
+                f"Positive is {graph.outcome_column!r} = {graph.positive!r}; a decision is positive if the score "
+                f"exceeds {context['threshold']:g}.",
                 *str(unfair).splitlines(),
             ],
             blocks=[

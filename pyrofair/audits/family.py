@@ -170,7 +170,7 @@ class FamilyAudit(ABC):
         """The report as data."""
         made, verdicts = self._told(), self.read()
         of = {name: quantities_of(own) for name, own in self.quantities.groupby(self.key)}
-        chosen = {key: each for key, each in verdicts.items() if key[2] == "threshold"} or verdicts
+        chosen = self._chosen(verdicts)
         level, warned = self.context["level"], self.context.get("warnings", ())
         paths = self.unfair if len(chosen) <= MOST_CARDS else {}  # in a long list the direction is left out
         answers = [
@@ -201,6 +201,11 @@ class FamilyAudit(ABC):
             if first is None
             else settings_of(replace(first, paths=self.context.get("unfair", first.paths))),
         )
+
+    @staticmethod
+    def _chosen(verdicts: dict[tuple[Any, str, Any], Verdict]) -> dict[tuple[Any, str, Any], Verdict]:
+        """Return the verdicts on decisions, or on scores if there are no others."""
+        return {key: each for key, each in verdicts.items() if key[2] == "threshold"} or verdicts
 
     @abstractmethod
     def _told(self) -> View:
@@ -235,7 +240,7 @@ class FamilyAudit(ABC):
                     named=self.label,
                     before=self._before,
                     last=(
-                        "answer",
+                        "verdict",
                         {name: each.head for (name, *of), each in verdicts.items() if of == [model, decisions]},
                     ),
                     note=self._notes(rows),
@@ -283,7 +288,7 @@ class FamilyAudit(ABC):
         return self.view.json(rows=rows, indent=indent)
 
     def details(self) -> str:
-        """Return the family in plain text, as it prints."""
+        """Return the whole report in plain text: every quantity, checks and assumptions."""
         return self.view.text()
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from textwrap import fill
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,8 @@ __all__ = [
 
 BAND = 0.18
 """How opaque a band over seeds is."""
+LONGEST = 26
+"""The characters of a line of a name; with longer ones the panels would be too narrow for their titles."""
 
 
 def plot_audit(
@@ -79,7 +82,7 @@ def plot_audit(
                        textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
     figure.suptitle(title, fontsize=11)
     figure.legend(handles=handles, ncols=4, **LEGEND)
-    left.set_yticks(height, models)
+    left.set_yticks(height, [fill(str(each), LONGEST) for each in models])
     left.set_ylim(-0.6, len(models) - 0.4)
     for axes in (left, middle, right):
         axes.locator_params(axis="x", nbins=5)
@@ -162,7 +165,7 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
         Patch(color=RED, alpha=0.3, label=f"beyond {limit:.2g}, or weights unusable: the verdict is withheld"),
     ]
     figure.legend(handles=handles, ncols=3, **LEGEND)
-    left.set_yticks(height, labels)
+    left.set_yticks(height, [fill(str(each), LONGEST) for each in labels])
     left.set_ylim(-0.6, len(names) - 0.4)
     for axes in (left, middle, right):
         _finish(axes, "x")
@@ -218,7 +221,7 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
     for at, text in zip(height, members.values(), strict=True):
         right.annotate(text, (1.0, at), xycoords=("axes fraction", "data"), xytext=(6, 0), fontsize=8,
                        textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
-    left.set_yticks(height, names)
+    left.set_yticks(height, [fill(str(each), LONGEST) for each in names])
     left.set_ylim(-0.6, len(members) - 0.4)
     handles = [
         Patch(color=RED, alpha=0.4, label="PIU, lower to upper bound"),

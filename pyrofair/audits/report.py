@@ -17,6 +17,7 @@ from pyrofair.audits.display.words import read_as
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.verdicts import CROSSED, ROUNDING, SHOWN, Verdict, accuracy_remark, rate_remark
+from pyrofair.audits.view import CHECK, Block
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import (
     AUDITED,
@@ -36,21 +37,25 @@ from pyrofair.effects.estimates import (
 from pyrofair.effects.group_agreement import DISAGREE, GROUP_COLUMNS, compare_estimates, disagreeing, judge_jointly
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS, CounterfactualSample, SampleSplit, Views
 from pyrofair.effects.scoring import DECISIONS
-from pyrofair.graph import CausalGraph
+from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
 
 __all__ = [
     "GROUPS",
     "Measured",
+    "asked_lines",
+    "check_line",
     "describe_intervals",
     "effective_sizes",
     "exact_accuracy",
     "group_lines",
     "group_table",
+    "in_doubt",
     "judged",
     "model_lines",
     "percentile_numbers",
     "rows_alike",
+    "section_lines",
     "setting_lines",
     "short_lines",
     "show_interval",
@@ -59,6 +64,7 @@ __all__ = [
     "subgroup_lines",
     "tell_groups",
     "threshold_lines",
+    "verdict_lines",
     "world_lines",
 ]
 
@@ -329,6 +335,7 @@ SHORT = {
     "positive_rate": "positive decisions",
 }
 """The five numbers of the short report."""
+MORE = 'More: .details(), .summary(), .plot(), .to_html("audit.html").'
 BASES = {"threshold": "decisions", "score": "scores (as if each decision were drawn with its score)"}
 Rows = Mapping[tuple[Any, Any], Any]
 """The rows of one model by decisions and quantity."""
@@ -347,56 +354,95 @@ def short_lines(audit: Any, verdicts: Mapping[tuple[str, Any], Verdict]) -> list
     """Return the verdict and five numbers of each model, the checks in one line, and where to find more."""
     context, graph = audit.context, audit.context.graph
     first, other = (graph.contrast, graph.baseline) if context.swapped else (graph.baseline, graph.contrast)
-    paths = context.paths.paths
-    listed = "; ".join(show_path(tuple(read_as(graph, node) for node in each)) for each in paths.shortest(SHORTEST))
-    more = f"; and {paths.size - SHORTEST:,} more" if paths.size > SHORTEST else ""
     intervals = f"{context.level:.0%} confidence intervals" if describe_intervals(context) else "no intervals"
     lines = [
         f"Audit of {audit.table['model'].nunique()} model(s) on {context.rows:,} rows: {graph.sensitive_column} as "
         f"{other!r} instead of {first!r} on the unfair paths; {intervals}.",
-        f"Unfair: {listed}{more}",
+        *asked_lines(context.paths, context.threshold),
     ]
     for model, own in audit.table.groupby("model", sort=False):
         decisions = own["decisions"].iloc[0]
         of = {row.quantity: row for row in own.itertuples() if row.decisions == decisions}
-        verdict = verdicts[model, decisions]
-        lines += ["", f"{model}: {verdict.text}"]
-        rates = audit.rates[audit.rates["model"] == model] if len(audit.rates) else audit.rates
-        lines += [] if context.failure else _numbers(of, rates, graph)
-    doubts = context.doubts
-    failed = f"failed for {', '.join(dict.fromkeys(str(key) for key in doubts))}" if doubts else "passed"
-    warned = f"; {len(context.warnings)} warning(s)" if context.warnings else ""
+        beside = _beside(of, audit.rates, str(model), graph)
+        lines += verdict_lines(str(model), verdicts[model, decisions], of, beside)
     return [
         *lines,
+        *section_lines(context.sections),
         "",
-        f"Checks: {failed}{warned}. These numbers depend on the graph and the assumptions in the details.",
-        'More: .details(), .summary(), .plot(), .to_html("audit.html").',
+        check_line(in_doubt(verdicts, context), context.warnings),
+        MORE,
     ]
 
 
-def _numbers(of: Mapping[str, Any], rates: pd.DataFrame, graph: CausalGraph) -> list[str]:
-    """Return the five numbers of a model, in percent, each with its interval and what to compare it with."""
-    beside = {}
-    if not np.isnan(of["accuracy"].estimate):
-        beside["accuracy"] = f"   majority class {of['majority_rate'].estimate:.1%}"
-    if len(rates):
-        selected = rates[rates["quantity"].eq("selection_rate") & rates["group"].ne(DIFFERENCE)]
-        shown = (f"{row.group} {row.estimate:.1%}" for row in selected.itertuples())
-        beside["positive_rate"] = f"   {', '.join(shown)}"
+def asked_lines(unfair: UnfairPaths, threshold: float) -> list[str]:
+    """Return the unfair paths, of many the shortest, and which decisions are positive."""
+    graph, paths = unfair.graph, unfair.paths
+    listed = "; ".join(show_path(tuple(read_as(graph, node) for node in each)) for each in paths.shortest(SHORTEST))
+    more = f"; and {paths.size - SHORTEST:,} more" if paths.size > SHORTEST else ""
+    return [
+        f"Unfair: {listed}{more}",
+        f"Positive: {graph.outcome_column} = {graph.positive!r}, a score above {threshold:g}.",
+    ]
+
+
+def verdict_lines(
+    name: str, verdict: Verdict, of: Mapping[str, Any], beside: Mapping[str, str], quantities: Sequence[str] = (*SHORT,)
+) -> list[str]:
+    """Return a verdict and its numbers, in percent, each with its interval and what to compare it with."""
+    lines = ["", f"{name}: {verdict.text}"]
     if CROSSED in of["piu_upper"].note:
-        beside["piu_upper"] = "   below the lower bound by chance"
-    lines = []
-    for quantity, label in SHORT.items():
-        row = of[quantity]
+        beside = {**beside, "piu_upper": "   below the lower bound by chance"}
+    for quantity in () if verdict.status == "failed" else quantities:
+        row, label = of[quantity], SHORT[quantity]
         if np.isnan(row.estimate):
-            lines.append(f"  {label:20} not available: {row.note}")
+            lines.append(f"  {label:20} {row.note or 'cannot be made'}")
             continue
         sign, unit = ("+", " points") if quantity == "mean_unfair_effect" else ("", "%")
-        number = f"{100.0 * row.estimate:{sign}.1f}{unit}"
+        number = f"{_points(row.estimate):{sign}.1f}{unit}"
         known = np.isfinite([row.lower, row.upper]).all()
-        interval = f"[{100.0 * row.lower:.1f}, {100.0 * row.upper:.1f}]" if known else ""
+        interval = f"[{_points(row.lower):.1f}, {_points(row.upper):.1f}]" if known else ""
         lines.append(f"  {label:20} {number:13} {interval:14}{beside.get(quantity, '')}".rstrip())
     return lines
+
+
+def section_lines(sections: Sequence[Block]) -> list[str]:
+    """Return what else was asked for: of the check of a graph, how many independences fail."""
+    texts = {each.name: each.text() for each in sections}
+    return [line for name, text in texts.items() for line in (text[:2] if name == CHECK else text)]
+
+
+def in_doubt(verdicts: Mapping[tuple[str, Any], Verdict], context: Context) -> list[str]:
+    """Return the models with a failed check."""
+    doubts = context.doubts
+    failed = [of[0] for of, each in verdicts.items() if each.is_withheld or of in doubts or of[0] in doubts]
+    return list(dict.fromkeys(failed))
+
+
+def check_line(failed: Sequence[str], warnings: Sequence[str]) -> str:
+    """Return which models failed a check, or members of a family, and how many warnings there are."""
+    told = f"failed for {', '.join(failed)}" if failed else "none failed"
+    warned = f"; {len(warnings)} warning(s)" if warnings else ""
+    return f"Checks: {told}{warned}. These numbers depend on the graph and the assumptions in the details."
+
+
+def _beside(of: Mapping[str, Any], rates: pd.DataFrame, model: str, graph: CausalGraph) -> dict[str, str]:
+    """Return what to compare the accuracy of a model with, and its positive decisions by group."""
+    found = {}
+    if not np.isnan(of["accuracy"].estimate):
+        found["accuracy"] = f"   majority class {of['majority_rate'].estimate:.1%}"
+    if len(rates):
+        own = rates[
+            (rates["model"] == model) & (rates["quantity"] == "selection_rate") & (rates["group"] != DIFFERENCE)
+        ]
+        of_column = "" if isinstance(graph.baseline, str) else f"{graph.sensitive_column}="
+        shown = (f"{of_column}{row.group} {row.estimate:.1%}" for row in own.itertuples())
+        found["positive_rate"] = f"   {', '.join(shown)}"
+    return found
+
+
+def _points(share: float) -> float:
+    """Return a share in percent, never as -0.0."""
+    return float(round(100.0 * share, 1) + 0.0)
 
 
 def threshold_lines(thresholds: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict]) -> list[str]:

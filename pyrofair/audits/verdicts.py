@@ -150,6 +150,11 @@ class Verdict:
         return self.status in ("unfair", "small", "inconclusive", "untouched")
 
     @property
+    def is_withheld(self) -> bool:
+        """Whether a check failed, so that no verdict is given."""
+        return self.status in ("doubtful", "groups_disagree")
+
+    @property
     def text(self) -> str:
         """The sentence of the printed report."""
         word = WORDINGS[self.status].word

@@ -23,6 +23,8 @@ MOST_CARDS = 3
 """More answers are listed on the first page, not shown side by side."""
 PARTS = "parts"
 """The name of the section on where a difference between groups comes from."""
+CHECK = "check"
+"""The name of the section on the independences that the graph implies."""
 MOST_LISTED = 8
 MOST_TABLES = 3
 """The tables that a notebook shows."""

@@ -73,10 +73,7 @@ OPTIONS = (
                metavar="NAME"),
     ),
 )  # fmt: skip
-ESTIMATED = (
-    "  a column of scores, known for the rows as they are: what it would be in another world is estimated, as that of "
-    "an outcome is"
-)
+ESTIMATED = "  scores are known only for observed rows; scores in the other world are estimated by regression"
 EXAMPLE = """\
 example, a table applicants.csv with the columns sex, skill, job, hired and the scores p of a model:
 
@@ -125,7 +122,7 @@ def run(settings: Settings, lines: Any) -> int:
             which = " or ".join(files)
             head.append(f"On rows that it was trained on, the accuracy of {which} is too good: hold rows out.")
         _add_files(folder, report, problem)
-        code = own.finish(lines, *head, "", str(report), *(("", *found.lines) if found else ()), tell=False)
+        code = own.finish(lines, *head, "", report, *(("", *found.lines) if found else ()), tell=False)
     if found and found.code != DONE:
         lines.complain(as_options("\n".join(found.lines)))
     return FAILED if code == FAILED else found.code if found else DONE

@@ -121,8 +121,8 @@ class ResultsFolder:
 
         self.add(name, write)
 
-    def finish(self, text: str, lines: Any, *, spare: str = "") -> bool:
-        """Write all files with a text as the report, print it, and return whether all are saved.
+    def finish(self, text: str, lines: Any, *, short: str = "", spare: str = "") -> bool:
+        """Write all files with a text as the report, print it or a ``short`` one, and return whether all are saved.
 
         What cannot be saved is printed all the same, and the error names the file. One that is ``spare``, and cannot be
         made, is left out, and the report says so.
@@ -145,7 +145,7 @@ class ResultsFolder:
             )
             return False
         lines.folder = str(self.folder)
-        lines.write(text)
+        lines.write(short or text)
         lines.write(f"\nThe results are in {self.folder}: {', '.join(path.name for path in paths)}")
         return True
 

@@ -56,6 +56,7 @@ AS_OPTIONS = tuple(
         ),
         (r"audit\(\.\.\., threshold=([\d.e-]+)\)", r"--threshold \1"),
         (r"(?:pass |(?<=, or ))pf\.DecisionsOf\(model\)", "name a column of its decisions, --score COLUMN"),
+        (r"More: \.details\(\), .*", "More: report.txt has the details."),
         (r"take 1 minus them\b", "use --score-negative"),
         (r"make 1 and 0: \(decisions == 'yes'\)\.astype\(int\)", "name the one that is yes: --score-positive VALUE"),
         (r"costs\.unfair\[name\]\.graph\.check\(df\)", "pyrofair check, with the graph without it"),
@@ -112,14 +113,20 @@ class Run:
         """The columns of scores and the models by name."""
         return read_models(self.settings, self.problem)
 
-    def finish(self, lines: Any, *texts: str, of: str = "of", tell: bool = True, spare: str = "") -> int:
-        """Write the results with a report, what was read above it and, to ``tell`` them, warnings below."""
+    def finish(self, lines: Any, *texts: Any, of: str = "of", tell: bool = True, spare: str = "") -> int:
+        """Write the results with a report, what was read above it and, to ``tell`` them, warnings below.
+
+        Of an audit among the texts, the details are written and the short report is printed.
+        """
         command, data = self.settings.command, self.settings["data"]
         scale = tell_scale(self.settings) if "score" in self.settings.values else ()
         head = [f"pyrofair {command} {of} {data}", *self.problem.notes, *scale]
-        told = as_options("\n".join([*head, *texts]))
-        new = [f"Warning: {each}" for each in self.warned() if tell and each not in told]
-        return DONE if self.folder.finish("\n".join([told, *new]), lines, spare=spare) else FAILED
+        details = [each if isinstance(each, str) else each.details() for each in texts]
+        told, short = (as_options("\n".join([*head, *map(str, each)])) for each in (details, texts))
+        warned = [f"Warning: {each}" for each in self.warned()]
+        told = "\n".join([told, *(each for each in warned if tell and each.removeprefix("Warning: ") not in told)])
+        short = "\n".join([short, *(each for each in warned if each.removeprefix("Warning: ") not in short)])
+        return DONE if self.folder.finish(told, lines, short=short, spare=spare) else FAILED
 
 
 @contextmanager

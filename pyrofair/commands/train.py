@@ -79,11 +79,11 @@ def run(settings: Settings, lines: Any) -> int:
         accuracy = float(classifier.score(X, y, weight))
         decided = float(np.average(classifier.predict(X) == problem.graph.positive, weights=weight))
         share = float(np.average(y == problem.graph.positive, weights=weight))
-        told = _describe(settings, problem, classifier, (accuracy, share, decided), own.folder.folder, held)
+        told: list[Any] = _describe(settings, problem, classifier, (accuracy, share, decided), own.folder.folder, held)
         if held is not None:
             how = {"sample_weight": held.weight, "random_state": settings["seed"], "missing": classifier.missing}
             report = audit({"trained": classifier}, held.unfair, held.frame, **how)
-            told += ["", f"On the {len(held.frame):,} rows held out:", "", str(report)]
+            told += ["", f"On the {len(held.frame):,} rows held out:", "", report]
             own.folder.add_table("held-out.csv", report.table)
             own.folder.add("held-out.html", report.to_html)
         own.folder.add(MODEL, lambda path: pyrofair.save(classifier, path))

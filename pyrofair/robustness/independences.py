@@ -26,7 +26,7 @@ from pyrofair._validation import require_flag, require_instance, require_integer
 from pyrofair.audits.clusters import ROWS, describe_units
 from pyrofair.audits.display import table_fragment
 from pyrofair.audits.display.page import make_table, missing_fragment, missing_tables
-from pyrofair.audits.view import Block
+from pyrofair.audits.view import CHECK, Block
 from pyrofair.effects.estimates import by_unit, kish_size
 from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.exceptions import DataError
@@ -147,14 +147,14 @@ class GraphCheck:
     def block(self) -> Block:
         """Return the tests as a part of the report of an audit: those that fail in a table, all others folded."""
         if self.table.empty:
-            return Block("check", TITLE, [self._summary()])
+            return Block(CHECK, TITLE, [self._summary()])
         whole = self.table.assign(given=self.table["given"].map(", ".join))
         rows = whole.loc[self.failures.index] if len(whole) > MOST_SHOWN else whole
         shown = rows[["left", "right", "given", "effect", "p_adjusted", "fails"]]
         shown = shown.rename(columns={"effect": "correlation", "p_adjusted": "adjusted p"})
         what = "Independences that the graph implies" + ", those that fail" * (rows is not whole)
         table = make_table("check-table", what, shown, whole, note=self._summary())
-        return Block("check", TITLE, str(self).splitlines(), pictures=[table])
+        return Block(CHECK, TITLE, str(self).splitlines(), pictures=[table])
 
     def __repr__(self) -> str:
         fail = int(self.table["fails"].sum())

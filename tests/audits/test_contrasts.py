@@ -277,7 +277,7 @@ def test_an_audit_without_a_contrast_is_that_of_each() -> None:
     pd.testing.assert_frame_equal(report.table, named.table, check_exact=True)
     text = report.details()
     assert "0 is &#39;white&#39;, 1 is each other level" in report.to_html()
-    assert text == str(named)
+    assert text == named.details()
     stages = report.gathered("stages")
     assert len(stages) == sum(len(one.stages) for one in report.audits.values())
     assert list(stages["contrast"].unique()) == ["asian", "black"]

@@ -100,7 +100,7 @@ def test_audit(models: dict[str, tuple[float, float]], decisions: str) -> None:
     figure = plot_audit(table, decisions, paper_bound=True, verdicts=dict.fromkeys(models, "Undecided"))
     left, middle, right = figure.axes
     names = list(models)
-    assert [label.get_text() for label in left.get_yticklabels()] == names
+    assert [label.get_text().replace("\n", " ") for label in left.get_yticklabels()] == names
     position = {name: float(at) for name, at in zip(names, left.get_yticks(), strict=True)}
     assert position[names[0]] == len(names) - 1  # first on top
     rows = table[table["decisions"] == decisions].set_index(["model", "quantity"])

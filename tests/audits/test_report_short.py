@@ -1,0 +1,84 @@
+"""The short report: verdicts and five numbers, for any labels, withheld verdicts and several groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import pyrofair as pf
+
+GRAPH = pf.CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
+SATURATED: Any = {"propensity": "saturated", "regression": "saturated", "random_state": 0}
+
+
+class Coded:
+    """A known function of features; ``of`` codes the sensitive attribute."""
+
+    def __init__(self, of: Any = lambda a: a) -> None:
+        self.of = of
+
+    def predict_proba(self, X: pd.DataFrame) -> Any:
+        p = 0.1 + 0.3 * self.of(X["A"]) + 0.3 * X["M"]
+        return np.column_stack([1 - p, p])
+
+
+def rows(n: int = 400) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    a, q = rng.integers(0, 2, (2, n))
+    m = (rng.random(n) < 0.2 + 0.3 * a + 0.2 * q).astype(int)
+    return pd.DataFrame({"A": a, "Q": q, "M": m, "Y": (rng.random(n) < 0.2 + 0.3 * a + 0.2 * m).astype(int)})
+
+
+def test_the_short_report_names_the_groups_of_any_labels() -> None:
+    df = rows()
+    rate = df.assign(yes=df["A"] * df["M"])[["A", "yes"]].groupby("A")["yes"].mean()
+    source = pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED)
+    text = str(pf.audit({"m": Coded()}, source, df, random_state=0))
+    assert f"A=0 {rate[0]:.1%}, A=1 {rate[1]:.1%}" in text
+    assert "Positive: Y = 1, a score above 0.5.\n" in text
+    named = pf.CausalGraph(
+        list(GRAPH.edges), sensitive="A", outcome="Y", baseline="difference is not a group", contrast="yes"
+    )
+    coded = df.assign(A=np.where(df["A"] == 1, "yes", "difference is not a group"))
+    source = pf.OneStep(named.unfair("A -> Y"), **SATURATED)
+    text = str(pf.audit({"m": Coded(lambda a: (a == "yes").astype(int))}, source, coded, random_state=0))
+    assert f"difference is not a group {rate[0]:.1%}, yes {rate[1]:.1%}\n" in text
+    assert "accuracy" not in text.split("positive decisions")[1]
+
+
+def test_a_verdict_that_is_withheld_is_no_check_that_passed() -> None:
+    report = pf.audit({"m": Coded()}, pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), rows())
+    assert "Checks: none failed" in str(report)
+    doubtful = replace(report, context=report.context | {"doubts": {"m": "a stage fails"}})
+    assert "m: withheld: a stage fails." in str(doubtful)
+    assert "Checks: failed for m." in str(doubtful)
+    groups = pd.DataFrame([{"model": "m", "decisions": "threshold", "quantity": "p_y0", "agree": False, "note": ""}])
+    apart = replace(report, context=report.context | {"wald": False}, groups=groups)
+    assert apart.verdicts.set_index("decisions")["status"]["threshold"] == "groups_disagree"
+    assert "Checks: failed for m." in str(apart)
+
+
+def test_contrasts_print_a_verdict_and_effect_each() -> None:
+    df = rows().assign(A=lambda df: np.where(df.index % 3 == 2, "c", np.where(df["A"] == 1, "b", "a")))
+    graph = pf.CausalGraph(list(GRAPH.edges), sensitive="A", outcome="Y", baseline="a")
+    model = Coded(lambda a: (a == "b").astype(int))
+    report = pf.audit({"m": model}, pf.OneStep(graph.unfair("A -> Y"), **SATURATED), df, random_state=0)
+    text = str(report)
+    own = report.verdicts.query("decisions == 'threshold'").set_index("contrast")["verdict"]
+    effects = report.table.query("decisions == 'threshold' and quantity == 'mean_unfair_effect'")
+    for row in effects.itertuples():
+        assert (
+            f"m, {row.contrast!r}: {own[row.contrast]}\n  mean unfair effect   {100 * row.estimate:+.1f} points" in text
+        )
+    assert len(text.splitlines()) < 20 < len(report.details().splitlines())
+
+
+def test_a_long_name_takes_lines_of_a_picture_not_its_width() -> None:
+    name = "a model with a long name, fitted in winter on all applicants"
+    source = pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED)
+    labels = pf.audit({name: Coded()}, source, rows(), random_state=0).plot().axes[0].get_yticklabels()
+    assert [each.get_text().replace("\n", " ") for each in labels] == [name]
+    assert max(map(len, labels[0].get_text().splitlines())) <= 26
