@@ -67,7 +67,7 @@ from pyrofair.audits.subgroups import (
     tell_subgroups,
 )
 from pyrofair.audits.thresholds import doubts_by_threshold, read_thresholds
-from pyrofair.audits.verdicts import quantities_of, read_audit
+from pyrofair.audits.verdicts import quantities_of, read_audit, summed_up
 from pyrofair.audits.wald import (
     Scores,
     compare_by_influence,
@@ -368,19 +368,8 @@ class Audit:
         verdicts = read_audit(self.table, self.groups, self.context)
         found: dict[str, dict[str, Any]] = {}
         for (model, decisions), of in quantities_of(self.table).items():
-            effect = of["mean_unfair_effect"]
-            found.setdefault(
-                model,
-                {
-                    "verdict": verdicts[model, decisions].status,
-                    "mean_unfair_effect": effect.estimate,
-                    "effect_lower": effect.lower,
-                    "effect_upper": effect.upper,
-                    "piu_least": of["piu_lower"].lower,
-                    "piu_most": of["piu_upper"].upper,
-                }
-                | {name: of[name].estimate for name in ("accuracy", "majority_rate", "positive_rate") if name in of},
-            )
+            if model not in found:
+                found[model] = summed_up(verdicts[model, decisions].status, of)
         return pd.DataFrame([*found.values()], index=pd.Index([*found], name="model"))
 
     def details(self) -> str:

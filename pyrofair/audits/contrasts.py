@@ -100,7 +100,7 @@ class ContrastAudit(FamilyAudit):
     @property
     def worst(self) -> pd.DataFrame:
         """The contrast of the largest effect or bound of each model and decisions."""
-        return self.summary
+        return self.overall
 
     @property
     def flips(self) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes
 from pyrofair.audits.plots import plot_members
-from pyrofair.audits.verdicts import Verdict, judge, quantities_of, read_audit
+from pyrofair.audits.verdicts import Verdict, judge, quantities_of, read_audit, summed_up
 from pyrofair.audits.view import MOST_CARDS, Block, View
 from pyrofair.audits.wald import require_estimates
 from pyrofair.effects.potential_outcomes import SeveralContrasts, refuse_fitted
@@ -62,7 +62,7 @@ class FamilyAudit(ABC):
     quantities : DataFrame
         For each member (the first column), model, decisions and quantity: estimate, lower, upper, ess and note, and
         what else belongs to a kind of family. A member without an answer has NaN, and the reason in note.
-    summary : DataFrame
+    overall : DataFrame
         What is read over all members.
     audits : dict
         The audit of each member by itself.
@@ -75,7 +75,7 @@ class FamilyAudit(ABC):
     """
 
     quantities: pd.DataFrame
-    summary: pd.DataFrame
+    overall: pd.DataFrame
     audits: Mapping[Any, Audit]
     failures: Mapping[Any, Exception]
     context: Mapping[str, Any]
@@ -266,7 +266,7 @@ class FamilyAudit(ABC):
             "members": self.key,
             "context": {name: each for name, each in self.context.items() if isinstance(each, int | float | str)},
             "quantities": self.quantities,
-            "summary": self.summary,
+            "summary": self.overall,
             "verdicts": self.verdicts,
             "unfair": {name: None if each is None else str(each) for name, each in self.unfair.items()},
             "failures": {name: str(getattr(each, "cause", each)) for name, each in self.failures.items()},
@@ -286,6 +286,15 @@ class FamilyAudit(ABC):
     def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
         """Return the family as JSON: quantities, summary, verdicts and failures; with ``rows`` the audits as well."""
         return self.view.json(rows=rows, indent=indent)
+
+    def summary(self) -> pd.DataFrame:
+        """Return one row for each member and model, as :meth:`pyrofair.Audit.summary` does."""
+        verdicts, found = self.read(), {}
+        for name, own in self.quantities.groupby(self.key, sort=False):
+            for (model, decisions), of in quantities_of(own).items():
+                if (name, model) not in found:
+                    found[name, model] = summed_up(verdicts[name, model, decisions].status, of)
+        return pd.DataFrame([*found.values()], index=pd.MultiIndex.from_tuples(found, names=[self.key, "model"]))
 
     def details(self) -> str:
         """Return the whole report in plain text: every quantity, checks and assumptions."""

@@ -25,6 +25,7 @@ __all__ = [
     "read_audit",
     "read_levels",
     "read_thresholds",
+    "summed_up",
 ]
 
 SMALL = 0.05
@@ -191,6 +192,20 @@ def quantities_of(table: pd.DataFrame) -> dict[tuple[str, Any], dict[str, Any]]:
     for row in rows:
         found.setdefault((row.model, row.decisions), {})[row.quantity] = row
     return found
+
+
+def summed_up(status: str, of: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a verdict with the numbers behind it, as a row of a summary; rates that are not known are left out."""
+    effect, rates = of["mean_unfair_effect"], ("accuracy", "majority_rate", "positive_rate")
+    return {
+        "verdict": status,
+        "mean_unfair_effect": effect.estimate,
+        "effect_lower": effect.lower,
+        "effect_upper": effect.upper,
+        "piu_least": of["piu_lower"].lower,
+        "piu_most": of["piu_upper"].upper,
+        **{name: of[name].estimate for name in rates if name in of},
+    }
 
 
 def read_audit(table: pd.DataFrame, groups: pd.DataFrame, context: Context) -> dict[tuple[str, Any], Verdict]:

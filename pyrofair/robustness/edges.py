@@ -49,7 +49,7 @@ NO_EFFECT = "the effect is 0 by assumption, whatever the data"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeCosts(FamilyAudit):
-    """The result of :func:`edge_costs`; print it for a reading in plain text.
+    """The result of :func:`edge_costs`; print it for a verdict in plain text.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class EdgeCosts(FamilyAudit):
     @property
     def table(self) -> pd.DataFrame:
         """What each absence gains."""
-        return self.summary
+        return self.overall
 
     def label(self, name: Any) -> str:
         """Return what is absent as texts have it."""

@@ -57,7 +57,7 @@ N_BOOT = 200
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GraphsAudit(FamilyAudit):
-    """The result of :func:`audit_graphs`; print it for a reading in plain text.
+    """The result of :func:`audit_graphs`; print it for a verdict in plain text.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class GraphsAudit(FamilyAudit):
     @property
     def union(self) -> pd.DataFrame:
         """The range of each quantity over all graphs."""
-        return self.summary
+        return self.overall
 
     def _beside(self, model: str, decisions: str) -> dict[Any, str]:
         own = self.table[(self.table["model"] == model) & (self.table["quantity"] == "piu_upper")]

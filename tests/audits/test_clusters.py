@@ -202,7 +202,7 @@ def test_contrasts_share_the_numbering_of_groups() -> None:
     ]
     names = ["estimate", "lower", "upper"]
     pd.testing.assert_frame_equal(found[0].table[names], found[1].table[names])
-    assert str(found[0]).count("groups (largest 1 rows") == 2  # one for the rows of each contrast
+    assert found[0].details().count("groups (largest 1 rows") == 2  # one for the rows of each contrast
 
 
 @pytest.mark.parametrize("analysis", [confounding, cross_world, switching])
@@ -220,8 +220,8 @@ def test_sensitivity_starts_from_the_intervals_of_the_audit(analysis: Any) -> No
     by_rows, by_groups = (analysis(model, source, df, groups=each, **asked) for each in (None, "home"))
     width = [(each.table["upper"] - each.table["lower"]).iloc[0] for each in (by_rows, by_groups)]
     assert width[1] != pytest.approx(width[0])
-    assert ROWS in by_rows.details()
-    assert "60 groups (largest 5 rows" in by_groups.details()
+    assert ROWS in str(by_rows)
+    assert "60 groups (largest 5 rows" in str(by_groups)
     if analysis is confounding:
         report = pf.audit({"m": model}, source, df, groups="home", random_state=0)
         own = by_groups.table.query("quantity == 'mean_unfair_effect' and gamma == 1")[["lower", "upper"]].iloc[0]

@@ -82,3 +82,21 @@ def test_a_long_name_takes_lines_of_a_picture_not_its_width() -> None:
     labels = pf.audit({name: Coded()}, source, rows(), random_state=0).plot().axes[0].get_yticklabels()
     assert [each.get_text().replace("\n", " ") for each in labels] == [name]
     assert max(map(len, labels[0].get_text().splitlines())) <= 26
+
+
+def test_a_summary_has_a_row_for_each_model_and_each_group() -> None:
+    df = rows()
+    report = pf.audit({"m": Coded(), "n": Coded(lambda a: 0 * a)}, pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), df)
+    found = report.summary()
+    table = report.table.query("decisions == 'threshold'").set_index(["model", "quantity"])
+    assert list(found.index) == ["m", "n"]
+    for model in found.index:
+        assert found.loc[model, "piu_least"] == table.loc[(model, "piu_lower"), "lower"]
+        assert found.loc[model, "piu_most"] == table.loc[(model, "piu_upper"), "upper"]
+        assert found.loc[model, "effect_lower"] == table.loc[(model, "mean_unfair_effect"), "lower"]
+    several = df.assign(A=np.random.default_rng(1).integers(0, 3, len(df)))
+    graph = pf.CausalGraph(list(GRAPH.edges), sensitive="A", outcome="Y", baseline=0, contrast=None)
+    family = pf.audit({"m": Coded()}, graph.unfair("A -> Y"), several, random_state=0)
+    own = family.quantities.query("quantity == 'piu_upper' and decisions == 'threshold'")
+    assert family.summary()["piu_most"].tolist() == own["upper"].tolist()
+    assert family.summary().index.tolist() == [(1, "m"), (2, "m")]

@@ -527,7 +527,7 @@ def test_a_stage_of_decisions_that_hardly_vary_withholds_nothing() -> None:
     assert report.stages.groupby("decisions")["counts"].all().to_dict() == {"threshold": False, "score": True}
     assert "withheld" not in report.details()
     assert "of correction 0.4" in report.details()
-    assert "none: all rows get the same answer" in report.details()
+    assert "none: all rows get the same decision" in report.details()
 
 
 def test_poor_stages_among_audited_rows_are_warned_of() -> None:
@@ -614,4 +614,4 @@ def test_an_outcome_is_audited_by_its_own_formula() -> None:
         )
         assert one == pytest.approx(other, abs=1e-6)
     assert list(report.table["model"].unique()) == ["m", "hired"]
-    assert "Those of hired, an outcome, depend on:" in report.details()
+    assert "Those of hired, an outcome, assume:" in report.details()
