@@ -266,7 +266,7 @@ class FamilyAudit(ABC):
             "members": self.key,
             "context": {name: each for name, each in self.context.items() if isinstance(each, int | float | str)},
             "quantities": self.quantities,
-            "summary": self.overall,
+            "overall": self.overall,
             "verdicts": self.verdicts,
             "unfair": {name: None if each is None else str(each) for name, each in self.unfair.items()},
             "failures": {name: str(getattr(each, "cause", each)) for name, each in self.failures.items()},
@@ -284,7 +284,7 @@ class FamilyAudit(ABC):
         return self.view.html(path, title)
 
     def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
-        """Return the family as JSON: quantities, summary, verdicts and failures; with ``rows`` the audits as well."""
+        """Return the family as JSON: quantities, overall, verdicts and failures; with ``rows`` the audits as well."""
         return self.view.json(rows=rows, indent=indent)
 
     def summary(self) -> pd.DataFrame:

@@ -170,7 +170,7 @@ def test_spans_of_bounds_and_of_one_limit() -> None:
         return type("Row", (), {"estimate": np.nan, "lower": np.nan, "upper": np.nan} | of)
 
     assert span(row(low=0.1, high=0.2)) == "10.0% to 20.0%"
-    assert span(row(low=0.2, high=0.1)) == "10.0% to 20.0% (ends cross)"
+    assert span(row(low=0.2, high=0.1)) == "10.0% to 20.0% (bounds cross)"
     assert span(row(low=0.1, high=0.2, lower=0.05, upper=0.25)) == "10.0% to 20.0% [5.0, 25.0]"
     assert span(row(estimate=0.1, low=0.1, high=0.1, upper=0.25)) == "10.0% [at most 25.0]"
     assert span(row()) == "not available"
@@ -182,7 +182,7 @@ def test_json_holds_the_tables_and_the_readings(report: Any) -> None:
     if isinstance(report, pf.Audit):
         return
     assert found["schema"] == "pyrofair-family"
-    for name in ("quantities", "summary", "verdicts"):
+    for name in ("quantities", "overall", "verdicts"):
         back = pd.DataFrame(found[name], columns=list(getattr(report, name).columns))
         for column, given in getattr(report, name).items():
             if pd.api.types.is_float_dtype(given):

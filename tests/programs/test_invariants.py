@@ -61,7 +61,7 @@ def test_an_audit_reports_its_assumptions() -> None:
         sites = pyro.poutine.trace(program).get_trace(300).nodes
     df = pd.DataFrame({site: sites[site]["value"].numpy() for site in "QWADMY"})
     settings: dict[str, Any] = {"n_boot": 40, "n_jobs": 1, "progress": False, "random_state": 0}
-    text = str(pf.audit({"m": Scores(score)}, SOURCES["antithetic"], df, **settings))
+    text = pf.audit({"m": Scores(score)}, SOURCES["antithetic"], df, **settings).details()
     assert "The program is right" in text
     assert "D, M is coupled across worlds by the antithetic coupling" in text
     report = pf.audit({"m": Scores(score)}, SOURCES["shared"], df, **settings)

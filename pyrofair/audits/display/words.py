@@ -43,7 +43,7 @@ def percent(value: float, digits: int = 1) -> str:
 def between(low: float, high: float) -> str:
     """Return what lies between two ends as text, and whether they cross."""
     ends = [percent(each) for each in sorted((low, high))]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}{' (ends cross)' * (low > high)}"
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}{' (bounds cross)' * (low > high)}"
 
 
 def span(row: Any) -> str:
