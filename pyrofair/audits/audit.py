@@ -794,7 +794,7 @@ def _audit_by_influence(
             warnings=warned,
             failure=found.failure,
         ),
-        pd.DataFrame(found.normal.with_hidden, table.index, found.normal.influence.columns),
+        found.normal.influence,
         found.stages,
         cut.measured(scores.models, level).thresholds(at, more),
         tell_subgroups(estimate_levels(within), level),

@@ -491,7 +491,6 @@ class Values:
 
     labels: list[Any]
     values: NDArray[np.float64]
-    hidden: NDArray[np.float64]
     moves: NDArray[np.float64] | None
     observed: Mapping[tuple[str, Any], NDArray[Any]]
     sizes: Mapping[Switched, float]
@@ -522,12 +521,11 @@ class Values:
                 labels.append((*pair, group))
         more = len(labels) - len(self.labels)
         moves = None if self.moves is None else np.pad(self.moves[:, at], ((0, 0), (0, 0), (0, more)))
-        hidden = np.pad(self.hidden[at], ((0, 0), (0, more)))
         index = pd.MultiIndex.from_tuples(labels, names=["model", "decisions", "functional"])
         frame = pd.DataFrame(np.column_stack(columns), columns=index)
         code = None if self.clusters is None else self.clusters.code[at]
         arm = None if self.clusters is None else a
-        return Means(Estimates(frame, weight, at=at, groups=code, arm=arm, apart=moves, hidden=hidden), sizes, **told)
+        return Means(Estimates(frame, weight, at=at, groups=code, arm=arm, apart=moves), sizes, **told)
 
 
 def _walk(
@@ -554,12 +552,11 @@ def _walk(
             sizes |= {each: min(sizes[each], smallest.get(name, np.inf)) for each, name in both}
         mean = found.mean(axis=0)
         means.append(mean)
-        moves.append((found[:, 0] - mean[0]) / np.sqrt(len(found)))
+        moves.append((found - mean) / np.sqrt(len(found)))
         labels += [(*pair, switched) for pair in one.scores.columns for switched in worlds]
         decided |= {pair: decide(observed[pair[0]], pair[1], one.scores.threshold) for pair in one.scores.columns}
     apart = np.concatenate(moves, axis=2) if len(moves[0]) > 1 else None
-    values, hidden = np.concatenate(means, axis=2)
-    held = Values(labels, values, hidden, apart, decided, sizes, rows, clusters, pieces.swapped)
+    held = Values(labels, np.hstack(means), apart, decided, sizes, rows, clusters, pieces.swapped)
     return held, pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 

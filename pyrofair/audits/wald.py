@@ -202,10 +202,9 @@ class WaldEstimates:
         """Return those of some decisions."""
         of, stages = self.normal, self.stages
         columns = of.influence.columns.isin(rules, level="decisions")
-        apart, hidden = (None if each is None else each[..., columns] for each in (of.apart, of.hidden))
+        apart = None if of.apart is None else of.apart[:, :, columns]
         stages = stages[stages["decisions"].isin(rules)].reset_index(drop=True) if len(stages) else stages
-        normal = replace(of, influence=of.influence.loc[:, columns], apart=apart, hidden=hidden)
-        return replace(self, normal=normal, stages=stages)
+        return replace(self, normal=replace(of, influence=of.influence.loc[:, columns], apart=apart), stages=stages)
 
     def describe_models(self) -> str:
         """Return what the estimates owe to the models that were learned: the split into folds, and their rows."""
@@ -307,11 +306,8 @@ def estimate_by_influence(
     of = _smallest(influence, weight, stages, names)
     known = judged(weight, outcome)
     sizes = {name: sizes_of(kish_size(weight), own, kish_size(known)) for name, own in of.items()}
-    found = [] if failure else found
-    more = {"groups": code, "arm": arm, "apart": _stack(asked, [own.apart or {} for own in found], influence)}
-    hidden = _stack(asked, [{name: each[None] for name, each in own.hidden.items()} for own in found], influence)
-    more["hidden"] = None if hidden is None else hidden[0]
-    normal = Estimates(influence, weight, bool(unfair.shared), sizes=sizes, **more)
+    apart = _stack_moves(asked, [] if failure else found, influence.columns, len(table))
+    normal = Estimates(influence, weight, bool(unfair.shared), groups=code, arm=arm, sizes=sizes, apart=apart)
     splits = max((each.splits for each in found), default=1)
     few = "" if clusters is None else clusters.fewer()
     estimated = any(each.decided is not None for each in found)  # then what is right is no count of rows
@@ -319,15 +315,15 @@ def estimate_by_influence(
     return WaldEstimates(normal, stages, weights, failure, names, alike, splits, few)
 
 
-def _stack(
-    asked: Sequence[tuple[Any, Scores]], moves: Sequence[Mapping[str, Array]], influence: pd.DataFrame
+def _stack_moves(
+    asked: Sequence[tuple[Any, Scores]], found: Sequence[InfluenceValues], labels: pd.Index[Any], n: int
 ) -> Array | None:
-    """Return what each row has besides its values, by source and functional (k, n, Q), as those lie: (k, n, F)."""
+    """Return by how much other models would move the values of each row and functional, (k, n, F)."""
+    moves = [{} if own.apart is None else own.apart for own in found]
     k = max((len(each) for own in moves for each in own.values()), default=0)
     if not k:
         return None
-    place: dict[Any, int] = {label: at for at, label in enumerate(influence.columns)}
-    stacked = np.zeros((k, *influence.shape))
+    stacked, place = np.zeros((k, n, len(labels))), {label: at for at, label in enumerate(labels)}
     for (_, scores), own in zip(asked, moves, strict=True):
         for (at, columns), (name, values) in product(enumerate(scores.columns), own.items()):
             stacked[: len(values), :, place[(*columns, name)]] = values[:, :, at]

@@ -508,8 +508,6 @@ class Estimates:
         Moves of the values by models learned otherwise, (k, n, F): the products of their means add to the covariance.
     samples
         Where models are fitted on samples of the rows: what that adds to the uncertainty.
-    hidden
-        What adds to the errors of rows, and not to means, (n, F).
     """
 
     influence: pd.DataFrame
@@ -521,7 +519,6 @@ class Estimates:
     sizes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     apart: Array | None = field(default=None, repr=False)
     samples: Samples | None = None
-    hidden: Array | None = field(default=None, repr=False)
 
     @classmethod
     def of_moments(
@@ -551,10 +548,9 @@ class Estimates:
         at, groups = (None if each is None else each[rows] for each in (self.at, self.groups))
         arm = None if self.arm is None else self.arm[rows]
         apart = None if self.apart is None else self.apart[:, rows]
-        hidden = None if self.hidden is None else self.hidden[rows]
         return Estimates(
             self.influence.iloc[rows], self.weight[rows], self.given_shared,
-            rows if at is None else at, groups, arm, sizes or {}, apart, hidden=hidden,
+            rows if at is None else at, groups, arm, sizes or {}, apart,
         )  # fmt: skip
 
     def placed(self, rows: NDArray[np.int64], groups: NDArray[np.int64] | None) -> Estimates:
@@ -562,15 +558,9 @@ class Estimates:
         return replace(self, at=rows, groups=None if groups is None else groups[rows])
 
     @cached_property
-    def with_hidden(self) -> Array:
-        """The values (n, F) with the errors of rows as spread: what is hidden joins them, less its mean."""
-        own = np.asarray(self.influence.to_numpy(), dtype=np.float64)
-        return own if self.hidden is None else own + (self.hidden - self._share @ self.hidden)
-
-    @cached_property
     def mean(self) -> Array:
         """The weighted means, (F,)."""
-        return np.asarray(self._share @ self.with_hidden, dtype=np.float64)
+        return np.asarray(self._share @ self._values, dtype=np.float64)
 
     @cached_property
     def between(self) -> Array:
@@ -586,9 +576,9 @@ class Estimates:
     def covariance(self) -> Array:
         """The covariance of the weighted means, (F, F): the products of errors of all units, and those of models."""
         found = np.zeros((len(self._place),) * 2)
-        for start in range(0, len(self.with_hidden), len(self.with_hidden) if self._clusters else CHUNK):
+        for start in range(0, len(self._values), len(self._values) if self._clusters else CHUNK):
             rows = slice(start, None) if self._clusters else slice(start, start + CHUNK)
-            part = self._share[rows, None] * (self.with_hidden[rows] - self.mean)
+            part = self._share[rows, None] * (self._values[rows] - self.mean)
             part = self._clusters.sums(part) if self._clusters else part
             found += part.T @ part
         return np.asarray(found + self.between)
@@ -714,7 +704,11 @@ class Estimates:
 
     def _errors(self, at: list[int], factors: Array) -> Array:
         """Return what each row adds to the error of a sum of means at some places, (n,)."""
-        return np.asarray(self._share * ((self.with_hidden[:, at] - self.mean[at]) @ factors))
+        return np.asarray(self._share * ((self._values[:, at] - self.mean[at]) @ factors))
+
+    @cached_property
+    def _values(self) -> Array:
+        return np.asarray(self.influence.to_numpy(), dtype=np.float64)
 
     @cached_property
     def _share(self) -> Array:

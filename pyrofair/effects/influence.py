@@ -8,7 +8,7 @@ have intervals, alone and together, without fitting anything again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -55,9 +55,6 @@ class InfluenceValues:
         which are of second order in theory and do not vanish in samples.
     splits
         The number of splits into folds of which the values are the mean.
-    hidden
-        By functional, (n, Q): what the residuals of rows lose where these draw regressions to themselves (leverage). It
-        adds to the errors of rows, and not to means, in which it would be noise: a tenth of a residual may be seen.
     decided
         Values (n, Q) whose mean is that of the scores, where these depend on a sensitive attribute that is not known in
         all rows; None: the scores of the observed rows are such values.
@@ -72,7 +69,6 @@ class InfluenceValues:
     stages: pd.DataFrame
     apart: Mapping[str, NDArray[np.float64]] | None = None
     splits: int = 1
-    hidden: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     decided: NDArray[np.float64] | None = None
 
 

@@ -237,12 +237,8 @@ class Disclosed(OneStep):
         values: dict[str, Any] = {
             name: self._augment([getattr(each, name) for each in found], getattr(own, name)) for name in CAUSAL
         }
-        zero = np.zeros_like(values["y0"])
-        values["hidden"] = {
-            name: self._augment([e.hidden.get(name, zero) for e in found], each) for name, each in own.hidden.items()
-        }
         if own.apart is not None:
-            none = [zero] * 2
+            none = [np.zeros_like(values["y0"])] * 2
             values["apart"] = {
                 name: np.stack([self._augment(none, each) for each in moves]) for name, moves in own.apart.items()
             }

@@ -494,15 +494,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         for quantity, factors in {"p_y0": (1, 0), "p_ypi": (0, 1), "mean_unfair_effect": (-1, 1)}.items():
             one, other = (factors[0] * each.y0 + factors[1] * each.ypi for each in found.values())
             table: dict[str, object] = {"column": np.arange(one.shape[1]), "quantity": quantity}
-            names = zip(factors, ("y0", "ypi"), strict=True)
-            hidden = sum(factor * found["prefix"].hidden.get(each, 0.0) for factor, each in names)
-            for name, values, more in (
-                ("prefix", one, hidden),
-                ("graph", other, 0.0),
-                ("difference", other - one, -hidden),
-            ):
-                table[name] = mean_and_spread(values, rows.weight)[0]
-                table[f"{name}_error"] = mean_and_spread(values + more, rows.weight, groups=rows.groups)[1]
+            for name, values in (("prefix", one), ("graph", other), ("difference", other - one)):
+                table[name], table[f"{name}_error"] = mean_and_spread(values, rows.weight, groups=rows.groups)
             tables.append(pd.DataFrame(table))
         joined = pd.concat(tables, ignore_index=True)
         size = joined["difference_error"].where(joined["difference_error"] > NEGLIGIBLE)
@@ -537,14 +530,7 @@ def _average(found: Sequence[InfluenceValues], new: NDArray[np.bool_]) -> Influe
         values[:, new] = values[0, new]
     mean = {name: each.mean(axis=0) for name, each in own.items()}
     moves = {name: (each - mean[name]) / np.sqrt(len(found)) for name, each in own.items()}
-    none = np.zeros_like(first.y0)
-    hidden = {
-        name: np.mean([each.hidden.get(name, none) for each in found], axis=0)
-        for name in CAUSAL
-        if any(name in each.hidden for each in found)
-    }
-    stages = worst_stages([each.stages for each in found])
-    return replace(first, **mean, stages=stages, apart=moves, splits=len(found), hidden=hidden)
+    return replace(first, **mean, stages=worst_stages([each.stages for each in found]), apart=moves, splits=len(found))
 
 
 def _add_moves(values: InfluenceValues, moves: Mapping[str, NDArray[np.float64]], n: int) -> InfluenceValues:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from pyrofair._progress import progress_bar
-from pyrofair.effects.estimates import CAUSAL
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
@@ -309,7 +308,7 @@ class Walk:
         self.columns = scores[0][0].shape[1]
         self.leaders = leaders_of(scores[0][1], self.with_own_trees)
         n = len(rows.a)
-        self.out = {name: np.zeros((2, n, self.columns)) for name in CAUSAL}
+        self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
         self.found: list[list[StageValues]] = []
         for world in form.worlds:
             own = [(stage, form.weights(rows, world, stage)) for stage in world.stages]
@@ -325,9 +324,10 @@ class Walk:
         if self.learned and not self.recalls:  # whole, or not at all
             self.learned.fits, self.learned.learners = self.fits, {k: v[0] for k, v in self.regressions.items()}
         table = describe_stages([each for world in self.found for each in world], self.rows)
-        hidden = {name: own - plain for name, (own, plain) in self.out.items() if (own != plain).any()}
-        y0, ypi, lower, rest, disagreement = (plain for _, plain in self.out.values())
-        return InfluenceValues(y0, ypi, lower, rest, disagreement, self.rows.weight, table, hidden=hidden)
+        out = self.out
+        return InfluenceValues(
+            out["y0"], out["ypi"], out["lower"], out["rest"], out["disagreement"], self.rows.weight, table
+        )
 
     def folds(self, *, crossed: bool = False) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
         """Return for each fold the fitted rows to learn from, the rows that it judges, and by what share.
@@ -396,7 +396,7 @@ class Walk:
         return ends[0], ends[1]
 
     def _add(self, name: str, judged: NDArray[np.int64], share: Array, values: Array) -> None:
-        self.out[name][:, judged] += share * values
+        self.out[name][judged] += share * values
 
     def _down(
         self,
@@ -415,7 +415,7 @@ class Walk:
         The first columns of scores, as many as the classifiers, are those of the first of ``worlds``, the next those of
         the second. ``plain`` are the scores that no further row has pulled, if others are.
         """
-        total = np.zeros((2, *own.shape))
+        total = np.zeros_like(own)
         smooth, smooth_known = plain = plain or (own, known)
         for i in range(len(stages) - 1, -1, -1):
             stage = stages[i]
@@ -432,14 +432,15 @@ class Walk:
             start = mean + pull
             weight = of[0].weight[judged, None]
             seen = 1.0 - self._leverage(stage, predict, asked, judged, train[at])
-            residual, told = (
-                np.where(weight > 0.0, weight * (one - other), 0.0) for one, other in ((own, mean), (smooth, level))
+            correction, told = (
+                np.where(weight > 0.0, weight * (one - other) / seen, 0.0)
+                for one, other in ((own, mean), (smooth, level))
             )
             for j, values in enumerate(of):
                 part = slice(j * self.columns, (j + 1) * self.columns)
-                values.correction[judged] += share * (told / seen)[:, part]
+                values.correction[judged] += share * told[:, part]
                 values.start[judged] += share * level[:, part]
-            total += np.stack([residual / seen, residual]) - np.where(weight > 0.0, weight * pull, 0.0)
+            total += correction - np.where(weight > 0.0, weight * pull, 0.0)
             arm = stages[i - 1].arm if i else before
             needed = np.flatnonzero(self.fitted.member(arm)[train] & (not self.recalls))
             known, smooth_known = np.full_like(known, np.nan), np.full_like(known, np.nan)
@@ -472,7 +473,7 @@ class Walk:
         """
         stages = self.form.worlds[0].shared
         found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None, plain)
-        return np.split(found.total + found.end, len(given), axis=-1)
+        return list(np.hsplit(found.total + found.end, len(given)))
 
     def _fit(
         self,
@@ -521,7 +522,6 @@ class Walk:
 class Average:
     """The corrections of some stages and what they leave of the scores, of m judged rows and of those learned from.
 
-    ``total`` (2, m, Q) are the corrections by residuals over one minus their leverage, and by plain ones.
     ``smooth`` is another estimate of the average ``end`` that varies less, for signs and products; ``plain`` the
     averages, of judged rows and of those learned from, that no further row has pulled.
     """

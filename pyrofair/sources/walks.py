@@ -38,13 +38,11 @@ Indices = NDArray[np.int64]
 class _Averaged:
     """Scores averaged over the stages from one on: of all rows (n, Q), with the residuals that this leaves them.
 
-    ``seen`` is one minus the leverage of each row; ``pull`` by how much the average of few rows was moved, see
-    :meth:`~pyrofair.nuisances.learners.Learner.pull`.
+    ``pull`` is by how much the average of few rows was moved, see :meth:`~pyrofair.nuisances.learners.Learner.pull`.
     """
 
     after: Array
     residual: Array
-    seen: Array
     pull: Array
 
 
@@ -96,7 +94,7 @@ class ManyWorlds:
     def walk(
         self, estimand: Estimand, worlds: Mapping[str, RegimeEstimand], score: Scorer
     ) -> tuple[Array, pd.DataFrame]:
-        """Return influence values and what leverage hides by split, (S, 2, n, Q times the worlds), and stages.
+        """Return influence values by split (S, n, Q times the worlds), and the diagnostics of the stages.
 
         The columns are those of all worlds for the first column of scores, then for the next.
         """
@@ -108,7 +106,7 @@ class ManyWorlds:
             if not split and (rest := [text for _, text in form.unsupported.values() if text]):
                 warn_of_overlap([*rest[:1], f"So it is in {len(rest) - 1} other world(s)." if rest[1:] else ""])
             values, table = _Walks(form, form.nuisances.rows, _scores_of(form, score)).all_worlds()
-            found.append(np.stack(values, axis=-1).reshape(2, len(form.nuisances.rows.a), -1))
+            found.append(np.stack(values, axis=-1).reshape(len(values[0]), -1))
             stages.append(table)
         return np.stack(found), worst_stages(stages)
 
@@ -132,26 +130,25 @@ class _Walks(Walk):
     with_own_trees = 0
 
     def all_worlds(self) -> tuple[list[Array], pd.DataFrame]:
-        """Return the influence values of each world and what leverage hides, (2, n, Q), and the stages' diagnostics."""
-        out = [np.zeros((2, *own.shape)) for own, _ in self.scores]
+        """Return the influence values (n, Q) of each world, and the diagnostics of the stages."""
+        out = [np.zeros_like(own) for own, _ in self.scores]
         for train, judged, _ in progress_bar("regressions", self.folds()):
             self.memo: dict[Any, _Averaged] = {}
             self.learned_from: dict[tuple[int, int | None], Learner] = {}
             for which, world in enumerate(self.form.worlds):
-                out[which][:, judged] = self._judge(which, world.stages, train, judged)
+                out[which][judged] = self._judge(which, world.stages, train, judged)
         table = describe_stages([each for world in self.found for each in world], self.rows)
-        return [np.stack([plain, own - plain]) for own, plain in out], table
+        return out, table
 
     def _judge(self, which: int, stages: Sequence[Stage], train: Indices, judged: Indices) -> Array:
-        """Return the values (2, m, Q) of the rows that a fold judges in one world, and those by plain residuals."""
+        """Return the influence values of the rows that a fold judges in one world."""
         end = self.scores[which][0]
-        total = np.zeros((2, len(judged), self.columns))
+        total = np.zeros((len(judged), self.columns))
         for i, values in enumerate(self.found[which]):
             of = self._averaged(stages[i:], end, train, judged)
             weight = values.weight[judged, None]
-            residual = np.where(weight > 0.0, weight * of.residual[judged], 0.0)
-            corrected = np.stack([residual / of.seen[judged], residual])
-            values.correction[judged], values.start[judged] = corrected[0], of.after[judged] - of.pull[judged]
+            corrected = np.where(weight > 0.0, weight * of.residual[judged], 0.0)
+            values.correction[judged], values.start[judged] = corrected, of.after[judged] - of.pull[judged]
             total += corrected - np.where(weight > 0.0, weight * of.pull[judged], 0.0)
         first = self._averaged(stages, end, train, judged).after if stages else end
         return np.asarray(first[judged] + total)
@@ -170,7 +167,7 @@ class _Walks(Walk):
             if fit is None:
                 fit = regression.fit(take(design, rows), y, weight, None if groups is None else groups[rows])
                 self.learned_from.setdefault(of, fit)
-            mean, leverage = fit(design), self._leverage(stage, fit, design, np.arange(len(before)), rows)
-            pull, seen = (np.broadcast_to(each, before.shape) for each in (fit.pull(design), 1.0 - leverage))
-            self.memo[key] = _Averaged(mean + pull, before - mean, seen, pull)
+            mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
+            seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
+            self.memo[key] = _Averaged(mean + pull, (before - mean) / seen, pull)
         return self.memo[key]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -326,18 +325,6 @@ def test_moves_by_other_models_add_the_products_of_their_means() -> None:
     part = np.arange(30, 90)
     own = np.average(moves[:, part], axis=1, weights=weight[part])
     np.testing.assert_allclose(whole.within(part).between, own.T @ own)
-
-
-def test_what_leverage_hides_adds_to_errors_and_moves_no_mean_of_any_rows() -> None:
-    rng = np.random.default_rng(9)
-    weight, codes, part = rng.uniform(0.5, 2.0, 120), rng.integers(0, 9, 120), np.arange(30, 90)
-    hidden = rng.normal(size=(120, len(FUNCTIONALS)))
-    for groups in (None, codes):
-        whole, plain = (made(weight=weight, groups=groups, hidden=each) for each in (hidden, None))
-        joined = replace(plain, influence=plain.influence + hidden)
-        for one, other, both in ((whole, plain, joined), *[[each.within(part) for each in (whole, plain, joined)]]):
-            np.testing.assert_allclose(one.mean, other.mean, atol=1e-14)
-            np.testing.assert_allclose(one.covariance, both.covariance, atol=1e-14)
 
 
 # --- order -----------------------------------------------------------------------------------------------------------

@@ -144,6 +144,7 @@ def read_problem(model: Any, source: OneStep | UnfairPaths, df: pd.DataFrame, as
     estimates = estimate_by_influence([(fitted, scorer)], table, None, weight, fresh=False, clusters=clusters)
     doubt = _judge(estimates, largest_z(fitted, table, fresh=fresh))
     made = [make_scores(scorer, world.part, rows, fitted.nuisances_.rows, fitted.estimand_) for world in form.worlds]
+    influence = estimates.normal.influence[audited.name, decisions]
     context = {
         "model": audited.name,
         "decisions": decisions,
@@ -159,10 +160,10 @@ def read_problem(model: Any, source: OneStep | UnfairPaths, df: pd.DataFrame, as
         "missing": missing_shares(table, table.columns, graph, weight),
         "records": assumed_of_records(fitted.unfair, table, fitted.estimand_.target),
     }
+    y0, ypi = (influence[[name]].to_numpy() for name in ("y0", "ypi"))
+    means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
     normal, labels = estimates.normal, list[Any](estimates.normal.influence.columns)
     place = [labels.index((audited.name, decisions, name)) for name in ("y0", "ypi")]
-    y0, ypi = (normal.with_hidden[:, [at]] for at in place)
-    means = {"p_y0": y0, "p_ypi": ypi, "mean_unfair_effect": ypi - y0, "sum": ypi + y0}
     factors = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0], [1.0, 1.0]])  # of the means, in their order
     variances = np.einsum("qi,ij,qj->q", factors, normal.between[np.ix_(place, place)], factors)
     more = dict(zip(means, variances.clip(min=0.0).tolist(), strict=True))

@@ -330,8 +330,8 @@ class _Walk(Walk):
                 known = self._greatest(one.known, other.known, one.smooth_known, other.smooth_known)
                 ends = np.hstack([one.end, other.end, found]), np.hstack([one.known, other.known, known])
                 down = self._down([0, 1], shared, *ends, train, judged, share, None)
-                found = (down.total[1] + down.end)[:, 2 * self.columns :]
-            moved = self._greatest(one.total[1], other.total[1], one.smooth, other.smooth, constant=0.0)
+                found = (down.total + down.end)[:, 2 * self.columns :]
+            moved = self._greatest(one.total, other.total, one.smooth, other.smooth, constant=0.0)
             self.found_of[judged] += share * (found + moved)
         count = (self.found_of.shape[1] - 1) // 2
         return np.split(self.found_of, [count, 2 * count], axis=1)
