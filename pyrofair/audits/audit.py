@@ -38,6 +38,7 @@ from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates,
 from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.context import Context, collected, texts_of
 from pyrofair.audits.display.export import known_versions
+from pyrofair.audits.display.words import compared
 from pyrofair.audits.individuals import known_flips, likely_flips
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import (
@@ -67,7 +68,7 @@ from pyrofair.audits.subgroups import (
     tell_subgroups,
 )
 from pyrofair.audits.thresholds import doubts_by_threshold, read_thresholds
-from pyrofair.audits.verdicts import quantities_of, read_audit, summed_up
+from pyrofair.audits.verdicts import Verdict, quantities_of, read_audit, summed_up
 from pyrofair.audits.wald import (
     Scores,
     compare_by_influence,
@@ -226,12 +227,16 @@ class Audit:
 
         ``least`` and ``most`` bound the share of units decided on unfairly, NaN where no verdict depends on them.
         """
-        found = read_audit(self.table, self.groups, self.context)
+        found = self.read()
         rows = [
             (model, decisions, each.status, each.least, each.most, each.text)
             for (model, decisions), each in found.items()
         ]
         return pd.DataFrame(rows, columns=["model", "decisions", "status", "least", "most", "verdict"])
+
+    def read(self) -> dict[tuple[str, Any], Verdict]:
+        """Return the verdict of each model and decisions."""
+        return read_audit(self.table, self.groups, self.context)
 
     def plot(self, decisions: Decisions = "threshold", *, paper_bound: bool = False) -> Figure:
         """Draw accuracy, the mean unfair effect and the bounds on PIU of every model, with its verdict.
@@ -239,9 +244,8 @@ class Audit:
         ``paper_bound`` adds the paper's upper bound on PIU, which is never below ours.
         """
         require_flag("paper_bound", paper_bound)
-        verdicts = read_audit(self.table, self.groups, self.context)
-        graph, swapped = self.context.graph, self.context.swapped
-        first, other = (graph.contrast, graph.baseline) if swapped else (graph.baseline, graph.contrast)
+        verdicts = self.read()
+        graph, (first, other) = self.context.graph, compared(self.context.paths)
         return plot_audit(
             self.table,
             decisions,
@@ -365,7 +369,7 @@ class Audit:
         --------
         details : everything in words.
         """
-        verdicts = read_audit(self.table, self.groups, self.context)
+        verdicts = self.read()
         found: dict[str, dict[str, Any]] = {}
         for (model, decisions), of in quantities_of(self.table).items():
             if model not in found:
@@ -377,7 +381,7 @@ class Audit:
         return view_of(self).text()
 
     def __str__(self) -> str:
-        return "\n".join(short_lines(self, read_audit(self.table, self.groups, self.context)))
+        return "\n".join(short_lines(self, self.read()))
 
     def __repr__(self) -> str:
         models = ", ".join(map(str, self.table["model"].unique()))

@@ -21,6 +21,7 @@ from pyrofair.audits.report import (
     describe_intervals,
     group_lines,
     model_lines,
+    rates_by_group,
     setting_lines,
     subgroup_lines,
     threshold_lines,
@@ -31,7 +32,6 @@ from pyrofair.audits.verdicts import (
     accuracy_remark,
     quantities_of,
     rate_remark,
-    read_audit,
     read_levels,
     read_thresholds,
 )
@@ -92,7 +92,7 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
     """Return the report of an audit about thresholded decisions, or about those drawn with their scores."""
     require_choice("decisions", decisions, ("threshold", "score"))
     context, of = audit.context, quantities_of(audit.table)
-    verdicts = read_audit(audit.table, audit.groups, context)
+    verdicts = audit.read()
     models = list(dict.fromkeys(audit.table["model"]))
     basis: dict[str, Decisions] = {name: decisions if (name, decisions) in of else "threshold" for name in models}
     chosen = {name: verdicts[name, basis[name]] for name in models}
@@ -209,12 +209,10 @@ def _facts(audit: Audit, of: Quantities, model: str, decisions: Decisions) -> st
     """
     own = of[model, "threshold"]
     accuracy, majority, rate = own["accuracy"], own["majority_rate"], of[model, decisions]["positive_rate"]
-    rates = audit.rates.query("model == @model and quantity == 'selection_rate'") if len(audit.rates) else audit.rates
-    both: Any = rates[rates["group"] != DIFFERENCE] if len(rates) else rates
-    shown_groups = ", ".join(f"{shorten(row.group)} {percent(row.estimate)}" for row in both.itertuples())
+    by_group = rates_by_group(audit.rates, model, audit.context.graph)
     drawn_with = " if drawn with the scores" if decisions == "score" else ""
     said = f"Positive decisions: {percent(rate.estimate)}{drawn_with}"
-    said += f" ({shown_groups})" if shown_groups else ""
+    said += f" ({by_group})" if by_group else ""
     remarks = [rate_remark(rate)]
     if not np.isnan(accuracy.estimate):
         said += f". Accuracy: {percent(accuracy.estimate)} (majority class: {percent(majority.estimate)})"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
-from pyrofair.audits.display.words import read_as
+from pyrofair.audits.display.words import compared, percent, read_as, shorten
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.verdicts import CROSSED, ROUNDING, SHOWN, Verdict, accuracy_remark, rate_remark
@@ -54,6 +54,7 @@ __all__ = [
     "judged",
     "model_lines",
     "percentile_numbers",
+    "rates_by_group",
     "rows_alike",
     "section_lines",
     "setting_lines",
@@ -353,7 +354,7 @@ def model_lines(table: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict]
 def short_lines(audit: Any, verdicts: Mapping[tuple[str, Any], Verdict]) -> list[str]:
     """Return the verdict and five numbers of each model, the checks in one line, and where to find more."""
     context, graph = audit.context, audit.context.graph
-    first, other = (graph.contrast, graph.baseline) if context.swapped else (graph.baseline, graph.contrast)
+    first, other = compared(context.paths)
     intervals = f"{context.level:.0%} confidence intervals" if describe_intervals(context) else "no intervals"
     lines = [
         f"Audit of {audit.table['model'].nunique()} model(s) on {context.rows:,} rows: {graph.sensitive_column} as "
@@ -430,14 +431,19 @@ def _beside(of: Mapping[str, Any], rates: pd.DataFrame, model: str, graph: Causa
     found = {}
     if not np.isnan(of["accuracy"].estimate):
         found["accuracy"] = f"   majority class {of['majority_rate'].estimate:.1%}"
-    if len(rates):
-        own = rates[
-            (rates["model"] == model) & (rates["quantity"] == "selection_rate") & (rates["group"] != DIFFERENCE)
-        ]
-        of_column = "" if isinstance(graph.baseline, str) else f"{graph.sensitive_column}="
-        shown = (f"{of_column}{row.group} {row.estimate:.1%}" for row in own.itertuples())
-        found["positive_rate"] = f"   {', '.join(shown)}"
+    if by_group := rates_by_group(rates, model, graph):
+        found["positive_rate"] = f"   {by_group}"
     return found
+
+
+def rates_by_group(rates: pd.DataFrame, model: str, graph: CausalGraph) -> str:
+    """Return the share of positive decisions in each group, in words; nothing if groups are not known."""
+    if rates.empty:
+        return ""
+    own = rates[(rates["model"] == model) & (rates["quantity"] == "selection_rate") & (rates["group"] != DIFFERENCE)]
+    of_column = "" if isinstance(graph.baseline, str) else f"{graph.sensitive_column}="
+    rows: Any = own.itertuples()
+    return ", ".join(f"{of_column}{shorten(row.group)} {percent(row.estimate)}" for row in rows)
 
 
 def _points(share: float) -> float:

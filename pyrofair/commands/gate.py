@@ -37,11 +37,11 @@ class Wording:
 def _judged(report: Audit | ContrastAudit) -> Iterator[tuple[str, Verdict, Mapping[str, Any]]]:
     """Yield the name, the verdict and the quantities of the decisions of each model, or of each model and contrast."""
     from pyrofair.audits import Audit
-    from pyrofair.audits.verdicts import quantities_of, read_audit
+    from pyrofair.audits.verdicts import quantities_of
 
     if isinstance(report, Audit):
         of = quantities_of(report.table)
-        found = read_audit(report.table, report.groups, report.context)
+        found = report.read()
         yield from ((key[0], each, of[key]) for key, each in found.items() if key[1] == "threshold")
         return
     own = {name: quantities_of(rows) for name, rows in report.table.groupby("contrast")}

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from scipy.stats import kstwobign
 from torch import Tensor
 
-from pyrofair._figures import ShownFigure
+from pyrofair._figures import BLUE, GREY, RED, ShownFigure
 from pyrofair.mechanisms.families import GAP, Family, decode, support
 from pyrofair.mechanisms.fitting import Fit, Rows
 from pyrofair.programs.couplings import CouplingError, noise_of
 
 __all__ = ["check_fits", "describe_misfit", "plot_calibration"]
 
-BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"
 POINTS = 60
 """So many values of a column are compared one by one; more are compared in bins."""
 LABELS = 7

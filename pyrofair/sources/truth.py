@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pyrofair._arviz import equal_tailed, summarise, to_arviz
-from pyrofair._figures import ShownFigure
+from pyrofair._figures import BLUE, GREY, ShownFigure
 from pyrofair._validation import require_choice, require_real
 from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.effects.scoring import DECISIONS, Decisions, checked_scores, decide, positive_scores
@@ -40,7 +40,6 @@ LABELS = {"mean_unfair_effect": "mean unfair effect", "piu": "PIU", "p_y0": "P(Y
 QUANTITIES = tuple(LABELS)
 ROUNDING = 1e-9
 """A spread of probabilities below this is none."""
-BLUE, GREY = "#0072B2", "#666666"
 
 
 @dataclass(frozen=True)

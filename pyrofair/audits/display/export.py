@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pyrofair._version import __version__
-from pyrofair.audits.verdicts import read_audit, read_levels, read_thresholds
+from pyrofair.audits.verdicts import read_levels, read_thresholds
 
 if TYPE_CHECKING:
     from pyrofair.audits.audit import Audit
@@ -57,7 +57,7 @@ def audit_data(audit: Audit, rows: bool) -> dict[str, Any]:
     paths = context.paths
     graph = context.graph
     verdicts: dict[str, tuple[Mapping[Any, Any], tuple[str, ...]]] = {
-        "models": (read_audit(audit.table, audit.groups, context), ("model", "decisions")),
+        "models": (audit.read(), ("model", "decisions")),
         "thresholds": (read_thresholds(audit.thresholds, context), ("model", "threshold")),
         "subgroups": (read_levels(audit.subgroups, context), ("subgroup", "level", "model")),
     }  # fmt: skip

@@ -13,7 +13,18 @@ from pyrofair.effects.scoring import Decisions
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
 
-__all__ = ["Answer", "answer", "between", "changes", "describe_question", "percent", "read_as", "shorten", "span"]
+__all__ = [
+    "Answer",
+    "answer",
+    "between",
+    "changes",
+    "compared",
+    "describe_question",
+    "percent",
+    "read_as",
+    "shorten",
+    "span",
+]
 
 SHOWN = 4
 """The most paths that the question lists, the shortest ones."""
@@ -60,6 +71,12 @@ def span(row: Any) -> str:
     return f"{text} [at {'least' if ends[0] else 'most'} {''.join(ends)}]" if any(ends) else text
 
 
+def compared(paths: UnfairPaths) -> tuple[Any, Any]:
+    """Return the label that all paths carry in the baseline world, and that of the unfair ones in the other world."""
+    labels = paths.graph.baseline, paths.graph.contrast
+    return labels[::-1] if paths.swapped else labels
+
+
 def describe_question(
     paths: UnfairPaths,
     models: int,
@@ -73,9 +90,7 @@ def describe_question(
     ``without_scores`` names models whose decisions are thresholded where those of others are drawn with their scores.
     """
     graph = paths.graph
-    first, other = graph.baseline, graph.contrast
-    if paths.swapped:
-        first, other = other, first
+    first, other = compared(paths)
     shown = "; ".join(_arrows([read_as(graph, node) for node in path]) for path in paths.paths.shortest(SHOWN))
     more = f"; and {paths.paths.size - SHOWN:,} more" if paths.paths.size > SHOWN else ""
     which = "this model's decision" if models == 1 else f"the decision of these {models} models"
@@ -129,7 +144,7 @@ def answer(verdict: Verdict, of: Mapping[str, Any], paths: UnfairPaths | None, l
         body = f"{body[:-1]} ({level:.0%} confidence)."
     if verdict.status == "unfair" and paths is not None and not np.isnan(of["mean_unfair_effect"].estimate):
         effect = of["mean_unfair_effect"].estimate
-        other = paths.graph.baseline if paths.swapped else paths.graph.contrast
+        _, other = compared(paths)
         moves = "rises" if effect > 0.0 else "falls"
         body += (
             f" With {_quoted(other)} on the unfair paths, the share of positive decisions {moves} by "

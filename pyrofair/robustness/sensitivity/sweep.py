@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from pyrofair._figures import ShownFigure
+from pyrofair._figures import BLUE, GREY, RED, ShownFigure
 from pyrofair._validation import listed, require_choice, require_real, shown
 from pyrofair.audits.display.page import missing_fragment, missing_tables, table_fragment
 from pyrofair.exceptions import DataError
@@ -39,7 +39,6 @@ LOW, HIGH = slice(0, None, 2), slice(1, None, 2)
 WITHIN = {"mean_unfair_effect": (-1.0, 1.0), "sum": (0.0, 2.0)}
 """Where bounds lie that are not of a probability."""
 ROUNDING = 1e-12
-BLUE, RED, GREY = "#0072B2", "#D55E00", "#666666"
 ACROSS = 3
 MOST_MARKED = 3
 LEGEND_WIDTH = 7.0
