@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import networkx as nx
 import pytest
@@ -27,6 +29,7 @@ FLOORS = [
         "_progress",
         "_cells",
         "_files",
+        "_lazy",
         "_workers",
         "_defaults",
         "_version",
@@ -58,10 +61,14 @@ FILES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py")) if path !
 parsed = cache(ast.parse)
 
 
-def executed(body: list[ast.stmt], inside: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
-    """Yield the statements that run, and whether inside a function; what stands under TYPE_CHECKING does not run."""
+def executed(body: list[ast.stmt], inside: bool = False, lazy: bool = False) -> Iterator[tuple[ast.stmt, bool]]:
+    """Yield the statements that run, and whether inside a function; what stands under TYPE_CHECKING does not run.
+
+    In a folder that loads names when they are used (``lazy``), it does: these names are those, as if in a function.
+    """
     for node in body:
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from executed(node.body, inside=True) if lazy else ()
             yield from executed(node.orelse, inside)
             continue
         yield node, inside
@@ -75,7 +82,7 @@ def executed(body: list[ast.stmt], inside: bool = False) -> Iterator[tuple[ast.s
 def imported(code: str, known: set[str], *, deferred: bool = True) -> set[str]:
     """Return the modules of the package that code imports: when it is loaded, or (deferred) in a function as well."""
     found = set()
-    for node, inside in executed(parsed(code).body):
+    for node, inside in executed(parsed(code).body, lazy="when_used(__name__" in code):
         if inside and not deferred:
             continue
         if isinstance(node, ast.Import):
@@ -170,22 +177,63 @@ def test_a_module_opens_with_a_sentence_and_its_names() -> None:
             assert len((ast.get_docstring(tree) or "").splitlines()) >= 3, f"{name} does not describe input and output"
 
 
-def test_graphs_and_data_load_neither_torch_nor_pyro_nor_arviz_nor_matplotlib() -> None:
-    code = """
-import sys
+WHAT_LOADS_LITTLE = {
+    "graphs and data": (
+        """
 import pyrofair as pf
 graph = pf.CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y")
 pf.identify(graph.unfair("A -> Y"))
 pf.datasets.load_german()
-print(*sorted({"torch", "pyro", "arviz", "matplotlib", "sklearn"} & set(sys.modules)))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+""",
+        {"torch", "pyro", "arviz", "matplotlib", "sklearn", "tqdm"},
+    ),
+    "an audit by OneStep": (
+        """
+import warnings
+import numpy as np, pandas as pd, pyrofair as pf
+from sklearn.linear_model import LogisticRegression
+from pyrofair.commands import main
+warnings.simplefilter("ignore")
+graph, rng = pf.CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y"), np.random.default_rng(0)
+df = pd.DataFrame({"A": np.arange(300) % 2, "M": rng.normal(size=300)})
+df["Y"] = (df["M"] + df["A"] > rng.normal(size=300)).astype(int)
+fitted = LogisticRegression().fit(df[["A", "M"]], df["Y"])
+models = {"fitted": fitted, "scores": pf.ScoresOf(fitted.predict_proba), "decisions": pf.DecisionsOf(fitted)}
+pf.audit(models, graph.unfair("A -> Y"), df, random_state=0).to_html()
+pf.audit(models, pf.OneStep(graph.unfair("A -> Y"), form="graph"), df)
+df.assign(p=df["M"] > 0).to_csv("table.csv", index=False)
+main("audit table.csv --graph graph.txt --sensitive A --outcome Y --unfair A->Y --score p".split())
+""",
+        {"torch", "pyro", "arviz", "tqdm"},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WHAT_LOADS_LITTLE)
+def test_what_needs_little_loads_little(what: str, tmp_path: Path) -> None:
+    code, heavy = WHAT_LOADS_LITTLE[what]
+    (tmp_path / "graph.txt").write_text("A -> M; {A M} -> Y")
+    code += f"\nimport sys\nprint('loaded:', *sorted({heavy} & set(sys.modules)))"
+    where = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": where},
+    )
+    assert done.stdout.splitlines()[-1:] == ["loaded:"], done.stdout + done.stderr
 
 
 def test_names_on_top_are_those_that_the_folders_export() -> None:
     for name in pf.__all__:
         assert getattr(pf, name) is not None
         assert name in dir(pf)
+    for folder in (pf.audits, pf.effects, pf.sources):
+        assert {*folder.__all__} <= {*dir(folder)}
+        assert {name for name in folder.__all__ if isinstance(getattr(folder, name), ModuleType)} == set()
+        with pytest.raises(AttributeError, match="no attribute 'learn_laws'"):
+            _ = folder.learn_laws
     with pytest.raises(AttributeError, match="no attribute 'learn_laws'"):
         _ = pf.learn_laws
