@@ -98,6 +98,7 @@ def imported(code: str, known: set[str], *, deferred: bool = True) -> set[str]:
     return found
 
 
+@cache
 def graph_of(*, deferred: bool) -> nx.DiGraph[str]:
     arrows = nx.DiGraph()
     arrows.add_nodes_from(FILES)
@@ -107,8 +108,6 @@ def graph_of(*, deferred: bool) -> nx.DiGraph[str]:
     return arrows
 
 
-IMPORTS = graph_of(deferred=False)
-ALL_IMPORTS = graph_of(deferred=True)
 DELEGATED = ("graph.causal_graph", "programs.vectors")
 """The one import that points upward: `CausalGraph.from_pyro` reads the sites of a program."""
 CORE = {*FLOOR} - {"robustness", "simulate", "persistence", "reproduce", "commands", "__main__"}
@@ -119,25 +118,25 @@ def test_every_module_is_on_a_floor() -> None:
 
 
 def test_a_folder_imports_from_lower_floors_only() -> None:
-    folders = {(name, name.split(".")[0], other.split(".")[0]) for name, other in IMPORTS.edges}
+    folders = {(name, name.split(".")[0], other.split(".")[0]) for name, other in graph_of(deferred=False).edges}
     assert [each for each in folders if each[1] != each[2] and FLOOR[each[2]] >= FLOOR[each[1]] > 0] == []
 
 
 def test_imports_never_run_in_a_circle() -> None:
     """Deferred ones count, but for `CausalGraph.from_pyro`, which delegates to the folder of programs."""
-    assert list(nx.simple_cycles(IMPORTS)) == []
-    deferred = ALL_IMPORTS.copy()
+    assert list(nx.simple_cycles(graph_of(deferred=False))) == []
+    deferred = graph_of(deferred=True).copy()
     deferred.remove_edge(*DELEGATED)
     assert [sorted(each) for each in nx.strongly_connected_components(deferred) if len(each) > 1] == []
 
 
 def test_deferred_imports_are_for_speed_and_never_upward() -> None:
-    upward = {(a, b) for a, b in ALL_IMPORTS.edges if FLOOR[a.split(".")[0]] < FLOOR[b.split(".")[0]]}
+    upward = {(a, b) for a, b in graph_of(deferred=True).edges if FLOOR[a.split(".")[0]] < FLOOR[b.split(".")[0]]}
     assert upward == {DELEGATED}
 
 
 def test_the_core_never_imports_robustness() -> None:
-    folders = {(name, name.split(".")[0], other.split(".")[0]) for name, other in ALL_IMPORTS.edges}
+    folders = {(name, name.split(".")[0], other.split(".")[0]) for name, other in graph_of(deferred=True).edges}
     assert [each for each in folders if each[1] in CORE and each[2] == "robustness"] == []
 
 
@@ -158,7 +157,7 @@ def test_names_of_folders_that_moved_are_found() -> None:
 @pytest.mark.parametrize("folder", ["effects", "classifiers.penalized", "classifiers.training", "audits"])
 def test_what_consumes_worlds_knows_no_source(folder: str) -> None:
     """The default source of `audit(models, unfair, df)` plays a role, see `_defaults`."""
-    arrows = ALL_IMPORTS.copy()
+    arrows = graph_of(deferred=True).copy()
     arrows.remove_edge(*DELEGATED)
     for name in FILES:
         if name == folder or name.startswith(f"{folder}."):
