@@ -194,14 +194,16 @@ from sklearn.linear_model import LogisticRegression
 from pyrofair.commands import main
 warnings.simplefilter("ignore")
 graph, rng = pf.CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y"), np.random.default_rng(0)
-df = pd.DataFrame({"A": np.arange(300) % 2, "M": rng.normal(size=300)})
+df = pd.DataFrame({"A": np.arange(300) % 2, "M": rng.integers(2, size=300)})
 df["Y"] = (df["M"] + df["A"] > rng.normal(size=300)).astype(int)
 fitted = LogisticRegression().fit(df[["A", "M"]], df["Y"])
 models = {"fitted": fitted, "scores": pf.ScoresOf(fitted.predict_proba), "decisions": pf.DecisionsOf(fitted)}
-pf.audit(models, graph.unfair("A -> Y"), df, random_state=0).to_html()
-pf.audit(models, pf.OneStep(graph.unfair("A -> Y"), form="graph"), df)
-df.assign(p=df["M"] > 0).to_csv("table.csv", index=False)
-main("audit table.csv --graph graph.txt --sensitive A --outcome Y --unfair A->Y --score p".split())
+for form in ("prefix", "graph"):
+    source = pf.OneStep(graph.unfair("A -> Y"), form=form, propensity="saturated", regression="saturated")
+    pf.audit(models, source, df).to_html()
+df.assign(p=df["M"]).to_csv("table.csv", index=False)
+question = "--graph graph.txt --sensitive A --outcome Y --unfair A->Y --score p"
+main(f"audit table.csv {question} --propensity saturated --regression saturated".split())
 """,
         {"torch", "pyro", "arviz", "tqdm"},
     ),
