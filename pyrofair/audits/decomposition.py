@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from pyrofair._validation import require_choice
-from pyrofair.audits.audit_view import RIGHT_GRAPH
+from pyrofair.audits.audit_view import RIGHT_GRAPH, figure_markup
 from pyrofair.audits.contrasts import POPULATION, Levels
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.display.page import Table, make_table
@@ -276,16 +274,12 @@ class Decomposition:
             self._text(decisions),
             aside=[BY_ORDER, *self.notes, NO_VERDICT],
             pictures=pictures,
-            markup=lambda: Markup("").join(self._picture(pair) for pair in pairs[:3]),
+            markup=lambda: Markup("").join(self._picture(i, pair) for i, pair in enumerate(pairs[:3])),
         )
 
-    def _picture(self, pair: tuple[str, Any]) -> Markup:
-        written = io.BytesIO()
-        self.plot(*pair).savefig(written, format="png", dpi=120)
-        data = base64.b64encode(written.getvalue()).decode()
+    def _picture(self, i: int, pair: tuple[str, Any]) -> Markup:
         heads = "; ".join(one._head(each) for one, each in self._told(pair[1]) if each == pair)
-        image = Markup(f'<img style="min-width: 44rem" src="data:image/png;base64,{data}" alt="{escape(heads)}">')
-        return Markup('<div class="scroll" role="region" tabindex="0" aria-label="Waterfall">{}</div>').format(image)
+        return figure_markup(self.plot(*pair), f"waterfall-{i}", f"Waterfall of {pair[0]}", heads)
 
     def _table(self, i: int, pair: tuple[str, Any]) -> Table:
         own = self._of(pair)

@@ -19,13 +19,12 @@ from pyrofair.audits.audit import Audit
 from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, rates_block, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
-from pyrofair.audits.display.words import answer, changes
+from pyrofair.audits.display.words import answer, changes, describe_comparison, of_decisions
 from pyrofair.audits.plots import plot_members
 from pyrofair.audits.verdicts import Verdict, judge, quantities_of, read_audit, summed_up
 from pyrofair.audits.view import MOST_CARDS, Block, View
 from pyrofair.audits.wald import require_estimates
 from pyrofair.effects.potential_outcomes import SeveralContrasts, refuse_fitted
-from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import require_unfair
@@ -40,7 +39,6 @@ __all__ = [
     "SCHEMA",
     "FamilyAudit",
     "Members",
-    "of_decisions",
     "require_unfitted",
     "with_paths",
 ]
@@ -140,7 +138,14 @@ class FamilyAudit(ABC):
             beside,
             of_decisions(decisions) + ("" if several else f" of {models[0]}"),
             self.context["level"],
+            self._title(),
         )
+
+    def _title(self) -> str:
+        """Return the comparison and the rows, as figures are headed."""
+        unfair = next((each for each in self.unfair.values() if each is not None), None)
+        compares = "" if unfair is None else f"{describe_comparison(unfair)}; "
+        return f"{compares}{self.context['rows']:,} rows"
 
     def gathered(self, name: str) -> pd.DataFrame:
         """Return the tables that all audits have under a name, such as "stages", with the member in front."""
@@ -384,11 +389,6 @@ class Members:
             part.insert(0, self.key, [name] * len(part))
             whole.append(part)
         return pd.concat(whole, ignore_index=True)
-
-
-def of_decisions(decisions: object) -> str:
-    """Return what is judged, in a word."""
-    return "decisions" if decisions == DECISIONS[0] else "scores"
 
 
 def with_paths(source: Any, unfair: UnfairPaths) -> Any:

@@ -15,8 +15,8 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_integer, require_seed, shown
 from pyrofair.audits.audit import audit, require_audit_settings
 from pyrofair.audits.display.page import make_table
-from pyrofair.audits.display.words import span
-from pyrofair.audits.family import KEY, REFUSALS, SCHEMA, FamilyAudit, Members, of_decisions
+from pyrofair.audits.display.words import of_decisions, span
+from pyrofair.audits.family import KEY, REFUSALS, SCHEMA, FamilyAudit, Members
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.view import Block, View
 from pyrofair.effects.estimates import OF_WORLDS

@@ -46,7 +46,7 @@ GAMMAS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Confounding(Sweep):
-    """The result of :func:`confounding`; print it for a reading in plain text.
+    """The result of :func:`confounding`; print it for a verdict and a few numbers.
 
     Attributes
     ----------
@@ -137,17 +137,17 @@ class Confounding(Sweep):
         table = make_table(
             name, f"{title}: bounds of the mean unfair effect", pd.DataFrame(lines), self.table, note=note
         )
-        return Block(f"{name}-part", title, tables=[table], folded=str(self).splitlines())
+        return Block(f"{name}-part", title, tables=[table], folded=self.details().splitlines())
 
     def _about(self) -> str:
         sensitive = self._source.unfair.graph.sensitive
         return f"gamma limits by what factor a hidden cause U moves the odds of {sensitive}, given what is named below."
 
-    def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        effects = self.table[self.table["quantity"] == "mean_unfair_effect"]
+    def _parts(self) -> Iterator[tuple[str, str, pd.DataFrame]]:
+        effects = self.table[self.table["quantity"] == self.main]
         for cause in self._causes:
             own = effects[effects["hidden_cause"] == cause.name]
-            yield f"{cause.name}: mean unfair effect ({cause.limits})", own
+            yield cause.name, f"{cause.name}: mean unfair effect ({cause.limits})", own
 
     def _stated(self) -> list[str]:
         return [f"{name}: {text}" for name, text in self.assumptions.items()]
