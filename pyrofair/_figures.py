@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from textwrap import fill
 from typing import Any, Literal
@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +30,7 @@ __all__ = [
     "INK",
     "LEGEND",
     "LINES",
+    "MARKERS",
     "RED",
     "TEXT",
     "UNFAIR",
@@ -47,6 +49,7 @@ __all__ = [
 BLUE, RED, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#5A5A5A", "#222222"
 COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
 """Colours that people with a colour vision deficiency can tell apart (Okabe and Ito, 2008)."""
+MARKERS = ("o", "s", "D", "^", "v", "P")
 LINES = ("-", "--", "-.", ":")
 """Lines that a print in grey tells apart as well."""
 UNFAIR = "#B3261E"
@@ -149,11 +152,11 @@ def label_places(axes: Axes, places: ArrayLike, texts: Sequence[str], **how: Any
         own = axes.annotate(text, (x, y), xytext=(0, 0), textcoords="offset points", ha="center", va="center",
                             arrowprops=line, **({"fontsize": TEXT, "color": INK} | how))  # fmt: skip
         best, least = None, np.inf
-        half = np.array(own.get_window_extent().size) / 2.0 * 72.0 / figure.dpi
+        half = np.array(Text.get_window_extent(own).size) / 2.0 * 72.0 / figure.dpi
         for dx, dy in OFFSETS:
             offset = dx + np.sign(round(dx, 6)) * half[0], dy + np.sign(round(dy, 6)) * 0.5 * half[1]
             own.set_position(offset)
-            box = own.get_window_extent()
+            box = Text.get_window_extent(own)  # without its line
             outside = not (panel.contains(*box.min) and panel.contains(*box.max))
             cost = 100.0 * outside + sum(10.0 * box.overlaps(each) for each in taken) + np.hypot(dx, dy) / 100.0
             if cost < least:
@@ -164,15 +167,17 @@ def label_places(axes: Axes, places: ArrayLike, texts: Sequence[str], **how: Any
         taken.append(best[1])
 
 
-def as_svg(figure: Any, name: str, title: str, description: str, colours: Mapping[str, str], kind: str) -> str:
-    """Return a figure as an SVG element of a page, with a text alternative.
+def as_svg(
+    draw: Callable[[], Any], name: str, title: str, description: str, colours: Mapping[str, str], kind: str
+) -> str:
+    """Return the figure that a function draws as an SVG element of a page, with a text alternative.
 
     ``colours`` are the page's variables and the colours that these replace; ``name`` begins the identifiers in it, and
     ``kind`` is its class. Texts are escaped, and characters that no page can hold are left out.
     """
     file = io.StringIO()
     with mpl.rc_context(SETTINGS), warnings.catch_warnings(action="ignore"):  # such as of a font without a letter
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        draw().savefig(file, format="svg", transparent=True, metadata={"Date": None})
     drawn = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", file.getvalue(), flags=re.DOTALL)
     drawn = re.sub(r"<[^>]*>", lambda tag: _for_page(tag[0], name, colours), drawn[drawn.index("<svg") + 4 :])
     opening, _, rest = drawn.partition(">")  # the first tag, without its name

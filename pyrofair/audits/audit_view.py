@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -210,7 +210,7 @@ def _tracks(of: Quantities, basis: Mapping[str, Decisions], threshold: float) ->
 def thresholds_markup(audit: Audit, name: str) -> Markup:
     """Return the picture of thresholds."""
     title = "Mean unfair effect and PIU by threshold"
-    return figure_markup(audit.plot_thresholds(), name, title, "The table below has the same numbers.")
+    return figure_markup(audit.plot_thresholds, name, title, "The table below has the same numbers.")
 
 
 def subgroups_markup(audit: Audit, name: str, of: str = "") -> Markup:
@@ -239,9 +239,9 @@ def graph_block(paths: UnfairPaths) -> Block:
     return Block("graph", "The graph", markup=markup)
 
 
-def figure_markup(figure: Figure, name: str, title: str, description: str) -> Markup:
-    """Return a figure as a drawing in the colours of a page, which scrolls if the page is narrow."""
-    svg = Markup(as_svg(figure, name, title, description, COLOURS, "plot"))  # its texts are escaped where it is made
+def figure_markup(draw: Callable[[], Figure], name: str, title: str, description: str) -> Markup:
+    """Return the figure that a function draws, as a drawing in the colours of a page, which scrolls if the page is narrow."""
+    svg = Markup(as_svg(draw, name, title, description, COLOURS, "plot"))  # its texts are escaped where it is made
     return Markup('<div class="canvas" role="region" tabindex="0" aria-label="{}">{}</div>').format(title, svg)
 
 

@@ -39,9 +39,9 @@ from pyrofair.audits.family import (
     require_unfitted,
     with_paths,
 )
-from pyrofair.audits.report import asked_lines, check_line, exact_accuracy, in_doubt, section_lines, verdict_lines
+from pyrofair.audits.report import asked_lines, exact_accuracy
 from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
-from pyrofair.audits.verdicts import quantities_of, read_levels, read_thresholds
+from pyrofair.audits.verdicts import read_levels, read_thresholds
 from pyrofair.audits.view import Block, View
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
@@ -60,7 +60,6 @@ __all__ = ["POPULATION", "ContrastAudit", "Levels", "audit_contrasts"]
 
 WORST_OF = OF_WORLDS[2:]
 EFFECTS = ("mean_unfair_effect", "piu_lower", "piu_upper")
-MORE = 'More: .details(), .worst, .verdicts, .plot(), .to_html("audit.html").'
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 POPULATION = "A contrast refers to the population of its two levels together; rows of other levels are left out of it."
@@ -118,23 +117,13 @@ class ContrastAudit(FamilyAudit):
         """Return the level as texts have it."""
         return repr(name)
 
-    def __str__(self) -> str:
-        verdicts, context = self.read(), self.context
-        of = {name: quantities_of(own) for name, own in self.quantities.groupby("contrast")}
-        lines = [
+    def _opening(self) -> list[str]:
+        context = self.context
+        return [
             self._told().lead[0],
             *asked_lines(context["unfair"], context["threshold"]),
             f"In brackets: {context['level']:.0%} intervals that hold at once for all contrasts.",
         ]
-        for (name, model, decisions), each in self._chosen(verdicts).items():
-            lines += verdict_lines(f"{model}, {self.label(name)}", each, of[name][model, decisions], {}, EFFECTS)
-        failed = [
-            f"{model}, {self.label(name)}"
-            for name, one in self.audits.items()
-            for model in in_doubt({key[1:]: each for key, each in verdicts.items() if key[0] == name}, one.context)
-        ]
-        lines += [*section_lines(context.get("sections", ())), "", check_line(failed, context["warnings"]), MORE]
-        return "\n".join(lines)
 
     def _title(self) -> str:
         context = self.context

@@ -21,6 +21,7 @@ from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes, describe_comparison, of_decisions
 from pyrofair.audits.plots import plot_members
+from pyrofair.audits.report import check_line, in_doubt, section_lines, verdict_lines
 from pyrofair.audits.verdicts import Verdict, judge, quantities_of, read_audit, summed_up
 from pyrofair.audits.view import MOST_CARDS, Block, View
 from pyrofair.audits.wald import require_estimates
@@ -44,6 +45,9 @@ __all__ = [
 ]
 
 SCHEMA = "pyrofair-family"
+EFFECTS = ("mean_unfair_effect", "piu_lower", "piu_upper")
+"""The numbers of the short report, if there are few members."""
+MORE = 'More: .details(), .summary(), .verdicts, .plot(), .to_html("audit.html").'
 KEY = ["model", "decisions", "quantity"]
 REFUSALS = (DataError, PositivityError)
 FAILURES = (NotIdentifiedError, *REFUSALS)
@@ -305,8 +309,34 @@ class FamilyAudit(ABC):
         """Return the whole report in plain text: every quantity, checks and assumptions."""
         return self.view.text()
 
+    def _opening(self) -> list[str]:
+        """Return the first lines of the short report: what was compared."""
+        return list(self._told().lead)
+
+    def _short(self, model: str, decisions: str) -> list[str]:
+        """Return what the short report says of a model over all members."""
+        return []
+
     def __str__(self) -> str:
-        return self.details()
+        verdicts, context = self.read(), self.context
+        of = {name: quantities_of(own) for name, own in self.quantities.groupby(self.key)}
+        chosen = self._chosen(verdicts)
+        numbers = EFFECTS if len(chosen) <= MOST_CARDS else ()
+        lines = self._opening() + [""] * (not numbers)
+        for (name, model, decisions), each in chosen.items():
+            told = verdict_lines(f"{model}, {self.label(name)}", each, of[name][model, decisions], {}, numbers)[1:]
+            beside = self._beside(model, decisions)[name]
+            told[0] += f" ({beside})" if beside else ""
+            lines += [*([""] if numbers else []), *told]
+        pairs = dict.fromkeys(key[1:] for key in chosen)
+        failed = [
+            f"{model}, {self.label(name)}"
+            for name, one in self.audits.items()
+            for model in in_doubt({key[1:]: each for key, each in verdicts.items() if key[0] == name}, one.context)
+        ]
+        lines += [line for pair in pairs for line in self._short(*pair)]
+        lines += section_lines(context.get("sections", ()))
+        return "\n".join([*lines, "", check_line(failed, context.get("warnings", ())), MORE])
 
     def _repr_html_(self) -> str:
         return self.view.fragment()

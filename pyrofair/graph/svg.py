@@ -26,10 +26,9 @@ def graph_svg(graph: CausalGraph, unfair: UnfairPaths | None = None, *, name: st
     """
     if len(graph.nodes) > MOST_DRAWN or len(graph.edges) > 4 * MOST_DRAWN:
         return None
+    title = f"Causal graph from {graph.sensitive} to {graph.outcome}"
     try:
-        figure = draw_graph(graph, unfair).figure
-        title = f"Causal graph from {graph.sensitive} to {graph.outcome}"
-        return as_svg(figure, name, title, describe(graph, unfair), COLOURS, "graph")
+        return as_svg(lambda: draw_graph(graph, unfair).figure, name, title, describe(graph, unfair), COLOURS, "graph")
     except Exception:  # a page without a drawing is better than none
         return None
 

@@ -109,7 +109,7 @@ class EdgeCosts(FamilyAudit):
             ],
             lead=[
                 f"What each disputed edge costs, on {self.context['rows']:,} rows; unfair: {show_paths(paths.paths)}.",
-                "A line is the interval of PIU if what it names were absent, and by how much its upper end falls; in "
+                "A line is about the graph without what it names: its verdict, and by how much PIU at most changes; in "
                 f"brackets {self.context['level']:.0%} intervals.",
             ],
             blocks=[

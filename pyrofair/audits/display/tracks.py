@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from pyrofair.audits.display.words import between, percent, span
 
-__all__ = ["SHARES", "Panel", "Scale", "Track", "forest", "of_model", "of_rows", "scale_of"]
+__all__ = ["SHARES", "Panel", "Scale", "Track", "forest", "of_model", "of_parts", "of_rows", "scale_of"]
 
 THINNEST = 0.004
 """A range that is narrower, as a share of its scale, is drawn as a point."""
@@ -35,7 +35,6 @@ class Scale:
     @property
     def ticks(self) -> list[tuple[str | None, str, bool]]:
         """The place of each mark, its text, and whether it is the 0 of differences."""
-        sign = "+" if self.signed else ""
         sign = "+" if self.signed else ""
         return [
             (self.at(mark), f"{100.0 * mark:{sign if mark else ''}.3g}%", self.signed and mark == 0.0)
@@ -118,6 +117,11 @@ def forest(title: str, members: Mapping[str, Mapping[str, Any]]) -> list[Panel]:
             f"{title}: mean unfair effect",
         ),
     ]
+
+
+def of_parts(title: str, parts: Mapping[str, Any], scale: Scale) -> Panel:
+    """Return the tracks of parts of a difference by their labels."""
+    return Panel([_number("effect", name, row, scale) for name, row in parts.items()], scale, title)
 
 
 def of_rows(flips: pd.DataFrame, threshold: float) -> list[Panel]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -45,7 +46,7 @@ WITHIN = {"mean_unfair_effect": (-1.0, 1.0), "sum": (0.0, 2.0)}
 """Where bounds lie that are not of a probability."""
 ROUNDING = 1e-12
 ACROSS = 3
-MOST_MARKED = 3
+MOST_MARKED = MOST_PATHS = 3
 LEGEND_WIDTH = 7.0
 """Inches that a legend of two columns needs."""
 APART = 0.09
@@ -240,9 +241,10 @@ class Sweep(ABC):
     def _lead(self) -> list[str]:
         """Return what was analysed, and what the parameter limits."""
         first, name = self.context, self.parameter.name
+        paths, more = first["unfair"][:MOST_PATHS], len(first["unfair"]) - MOST_PATHS
         lines = [
             f"{self.title} of {first['model']} ({first['decisions']}), {first['rows']:,} rows; unfair: "
-            f"{', '.join(first['unfair'])}.",
+            f"{', '.join(paths)}{f' and {more} more' if more > 0 else ''}.",
             self._about(),
         ]
         doubt = f"In doubt at {name} = {self.parameter.neutral:g} already: {first['doubt']}."
@@ -316,7 +318,9 @@ class Sweep(ABC):
                     f"Bounds against {name}",
                     [line for _, heading, rows in parts for line in self._rows(heading, rows)],
                     pictures=[make_table("bounds", f"Every quantity at each {name}", self.table)],
-                    markup=lambda: figure_markup(self._plot(self.main), "bounds-drawing", self.title, self._about()),
+                    markup=lambda: figure_markup(
+                        partial(self._plot, self.main), "bounds-drawing", self.title, self._about()
+                    ),
                 ),
                 Block("conclusions", "Conclusions", [each for cause, *_ in parts for each in self._flips(cause)]),
                 *missing_blocks(context["missing"]),
