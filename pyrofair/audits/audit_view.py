@@ -240,7 +240,7 @@ def graph_block(paths: UnfairPaths) -> Block:
 
 
 def figure_markup(draw: Callable[[], Figure], name: str, title: str, description: str) -> Markup:
-    """Return the figure that a function draws, as a drawing in the colours of a page, which scrolls if the page is narrow."""
+    """Return the figure that a function draws in the colours of a page; it scrolls if the page is narrow."""
     svg = Markup(as_svg(draw, name, title, description, COLOURS, "plot"))  # its texts are escaped where it is made
     return Markup('<div class="canvas" role="region" tabindex="0" aria-label="{}">{}</div>').format(title, svg)
 

@@ -271,14 +271,11 @@ def test_one_point_for_each_strength() -> None:
 def test_labels_of_near_places_cover_no_other_text() -> None:
     table = path_table(seeds=1)
     near = pd.concat(
-        [
-            table.assign(strength=table["strength"] + shift, accuracy=table["accuracy"] - shift)
-            for shift in (0, 1e-3, 2e-3)
-        ]
+        table.assign(strength=table["strength"] + by, accuracy=table["accuracy"] - by) for by in (0, 1e-3, 2e-3)
     )
     axes = plot_frontier(near, "threshold", pd.DataFrame()).axes[0]
     axes.figure.savefig(io.BytesIO())
-    boxes = [text.get_window_extent() for text in axes.texts]
+    boxes = [Text.get_window_extent(text) for text in axes.texts]  # without lines to places
     assert len(boxes) == 9
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
@@ -299,17 +296,10 @@ def test_texts_are_large_and_dark_enough() -> None:
 
 def test_thresholds_are_a_line_with_a_band() -> None:
     rows = [
-        {
-            "model": model,
-            "threshold": at,
-            "quantity": name,
-            "estimate": value,
-            "lower": value - 0.1,
-            "upper": value + 0.1,
-        }
+        {"model": model, "threshold": at, "quantity": name, "estimate": x, "lower": x - 0.1, "upper": x + 0.1}
         for model in ("m", "n")
         for at in (0.7, 0.3)
-        for name, value in (("mean_unfair_effect", at / 2), ("piu_lower", at / 2), ("piu_upper", at))
+        for name, x in (("mean_unfair_effect", at / 2), ("piu_lower", at / 2), ("piu_upper", at))
     ]
     figure = plot_thresholds(pd.DataFrame(rows), 0.5, 0.95, "title")
     left, right = figure.axes
@@ -432,10 +422,8 @@ def stages(**changed: object) -> pd.DataFrame:
 def test_stages_show_weights_sizes_and_the_largest_z() -> None:
     figure = plot_stages(stages(), None, 3.0)
     left, middle, right = figure.axes
-    assert [label.get_text() for label in left.get_yticklabels()] == [
-        "baseline world: M, L\nC",
-        "unfair-path world: M\nC",
-    ]
+    rows = ["baseline world: M, L\nC", "unfair-path world: M\nC"]
+    assert [label.get_text() for label in left.get_yticklabels()] == rows
     blue = next(each for each in left.lines if to_hex(each.get_color()) == BLUE.lower() and len(each.get_xdata()))
     assert list(blue.get_xdata()) == [1.04, 0.98]
     assert [patch.get_width() for patch in middle.patches] == [900.0, 450.0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 
 from pyrofair._progress import progress_bar
 from pyrofair._validation import require_instance, require_real
+from pyrofair.audits.audit_view import figure_markup
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.models import ScoresAre
 from pyrofair.audits.view import Block
@@ -137,7 +139,8 @@ class Confounding(Sweep):
         table = make_table(
             name, f"{title}: bounds of the mean unfair effect", pd.DataFrame(lines), self.table, note=note
         )
-        return Block(f"{name}-part", title, tables=[table], folded=self.details().splitlines())
+        picture = partial(figure_markup, partial(self._plot, self.main), f"{name}-drawing", title, self._about())
+        return Block(f"{name}-part", title, tables=[table], folded=self.details().splitlines(), markup=picture)
 
     def _about(self) -> str:
         sensitive = self._source.unfair.graph.sensitive
