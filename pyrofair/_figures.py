@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from textwrap import fill
 from typing import Any, Literal
 
@@ -60,6 +61,8 @@ LONGEST = 26
 """The characters of a line of a name; with longer ones the panels would be too narrow for their titles."""
 SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "pyrofair", "text.usetex": False}
 """Texts are texts, and equal figures have equal drawings."""
+STEPS = 30
+"""The points of a line that a label must not cover."""
 FAR = 12.0
 """A label further away, in points, has a line to its place."""
 OFFSETS = [
@@ -137,34 +140,36 @@ def in_percent(axis: Axis) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100.0 * value:.4g}"))
 
 
-def label_places(axes: Axes, places: ArrayLike, texts: Sequence[str], **how: Any) -> None:
-    """Write a text near each of n places, shape (n, 2), that covers no other text and no place, if that can be.
+def label_places(axes: Axes, places: ArrayLike, texts: Sequence[str], lines: Sequence[ArrayLike] = ()) -> None:
+    """Write a text near each of n places, shape (n, 2), that covers no other text, place or line, if that can be.
 
-    It goes last, when the limits of the axes are final.
+    ``lines`` are joined points, shape (k, 2) each. It goes last, when the limits of the axes are final.
     """
     figure: Any = axes.figure
     figure.draw_without_rendering()
-    at = np.asarray(places, dtype=np.float64)
-    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axes.transData.transform(at)]
-    panel = axes.get_window_extent()
-    for (x, y), text in zip(at, texts, strict=True):
-        line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
-        own = axes.annotate(text, (x, y), xytext=(0, 0), textcoords="offset points", ha="center", va="center",
-                            arrowprops=line, **({"fontsize": TEXT, "color": INK} | how))  # fmt: skip
-        best, least = None, np.inf
-        half = np.array(Text.get_window_extent(own).size) / 2.0 * 72.0 / figure.dpi
+    at, panel, pixels = np.asarray(places, dtype=np.float64), axes.get_window_extent(), figure.dpi / 72.0
+    drawn = axes.transData.transform(at)
+    joined = [axes.transData.transform(np.asarray(each, dtype=np.float64)) for each in lines]
+    steps = np.linspace(0.0, 1.0, STEPS)[:, None]
+    on = [start + steps * (end - start) for each in joined for start, end in pairwise(each)]
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in np.vstack([drawn, *on])]
+    arrow = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+    for place, middle, text in zip(at, drawn, texts, strict=True):
+        own = axes.annotate(text, place, xytext=(0, 0), textcoords="offset points", ha="center", va="center",
+                            arrowprops=arrow, fontsize=TEXT, color=INK)  # fmt: skip
+        size = np.array(Text.get_window_extent(own).size)  # without the line
+        best = (np.inf, np.zeros(2), panel, 0.0)
         for dx, dy in OFFSETS:
-            offset = dx + np.sign(round(dx, 6)) * half[0], dy + np.sign(round(dy, 6)) * 0.5 * half[1]
-            own.set_position(offset)
-            box = Text.get_window_extent(own)  # without its line
+            offset = np.array([dx, dy]) * pixels + np.sign(np.round([dx, dy], 6)) * size / 2.0
+            box = Bbox.from_bounds(*(middle + offset - size / 2.0), *size)
             outside = not (panel.contains(*box.min) and panel.contains(*box.max))
-            cost = 100.0 * outside + sum(10.0 * box.overlaps(each) for each in taken) + np.hypot(dx, dy) / 100.0
-            if cost < least:
-                best, least = (offset, box, np.hypot(dx, dy)), cost
-        assert best is not None
-        own.set_position(best[0])
-        own.arrow_patch.set_visible(bool(best[2] > FAR))
-        taken.append(best[1])
+            far = float(np.hypot(dx, dy))
+            cost = 100.0 * outside + 10.0 * sum(box.overlaps(each) for each in taken) + far / 100.0
+            best = min(best, (cost, offset, box, far), key=lambda each: each[0])
+        own.set_position(tuple(best[1] / pixels))
+        if own.arrow_patch is not None:
+            own.arrow_patch.set_visible(best[3] > FAR)
+        taken.append(best[2])
 
 
 def as_svg(

@@ -427,7 +427,8 @@ def plot_frontier(
     figure.legend(handles=handles, ncols=2, **LEGEND)
     finish(axes)
     known = mean.dropna()
-    label_places(axes, known[["piu_upper", "accuracy"]], [f"{strength:g}" for strength in known.index])
+    at = known[["piu_upper", "accuracy"]]
+    label_places(axes, at, [f"{strength:g}" for strength in known.index], [at])
     return figure
 
 
