@@ -257,7 +257,8 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
         What is judged, for the axes.
     """
     names = list(members)
-    figure, (left, right), height = make_rows(names, (2, 3), 11.0, title)
+    longest = max(map(len, members.values()), default=0)
+    figure, (left, right), height = make_rows(names, (2, 3), 9.5 + 0.07 * longest, title)
 
     def column(quantity: str, *named: str) -> NDArray[np.float64]:
         own = rows.xs(quantity, level="quantity").reindex(pd.Index(names))
@@ -270,11 +271,11 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
     _bars(left, height, effect, (column("mean_unfair_effect", "lower"), column("mean_unfair_effect", "upper")), BLUE)
     _bars(right, height, piu, far, RED)
     left.axvline(0.0, color=GREY, linewidth=0.8)
-    left.set_xlabel(f"mean unfair effect (points), {what}")
+    left.set_xlabel(f"mean unfair effect (points),\n{what}")
     most = max(float(np.nanmax([*piu, *far], initial=0.0)), 0.01)
     least = min(float(np.nanmin([*piu, *far], initial=0.0)), 0.0)
     right.set_xlim(least - 0.01 * most, 1.04 * most)
-    right.set_xlabel(f"individual unfairness (PIU, %), {what}")
+    right.set_xlabel(f"individual unfairness (PIU, %),\n{what}")
     write_beside(right, height, list(members.values()))
     handles = [
         Patch(color=RED, alpha=0.4, label="PIU, lower to upper bound"),

@@ -381,7 +381,7 @@ class Sweep(ABC):
             if quantity == "mean_unfair_effect":
                 axes.axhline(0.0, color="black", linewidth=0.8)
             if quantity in ("mean_unfair_effect", "piu"):
-                _mark_flip(axes, lost)
+                _mark_flips(axes, lost)
             if benchmark is not None:
                 _mark_columns(axes, benchmark, cause, float(rows[self.parameter.name].max()), lost)
         for axes in panels.ravel()[len(causes) :]:
@@ -396,7 +396,7 @@ class Sweep(ABC):
             Patch(color=BLUE, alpha=0.12, label=f"{self.context['level']:.0%} interval of both bounds"),
         ]
         if quantity in ("mean_unfair_effect", "piu") and np.isfinite(self.flips_at["interval"]).any():
-            handles.append(Line2D([], [], color=RED, linestyle="--", label="conclusion no longer significant"))
+            handles.append(Line2D([], [], color=RED, linestyle="--", label="a conclusion no longer significant"))
         if benchmark is not None:
             handles.append(
                 Line2D([], [], color=GREY, linestyle=":", label="an observed column left out (90 % of rows)")
@@ -455,11 +455,10 @@ def _apart(gamma: NDArray[np.float64]) -> list[float]:
     return [float(np.exp(each)) for each in found[::-1]]
 
 
-def _mark_flip(axes: Axes, flips: pd.DataFrame) -> None:
-    at = flips["interval"].to_numpy(np.float64)[:1]
-    if len(at) and np.isfinite(at[0]):
-        axes.axvline(at[0], color=RED, linestyle="--", linewidth=1.2)
-        axes.annotate(f"{at[0]:.3g}", (at[0], 0.97), xycoords=("data", "axes fraction"), xytext=(3, 0),
+def _mark_flips(axes: Axes, flips: pd.DataFrame) -> None:
+    for at in flips["interval"][np.isfinite(flips["interval"])]:
+        axes.axvline(at, color=RED, linestyle="--", linewidth=1.2)
+        axes.annotate(f"{at:.3g}", (at, 0.97), xycoords=("data", "axes fraction"), xytext=(3, 0),
                       textcoords="offset points", color=INK, va="top", bbox=BEHIND)  # fmt: skip
 
 
@@ -473,7 +472,7 @@ def _mark_columns(axes: Axes, benchmark: pd.DataFrame, cause: str, most: float, 
         return
     own = own[(own["of"] == own["of"].iloc[0]) & (own["column"] != "(none)") & (own["q90"] <= most)]
     strongest = own.nlargest(MOST_MARKED, "q90").sort_values("q90")
-    lines = np.log([*strongest["q90"], *flips["interval"][:1], most])
+    lines = np.log([*strongest["q90"], *flips["interval"], most])
     for column, at in zip(strongest["column"], strongest["q90"], strict=True):
         axes.axvline(at, color=GREY, linestyle=":", linewidth=1)
         away = (lines - np.log(at)) / np.log(most)
