@@ -53,6 +53,7 @@ APART = 0.09
 """Labels that are closer than this share of the axis would overlap."""
 BEHIND = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
 MORE = 'More: .details(), .table, .flips_at, .plot(), .to_html("sensitivity.html").'
+CSV_HAS_ALL = "The CSV has every quantity."
 TITLES = {
     "mean_unfair_effect": "mean unfair effect",
     "piu": "PIU, by the two marginals",
@@ -301,6 +302,7 @@ class Sweep(ABC):
         """The report as data."""
         context, name, paths = self.context, self.parameter.name, self.context["paths"]
         parts = [*self._parts()]
+        shown = self.table[self.table["quantity"] == self.main].drop(columns="quantity")
         stated = [*self._stated(), context["units"], *context["records"]]
         if unused := ", ".join(context["unused"]):
             stated.append(f"{unused} shares a declared latent cause and is not used: no interval is called sharp.")
@@ -317,7 +319,7 @@ class Sweep(ABC):
                     "bounds",
                     f"Bounds against {name}",
                     [line for _, heading, rows in parts for line in self._rows(heading, rows)],
-                    pictures=[make_table("bounds", f"Every quantity at each {name}", self.table)],
+                    pictures=[make_table("bounds", self._named(self.main), shown, self.table, note=CSV_HAS_ALL)],
                     markup=lambda: figure_markup(
                         partial(self._plot, self.main), "bounds-drawing", self.title, self._about()
                     ),
