@@ -51,7 +51,7 @@ BLUE, RED, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#5A5A5A", "#2222
 COLOURS = (RED, BLUE, GREEN, "#CC79A7", "#E69F00")
 """Colours that people with a colour vision deficiency can tell apart (Okabe and Ito, 2008)."""
 MARKERS = ("o", "s", "D", "^", "v", "P")
-LINES = ("-", "--", "-.", ":")
+LINES: tuple[Any, ...] = ("-", "--", "-.", ":")
 """Lines that a print in grey tells apart as well."""
 UNFAIR = "#B3261E"
 """The red of reports. Texts are in this, INK, GREY or BLUE, whose contrast with white is above 4.5."""

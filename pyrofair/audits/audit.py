@@ -283,7 +283,7 @@ class Audit:
         if len(models) > 1:
             names = [f"{of}, {name}" for of, name in zip(own["model"], names, strict=True)]
         own = own.assign(member=names)
-        sizes = {row.member: f"{row.rows:,} rows" for row in own.itertuples()}
+        sizes = {name: f"{rows:,} rows" for name, rows in zip(names, own["rows"], strict=True)}
         what = of_decisions("threshold") + (f" of {models[0]}" if len(models) == 1 else "")
         title = f"{self._title()}. Intervals hold together"
         return plot_members(own.set_index(["member", "quantity"]), sizes, what, self.context.level, title)

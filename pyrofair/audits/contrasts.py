@@ -135,7 +135,7 @@ class ContrastAudit(FamilyAudit):
         panels = []
         for model, own in self.table[self.table["decisions"] == "threshold"].groupby("model", sort=False):
             members = {
-                self.label(name): {row.quantity: row for row in rows.itertuples()}
+                self.label(name): next(iter(quantities_of(rows).values()))
                 for name, rows in own.groupby("contrast", sort=False)
             }
             panels += forest(f"{model}, decisions", members)

@@ -319,7 +319,7 @@ class Decomposition:
             tables.append(make_table(f"parts-within-{i}", of, shown, own))
             scale = scale_of(rows)
             for (subgroup, level), part in own.groupby(["subgroup", "level"], sort=False):
-                named = {self._word(row.part): row for row in part.itertuples()}
+                named = {self._word(str(row.part)): row for row in part.itertuples()}
                 panels.append(of_parts(f"{of}, {subgroup} {level}, {part['rows'].iloc[0]:,} rows", named, scale))
         absent = self.subgroups[self.subgroups["note"].fillna("") != ""] if len(self.subgroups) else self.subgroups
         lines = [f"{row.subgroup} {row.level}: {row.note}." for row in absent.itertuples()]

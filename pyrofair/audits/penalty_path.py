@@ -166,7 +166,8 @@ class PenaltyPath:
     def _title(self) -> str:
         """Return the comparison, the rows and the seeds, as figures are headed."""
         sources = (getattr(each, "source_", None) for each in self.models.values())
-        unfair = next((each.unfair for each in sources if isinstance(getattr(each, "unfair", None), UnfairPaths)), None)
+        known = (getattr(each, "unfair", None) for each in sources)
+        unfair = next((each for each in known if isinstance(each, UnfairPaths)), None)
         seeds = self.table["seed"].nunique()
         told = ["" if unfair is None else describe_comparison(unfair), f"{seeds} seed{'s' * (seeds != 1)}"]
         if len(self.intervals):

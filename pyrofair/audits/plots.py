@@ -152,7 +152,7 @@ def plot_stages(
     z = first["mean_weight_z"].to_numpy(np.float64)
     half = reach_of(0.95) * np.abs(np.divide(off, z, out=np.zeros_like(off), where=z != 0.0))
     left.axvline(1.0, color=GREY, linewidth=1)
-    bad = (first["problem"] != "").to_numpy()
+    bad = (first["problem"] != "").to_numpy() if "problem" in first else np.zeros(len(first), dtype=bool)
     for which, colour in ((~bad, BLUE), (bad, RED)):
         left.errorbar(1.0 + off[which], height[which], xerr=half[which], fmt="o", color=colour, capsize=3)
     reach = max(0.15, 1.15 * float(np.nanmax(np.abs(off) + half, initial=0.0)))

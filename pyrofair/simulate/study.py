@@ -163,7 +163,7 @@ class Study:
         title = f"Means over {seeds} seed{'s' * (seeds != 1)}, with two standard errors, by training rows"
         figure = make_figure(3.6 + 3.6 * max(len(scenarios), 1), 1.4 + 2.6 * len(names), title)
         panels = figure.subplots(len(names), max(len(scenarios), 1), squeeze=False, sharex="col", sharey="row")
-        named = list(table.groupby(["method", "strength"], sort=False, dropna=False).groups)
+        named: list[Any] = list(table.groupby(["method", "strength"], sort=False, dropna=False).groups)
         styles = dict(zip(named, zip(cycle(COLOURS), cycle(MARKERS), strict=False), strict=False))
         for (row, name), (column, place) in product(enumerate(names), enumerate(scenarios)):
             axes = panels[row, column]

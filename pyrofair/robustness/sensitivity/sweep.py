@@ -255,11 +255,9 @@ class Sweep(ABC):
         lines = [*self._lead(), ""]
         for cause, _, rows in self._parts():
             lines += self._flips(cause)
-            ends = rows.iloc[[0, -1]] if len(rows) > 1 else rows
-            spans = [
-                f"{between(row.low, row.high)} at {self.parameter.name} = {self._at(row):g}"
-                for row in ends.itertuples()
-            ]
+            ends: Any = (rows.iloc[[0, -1]] if len(rows) > 1 else rows).to_dict("records")
+            name = self.parameter.name
+            spans = [f"{between(each['low'], each['high'])} at {name} = {each[name]:g}" for each in ends]
             lines.append(f"  {self._named(self.main)}: {'; '.join(spans)}")
         return "\n".join([*lines, "", MORE])
 
@@ -280,9 +278,6 @@ class Sweep(ABC):
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the analysis as JSON: both tables, conclusions, assumptions and settings; NaN is null."""
         return self.view.json(indent=indent)
-
-    def _at(self, row: Any) -> float:
-        return float(getattr(row, self.parameter.name))
 
     def _rows(self, heading: str, rows: pd.DataFrame) -> list[str]:
         """Return the bounds of a departure at each value, in lines."""
