@@ -41,7 +41,7 @@ from pyrofair.audits.family import (
 )
 from pyrofair.audits.report import asked_lines, exact_accuracy
 from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
-from pyrofair.audits.verdicts import read_levels, read_thresholds
+from pyrofair.audits.verdicts import quantities_of, read_levels, read_thresholds
 from pyrofair.audits.view import Block, View
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
