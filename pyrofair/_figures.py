@@ -38,7 +38,6 @@ __all__ = [
     "ShownAxes",
     "ShownFigure",
     "as_svg",
-    "escaped",
     "finish",
     "in_percent",
     "label_places",
@@ -188,7 +187,7 @@ def as_svg(
     opening, _, rest = drawn.partition(">")  # the first tag, without its name
     return (
         f'<svg class="{kind}" role="img" aria-labelledby="{name}-title {name}-desc"{opening}>'
-        f'<title id="{name}-title">{escaped(title)}</title><desc id="{name}-desc">{escaped(description)}</desc>'
+        f'<title id="{name}-title">{_escaped(title)}</title><desc id="{name}-desc">{_escaped(description)}</desc>'
         f"{''.join(each for each in rest.strip() if each >= ' ' or each == chr(10))}"
     )
 
@@ -202,6 +201,6 @@ def _for_page(tag: str, name: str, colours: Mapping[str, str]) -> str:
     return tag.replace("#000000", "var(--ink)")
 
 
-def escaped(text: str) -> str:
+def _escaped(text: str) -> str:
     """Return a text for a page, without characters that no page can hold."""
     return escape(in_order("".join(each for each in text if each >= " ")))

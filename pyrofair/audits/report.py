@@ -59,7 +59,6 @@ __all__ = [
     "section_lines",
     "setting_lines",
     "short_lines",
-    "show_interval",
     "sizes_of",
     "stage_lines",
     "subgroup_lines",
