@@ -170,7 +170,7 @@ class PenaltyPath:
         unfair = next((each for each in known if isinstance(each, UnfairPaths)), None)
         seeds = self.table["seed"].nunique()
         told = ["" if unfair is None else describe_comparison(unfair), f"{seeds} seed{'s' * (seeds != 1)}"]
-        if len(self.intervals):
+        if {"quantity", "ess"} <= {*self.intervals}:
             rows = self.intervals.loc[self.intervals["quantity"] == "positive_rate", "ess"].mean()
             told.append("" if np.isnan(rows) else f"{rows:,.0f} rows")
         return "; ".join(filter(None, told))
