@@ -359,8 +359,8 @@ def test_the_picture_shows_the_limit_and_the_choice_if_there_is_one() -> None:
     def told(**limit: float) -> list[str]:
         return [text.get_text() for text in path.plot(**limit).legends[0].get_texts()]
 
-    assert told(at_most=0.2)[-2:] == ["limit 0.2", "chosen: strength 1"]
-    assert told(at_most=0.001)[-1] == "limit 0.001"
+    assert told(at_most=0.2)[-2:] == ["limit 20 %", "chosen: strength 1"]
+    assert told(at_most=0.001)[-1] == "limit 0.1 %"
     assert len(told()) == len(told(at_most=0.001)) - 1
     assert len(whole().plot(details=True).axes) == 4
 

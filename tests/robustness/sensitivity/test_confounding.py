@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import warnings
 from itertools import product
@@ -433,7 +434,7 @@ def test_a_cause_that_the_attribute_is_independent_of_has_a_limit_of_its_own() -
             model, source, df, hidden_causes="A <-> all", decisions="score", sample_weight=np.tile(chance, 40) * 1e3,
             **limits,
         )  # fmt: skip
-        text = str(found)
+        text = found.details()
         assert "gamma: odds of A" in text
         assert "later_ratio: distribution of M" in text
         assert all(part in text for part in ("gamma 1, later_ratio", "later_ratio of that"))
@@ -453,8 +454,20 @@ def test_a_cause_that_the_attribute_is_independent_of_has_a_limit_of_its_own() -
 
 def test_results_are_shown() -> None:
     found = run(sample(1500, 0), gammas=[1.5, 3.0], at_most=0.9)
-    assert all(part in str(found) for part in ("A <-> D", "mean unfair effect", "not sharp"))
+    assert all(part in found.details() for part in ("A <-> D", "mean unfair effect", "not sharp"))
     assert "<table" in found._repr_html_()
+    held, data = found.flips_at.set_index(["hidden_cause", "conclusion"])["interval"], json.loads(found.to_json())
+    assert [row["interval"] for row in data["flips_at"]] == [each if np.isfinite(each) else None for each in held]
+    assert len(data["table"]) == len(found.table)
+    assert len(str(found).splitlines()) < len(found.details().splitlines())
+    for (cause, what), at in held.items():
+        ending = f"holds up to gamma = {at:.3g}." if np.isfinite(at) else "gamma"
+        told = [line for line in str(found).splitlines() if line.startswith(f"{cause}: '{what}'")]
+        assert len(told) == 1
+        assert ending in told[0]
+    page = found.to_html()
+    assert 'id="bounds-drawing-title"' in page
+    assert data["schema"] == "pyrofair-sensitivity"
     for quantity in ("mean_unfair_effect", "piu"):
         figure = found.plot(quantity, benchmark=found.benchmark())
         assert next(axes.get_title() for axes in figure.axes if axes.get_visible()) == "A <-> D"
@@ -564,6 +577,6 @@ def test_missing_values_count_as_values() -> None:
     same = confounding(model, pf.OneStep(UNFAIR["through M"], **SATURATED), missing.fillna({"D": 9.0}))
     pd.testing.assert_frame_equal(found.table, same.table)
     pd.testing.assert_frame_equal(found.benchmark(), same.benchmark())
-    for text in (str(found), found._repr_html_()):
+    for text in (found.details(), found._repr_html_()):
         assert "counts as a value" in text
         assert "Missing values, share of rows" in text
