@@ -24,7 +24,13 @@ version = release = __version__
 # --- pages ---
 
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "examples/*.ipynb", "examples/**README.md", "pyrofair/datasets/data/NOTICE.md"]
+include_patterns = [
+    "docs/**.md",
+    "docs/reference/*/*.rst",  # which each build writes
+    "examples/*.ipynb",
+    "examples/**README.md",
+    "pyrofair/datasets/data/NOTICE.md",
+]
 exclude_patterns = [
     "**/.*",
     ".*",

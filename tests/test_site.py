@@ -63,6 +63,18 @@ def without_entry(pages: dict[str, Page]) -> list[str]:
     return sorted(documented() - {anchor.removeprefix("module-") for anchor in anchors})
 
 
+def incomplete(site: Path, pages: dict[str, Page]) -> list[str]:
+    """The public names whose entry has no example, or no names to see, and the names that share a page."""
+    found = []
+    folders = {name for name in documented() if isinstance(getattr(pyrofair, name.partition(".")[2], None), ModuleType)}
+    for name in documented() - folders | {"pyrofair.mechanisms.families"}:
+        (page,) = [page for page, content in pages.items() if {name, f"module-{name}"} & content.anchors]
+        text = (site / page).read_text(encoding="utf-8")
+        if page.count("/") != 3 or 'class="gp">&gt;&gt;&gt; </span>' not in text or "admonition seealso" not in text:
+            found.append(name)
+    return sorted(found)
+
+
 def without_link(pages: dict[str, Page]) -> list[str]:
     """The public names in the table of names that do not lead to their entry."""
     links = {unquote(link).partition("#") for link in pages["docs/api.html"].links if link.startswith("reference/")}
@@ -98,6 +110,7 @@ def test_the_site(tmp_path: Path) -> None:
     assert {path.relative_to(ROOT).with_suffix(".html").as_posix() for path in sources} - {*pages} == set()
     assert without_entry(pages) == []
     assert without_link(pages) == []
+    assert incomplete(site, pages) == []
     assert broken(site, pages) == []
     index = (site / "searchindex.js").read_text(encoding="utf-8")
     assert index.startswith("Search.setIndex(")
