@@ -28,7 +28,7 @@ include_patterns = [
     "docs/**.md",
     "docs/reference/*/*.rst",  # which each build writes
     "examples/*.ipynb",
-    "examples/**README.md",
+    "examples/README.md",
     "pyrofair/datasets/data/NOTICE.md",
 ]
 exclude_patterns = [
@@ -40,6 +40,12 @@ exclude_patterns = [
     "dist",
     "tests",
     "compare-*",
+    # In the repository only; pages quote their summaries.
+    "docs/coverage.md",
+    "docs/decisions",
+    "docs/pscf-measured.md",
+    "docs/reproduction.md",
+    "examples/paper",
     "reproduction*",
 ]
 extensions = [
@@ -54,7 +60,7 @@ extensions = [
 
 # --- Markdown and notebooks ---
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4  # as on GitHub
 EXECUTE = os.environ.get("PYROFAIR_EXECUTE", "force")
 if EXECUTE not in ("force", "cache", "off"):

@@ -181,6 +181,8 @@ def test_the_readme_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     audit, _, program = PYTHON.findall(README)
+    (home,) = PYTHON.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+    assert {*home.splitlines()} < {*audit.splitlines()}
     names = run_blocks([audit], "README.md")
     assert "Audit of 1 model(s) on 10,869 rows" in capsys.readouterr().out
     rows = names["report"].table.query("decisions == 'threshold'").set_index("quantity")

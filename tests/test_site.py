@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -106,8 +107,11 @@ def test_the_site(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-5000:]
     site = (tmp_path / "html").resolve()
     pages = {path.relative_to(site).as_posix(): Page(path) for path in site.rglob("*.html")}
-    sources = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.ipynb")]
-    assert {path.relative_to(ROOT).with_suffix(".html").as_posix() for path in sources} - {*pages} == set()
+    sources = {*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.ipynb")}
+    in_repository = {ROOT / "docs" / f"{name}.md" for name in ("coverage", "pscf-measured", "reproduction")}
+    in_repository |= {*(ROOT / "docs" / "decisions").glob("*.md")}
+    shown = {path for path in sources if path.relative_to(ROOT).with_suffix(".html").as_posix() in pages}
+    assert sources - shown == in_repository
     assert without_entry(pages) == []
     assert without_link(pages) == []
     assert incomplete(site, pages) == []
@@ -116,6 +120,17 @@ def test_the_site(tmp_path: Path) -> None:
     assert index.startswith("Search.setIndex(")
     assert "pyrofair.penalizedclassifier" in index.lower()
     assert "docs/index.html" in pages["index.html"].links
+    found = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
+    for stem, page in {
+        "instal": "start-here",
+        "faq": "faq",
+        "interpret": "report",
+        "discrimin": "responsible-use",
+    }.items():
+        hits = [found[each].get(stem, []) for each in ("terms", "titleterms")]
+        hits = [each for hit in hits for each in (hit if isinstance(hit, list) else [hit])]
+        assert f"docs/{page}" in [found["docnames"][each] for each in hits], stem
+    assert not [name for name in found["docnames"] if "decisions" in name or "coverage" in name]
     assert not [path for path in ROOT.glob("docs/**/*") if path.suffix in (".html", ".doctree")]
 
 
