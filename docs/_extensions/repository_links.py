@@ -46,12 +46,8 @@ def lead_to_pages(app: Sphinx, document: nodes.document) -> None:
             uri = app.builder.get_relative_uri(docname, f"source/{path}")
             node.replace_self(nodes.reference("", "", *node.children, refuri=uri, internal=True))
     for node in list(document.findall(addnodes.pending_xref)):
-        path = f"{node.get('reftarget')}.md"
-        if (
-            node.get("refdomain") == "doc"
-            and node["reftarget"] not in app.env.found_docs
-            and (Path(app.srcdir) / path).is_file()
-        ):
+        path, known = f"{node.get('reftarget')}.md", node.get("reftarget") in app.env.found_docs
+        if node.get("refdomain") == "doc" and not known and (Path(app.srcdir) / path).is_file():
             text = node.astext()  # a page of the repository that is not on the site
             place = [nodes.Text(f"{text} ("), nodes.literal("", path), nodes.Text(")")]
             node.replace_self(place if text != path else place[1])

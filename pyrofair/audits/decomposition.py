@@ -285,7 +285,8 @@ class Decomposition:
         data = base64.b64encode(written.getvalue()).decode()
         heads = "; ".join(one._head(each) for one, each in self._told(pair[1]) if each == pair)
         image = Markup(f'<img style="min-width: 44rem" src="data:image/png;base64,{data}" alt="{escape(heads)}">')
-        return Markup('<div class="scroll" role="region" tabindex="0" aria-label="Waterfall">{}</div>').format(image)
+        frame = Markup('<div class="scroll" role="region" tabindex="0" aria-label="Waterfall: {}">{}</div>')
+        return frame.format(heads, image)
 
     def _table(self, i: int, pair: tuple[str, Any]) -> Table:
         own = self._of(pair)
