@@ -12,6 +12,7 @@ from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 import pyrofair
+from pyrofair.commands.line import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -115,6 +116,10 @@ def test_the_site(tmp_path: Path) -> None:
     assert without_entry(pages) == []
     assert without_link(pages) == []
     assert incomplete(site, pages) == []
+    for command in COMMANDS:
+        anchors = pages[f"docs/reference/commands/{command.name}.html"].anchors
+        flags = {flag for option in command.params for flag in option.opts if flag.startswith("--")}
+        assert {f"cmdoption-pyrofair-{command.name}-{flag.lstrip('-')}" for flag in flags} <= anchors
     assert broken(site, pages) == []
     index = (site / "searchindex.js").read_text(encoding="utf-8")
     assert index.startswith("Search.setIndex(")

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import command_pages
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx import addnodes
@@ -100,9 +101,10 @@ def stub_of(name: str) -> str:
 
 
 def write_stubs(app: Sphinx) -> None:
-    """Write the pages of all names, and remove those of names that are gone; git does not see them."""
+    """Write the pages of all names and commands, and remove those of what is gone; git does not see them."""
     folder = TABLE.parent / "reference"
-    pages = {folder / f"{stub_of(name)}.rst": stub(name, public_names()[name][1]) for name in things()}
+    texts = {stub_of(name): stub(name, public_names()[name][1]) for name in things()} | command_pages.pages()
+    pages = {folder / f"{name}.rst": text for name, text in texts.items()}
     for path in {*folder.glob("*/*.rst")} - {*pages}:
         path.unlink()
     for path, text in pages.items():

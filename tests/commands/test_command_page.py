@@ -70,4 +70,3 @@ def test_the_options_and_codes_that_the_page_names_exist() -> None:
     assert sorted({*re.findall(r"--[a-z][a-z-]*", TEXT)} - known) == []
     told = re.findall(r"^\| (\d+) \| \S", TEXT, re.MULTILINE)
     assert told == ["0", "1", "2", "3", "4", "130"]
-    assert {f"`pyrofair {command.name}`" for command in COMMANDS} <= {*re.findall(r"`pyrofair [a-z]+`", TEXT)}
