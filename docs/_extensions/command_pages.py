@@ -10,7 +10,7 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from pyrofair.commands.line import COMMANDS
+from pyrofair.commands.line import CODES, COMMANDS
 from pyrofair.commands.options import Command
 
 
@@ -72,7 +72,17 @@ class Commands(SphinxDirective):
         return container.children
 
 
+class ExitCodes(SphinxDirective):
+    """The exit codes, as ``pyrofair --help`` prints them."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the text."""
+        text = "\n".join(CODES.splitlines()[2:])
+        return [nodes.literal_block(text, text, language="text")]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the table."""
     app.add_directive("commands", Commands)
+    app.add_directive("exit-codes", ExitCodes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
