@@ -168,8 +168,7 @@ def feasible_interval(
 def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, float]:  # noqa: PT028
     """Confidence interval for the error rate of a classifier on fresh rows, by inverting exact binomial tails.
 
-    Assumes that the test rows are independent and took no part in training or selection; those of an audit give the
-    accuracy with an interval by :func:`pyrofair.audit`.
+    Assumes independent test rows that took no part in training or selection, as :func:`pyrofair.audit` does.
 
     Parameters
     ----------
