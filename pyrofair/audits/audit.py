@@ -540,6 +540,12 @@ def audit(
     NotIdentifiedError
         If scores are an outcome, and the effect on it is not identified.
 
+    See Also
+    --------
+    decompose : Where the gap between two groups comes from.
+    audit_contrasts, audit_graphs, edge_costs : Several groups, several graphs, disputed edges.
+    pyrofair.sensitivity.confounding : Hidden common causes of limited strength.
+
     References
     ----------
     Chikahara et al. (2021), section 5, statistics (i) and (iii), and appendix H.2 (the test-set bound).

@@ -281,7 +281,7 @@ class Decomposition:
 
     def _picture(self, i: int, pair: tuple[str, Any]) -> Markup:
         heads = "; ".join(one._head(each) for one, each in self._told(pair[1]) if each == pair)
-        return figure_markup(lambda: self.plot(*pair), f"waterfall-{i}", f"Waterfall of {pair[0]}", heads)
+        return figure_markup(lambda: self.plot(*pair), f"waterfall-{i}", f"Waterfall: {heads}", heads)
 
     def _table(self, i: int, pair: tuple[str, Any]) -> Table:
         own = self._of(pair)

@@ -389,6 +389,18 @@ def penalty_path(
     References
     ----------
     Chikahara et al. (2021), section 5, figure 3.
+
+    Examples
+    --------
+    >>> from pyrofair import IPW, CausalGraph
+    >>> unfair = CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
+    >>> rng = np.random.default_rng(0)
+    >>> a, m = rng.integers(0, 2, 600), rng.integers(0, 2, 600)
+    >>> df = pd.DataFrame({"A": a, "M": m, "Y": (rng.random(600) < 0.1 + 0.4 * m + 0.4 * a).astype(int)})
+    >>> model = PenalizedClassifier("logistic", source=IPW(unfair), penalty="effect_gap", epochs=20)
+    >>> path = penalty_path(model, df[["A", "M"]], df["Y"], strengths=[0.0, 1.0], seeds=1, progress=False)
+    >>> path.select(at_most=0.15, quantity="mean_unfair_effect").strength
+    1.0
     """
     if isinstance(classifier, PenalizedClassifier) and isinstance(classifier.source, SeveralContrasts):
         raise DataError(

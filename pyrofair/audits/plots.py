@@ -476,6 +476,11 @@ def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes 
     References
     ----------
     Chikahara et al. (2021), eq. (11), eq. (12) and figure 2.
+
+    Examples
+    --------
+    >>> plot_feasible_region(0.2).get_xlabel()
+    'P(Y0 = 1)'
     """
     if ax is not None:
         require_instance("ax", ax, Axes, "axes of Matplotlib, or None")

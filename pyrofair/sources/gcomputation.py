@@ -209,6 +209,12 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     mechanisms_ : LearnedMechanisms
         The learned mechanisms.
 
+    See Also
+    --------
+    IPW : Weights on observed rows, without mechanisms.
+    OneStep : For audits: regressions and weights, each repairing the other.
+    SEM : A program of your own instead of learned mechanisms.
+
     References
     ----------
     Robins (1986), the g-formula; Chikahara et al. (2021), eq. (9) for the same distribution by weights.
