@@ -103,6 +103,8 @@ def run(settings: Settings, lines: Any) -> int:
             raise UsageError(f"{' and '.join(pairs)}: for two groups, and --contrast names several; name one.")
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source, models = make_source(settings, problem.unfair), own.models
+        if settings["flips"] and settings["source"] != "gcomputation":
+            _require_answers(problem, models)
         report: Any = _audit(settings, problem, models, source, subgroups)
         if settings["flips"]:
             folder.add_text(settings["flips"], csv_text(_with_flips(settings, problem, models, report).flips))
@@ -115,9 +117,6 @@ def run(settings: Settings, lines: Any) -> int:
         limit = settings["fail-above"]
         found = None if limit is None else judge(report, limit, settings["fail-quantity"])
         head = []
-        if problem.graph.outcome_column in settings["score"]:
-            name = problem.graph.outcome_column
-            head.append(f"{name} is the outcome itself: its accuracy is 1 and means nothing.")
         if files := model_files(settings["model"]):
             which = " or ".join(files)
             head.append(f"On rows that it was trained on, the accuracy of {which} is too good: hold rows out.")
@@ -228,6 +227,19 @@ def _audit(
     types = report.context.score_types | {name: [ESTIMATED] for name in stated}
     told: Audit = replace(report, context=report.context | {"score_types": types})
     return told
+
+
+def _require_answers(problem: Problem, models: dict[str, Any]) -> None:
+    """Refuse --flips before the audit if no model has answers in both worlds."""
+    from pyrofair.audits.individuals import unknown_answers
+    from pyrofair.audits.models import AuditedModel
+
+    order = tuple(problem.graph.input_columns)
+    texts = [
+        unknown_answers(AuditedModel(name, each, problem.graph, order), problem.unfair) for name, each in models.items()
+    ]
+    if all(texts):
+        raise UsageError(texts[0])
 
 
 def _with_flips(settings: Settings, problem: Problem, models: dict[str, Any], report: Audit) -> Audit:

@@ -42,6 +42,7 @@ __all__ = [
     "names_several",
     "read_problem",
     "read_text",
+    "stated_labels",
 ]
 ALL, OTHER = "all", "other="
 
@@ -382,9 +383,16 @@ def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, A
         outcome = table.frame[graph.outcome_column]
         found["positive"] = _positive(settings, outcome, table.path)
     elif settings["positive"] is not None:  # the classes of a model
-        number = read_number(settings["positive"], ".")
-        found["positive"] = settings["positive"] if number is None else number
+        found["positive"] = stated_labels(settings)["positive"]
     return found
+
+
+def stated_labels(settings: Settings) -> dict[str, Any]:
+    """Return the values of the sensitive attribute and of the outcome as they are written, where there is no table."""
+    one = None if names_several(settings) else next(iter(settings["contrast"]), None)
+    given = {"baseline": settings["baseline"], "contrast": one, "positive": settings["positive"]}
+    texts = {role: text for role, text in given.items() if text is not None}
+    return {role: text if (number := read_number(text, ".")) is None else number for role, text in texts.items()}
 
 
 def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> dict[str, Any]:
