@@ -93,6 +93,8 @@ that cannot be judged.
 
 def run(settings: Settings, lines: Any) -> int:
     """Audit, write the results, print the report, and return the exit code."""
+    from pyrofair.tables.recorded import join_truths
+
     _check(settings)
     hints = dict.fromkeys(settings["proxy"], "--proxy")
     how: Any = {"extra": hints, "outcome_required": False, "several": True, "gaps": bool(hints)}
@@ -109,7 +111,7 @@ def run(settings: Settings, lines: Any) -> int:
         if settings["flips"]:
             folder.add_text(settings["flips"], csv_text(_with_flips(settings, problem, models, report).flips))
         sections = _sections(settings, problem, models, folder)
-        texts = list(dict.fromkeys([*own.warned(), *map(as_options, report.context["warnings"])]))
+        texts = join_truths([*own.warned(), *map(as_options, report.context["warnings"])])
         context = report.context | {"warnings": texts, "sections": sections}
         notes = [as_options(each) for each in report.table["note"]]
         told = "quantities" if problem.contrasts else "table"
