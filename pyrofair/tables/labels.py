@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_object_dtype
 
-from pyrofair._validation import did_you_mean, require_unmasked, shown, text_fault
+from pyrofair._validation import did_you_mean, plain_value, require_unmasked, shown, text_fault
 from pyrofair.exceptions import DataError, PyrofairWarning
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def show_labels(values: Iterable[Any], most: int = 5) -> str:
 
 def plain_values(values: Iterable[Any]) -> tuple[Any, ...]:
     """Return values with NumPy's numbers and texts as Python's."""
-    return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    return tuple(map(plain_value, values))
 
 
 def read_sensitive(
