@@ -407,7 +407,7 @@ def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> 
     elif len(found) < 2:
         raise UsageError(
             f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}. Name the two values to "
-            "compare, --baseline VALUE --contrast VALUE" + _others(found, column) + "."
+            f"compare, such as {_two(found, column)}{_others(found, column)}."
         )
     chosen = [*found.values(), *roles.values()]
     if others := [each for each in values if each not in chosen]:
@@ -416,6 +416,13 @@ def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> 
             f"compared at a time: {others[0]!r} is neither --baseline nor --contrast{_others(found, column)}."
         )
     return roles
+
+
+def _two(found: Mapping[str, Any], column: pd.Series[Any]) -> str:
+    """Return options that name two values of a column: those named, and the most frequent of the others."""
+    left = iter(each for each in column.value_counts().index if each not in found.values())
+    pairs = ((role, found[role] if role in found else next(left, None)) for role in ("baseline", "contrast"))
+    return " ".join(f"--{role} {shlex.quote(str(value))}" for role, value in pairs if value is not None)
 
 
 def _others(found: Mapping[str, Any], column: pd.Series[Any]) -> str:
@@ -433,8 +440,8 @@ def _positive(settings: Settings, column: pd.Series[Any], path: str) -> Any:
         value = 1
     else:
         raise UsageError(
-            f"the outcome {column.name!r} of {path} holds {list_values(column)}. Name the value that counts as yes, "
-            "--positive VALUE."
+            f"the outcome {column.name!r} of {path} holds {list_values(column)}. Name the value that counts as yes: "
+            f"{' or '.join(f'--positive {shlex.quote(str(each))}' for each in values[:3])}."
         )
     if len(values) > 2 and not settings["rest-is-no"]:
         raise UsageError(
