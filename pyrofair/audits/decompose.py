@@ -51,7 +51,7 @@ from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.tables.reading import as_pandas
 from pyrofair.tables.recorded import Missing, assumed_of_records, join_truths
 
-__all__ = ["Decomposition", "decompose"]
+__all__ = ["Decomposition", "decompose", "require_order"]
 
 SPLITS = 3
 MOST_HEADS = 6
@@ -417,6 +417,11 @@ def _each_level(
     told = tell_all(of, asked["level"])
     levels = {each: replace(one, **told[each]) for each, one in members.audits.items()}
     return Decomposition.of_levels(levels, compared, members)
+
+
+def require_order(order: Sequence[str], graph: CausalGraph, unfair: UnfairPaths) -> None:
+    """Refuse an order of switching that does not fit the edges of a graph."""
+    _read_order(order, Pieces.of(graph, unfair, {}))
 
 
 def _read_order(order: Sequence[str], pieces: Pieces) -> Block:

@@ -103,6 +103,10 @@ def run(settings: Settings, lines: Any) -> int:
         pairs = [f"--{each}" for each in ("proxy", "flips", "sensitivity") if settings[each]]
         if problem.contrasts and pairs:
             raise UsageError(f"{' and '.join(pairs)}: for two groups, and --contrast names several; name one.")
+        if settings["order"]:
+            from pyrofair.audits.decompose import require_order
+
+            require_order(settings["order"], problem.graph, problem.unfair)
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source, models = make_source(settings, problem.unfair), own.models
         if settings["flips"] and settings["source"] != "gcomputation":
