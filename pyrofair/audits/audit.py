@@ -44,7 +44,6 @@ from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import (
     AuditedModel,
     ScoresAre,
-    describe_copy,
 )
 from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_stages
@@ -567,8 +566,7 @@ def audit(
     warned = _warn([*rows.of_outcome, *rows.texts])
     found = JudgedModels.of(models, rows, graph, scores, threshold)
     audited, observed, outcomes, types = found.models, found.observed, found.outcomes, found.types
-    copies = (describe_copy(each, observed[each.name], outcome, threshold) for each in audited)
-    warned += _warn([*found.texts, *filter(None, copies)])
+    warned += _warn(found.texts)
     _check_outcomes(chosen, {name: types[name].why for name in outcomes})
     if beside and outcomes:
         chosen.proxies = chosen.proxies.assign(**{f"the scores {name!r}": observed[name] for name in outcomes})

@@ -34,7 +34,6 @@ __all__ = [
     "AuditedModel",
     "ScoreType",
     "ScoresAre",
-    "describe_copy",
     "describe_reversal",
     "disagreement_with_predict",
     "judge_scores",
@@ -253,18 +252,6 @@ def describe_reversal(model: AuditedModel, scores: Scores, outcome: NDArray[np.i
         f"{model.graph.positive!r} and one without, the former has the higher score in {share:.0%} of pairs. If they "
         "are for the other label, such as a risk, effects have the wrong sign and rates are those of no: take 1 minus "
         f"them. If {model.graph.positive!r} is not the favourable label, name the other one."
-    )
-
-
-def describe_copy(model: AuditedModel, scores: Scores, outcome: NDArray[np.int8] | None, threshold: float) -> str:
-    """Return a warning where given scores (n,) decide as the outcome (n,) is in all rows."""
-    if outcome is None or not model.is_scores or np.ptp(outcome[outcome >= 0]) == 0:
-        return ""
-    if (decide(scores, "threshold", threshold) != outcome)[outcome >= 0].any():
-        return ""
-    return (
-        f"The decisions of {model.name!r} equal the outcome {model.graph.outcome_column!r} in all rows: if they are "
-        "the outcome itself, their accuracy is 1 and means nothing."
     )
 
 

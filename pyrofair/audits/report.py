@@ -430,7 +430,7 @@ def _beside(of: Mapping[str, Any], rates: pd.DataFrame, model: str, graph: Causa
     """Return what to compare the accuracy of a model with, and its positive decisions by group."""
     found = {}
     if not np.isnan(of["accuracy"].estimate):
-        copy = f"; {COPY}" if of["accuracy"].estimate == 1.0 else ""
+        copy = f"; {COPY}" if of["accuracy"].estimate > 1.0 - ROUNDING else ""
         found["accuracy"] = f"   majority class {of['majority_rate'].estimate:.1%}{copy}"
     if by_group := rates_by_group(rates, model, graph):
         found["positive_rate"] = f"   {by_group}"

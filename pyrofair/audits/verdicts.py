@@ -303,7 +303,7 @@ COPY = "that of the outcome itself"
 
 def accuracy_remark(accuracy: Any, majority: Any) -> str:
     """Return what is to be said of an accuracy beside the majority class, or an empty string."""
-    if accuracy.estimate == 1.0:
+    if accuracy.estimate > 1.0 - ROUNDING:
         return COPY
     low = accuracy.estimate if np.isnan(accuracy.lower) else accuracy.lower
     return "not clearly better than a constant prediction" if low <= majority.estimate else ""
