@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_instance, require_unmasked, shown
 from pyrofair.effects.estimates import kish_size
 from pyrofair.exceptions import DataError
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "FEWEST_ROWS",
@@ -68,6 +70,7 @@ class Scored:
         Horvitz-Thompson one.
     unit : torch.Tensor of int64, shape (m,), optional
         What the row shares with rows of the other world; None: nothing is shared for certain.
+    >>> import torch
     >>> Scored(torch.tensor([0.2, 0.6]), torch.tensor([0.75, 0.25])).mean
     tensor(0.3000)
     """
@@ -77,6 +80,8 @@ class Scored:
     unit: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
+        import torch
+
         for name in ("score", "weight"):
             require_instance(name, getattr(self, name), torch.Tensor, "a tensor, one number a row")
         shapes = {"score": self.score.shape, "weight": self.weight.shape}
@@ -187,6 +192,8 @@ class CounterfactualSample:
 
         Decisions (bool, int) become float64, and a tensor keeps its gradient. Another shape is a DataError.
         """
+        import torch
+
         # torch.tensor copies: tables own their arrays and hand out read-only views, which torch must not alias.
         score = scores if isinstance(scores, torch.Tensor) else torch.tensor(np.asarray(scores))
         if not score.is_floating_point():
@@ -215,6 +222,7 @@ class MarginalBounds:
     The ends are tensors of shape (), which may carry a gradient; no scalars, or a lower end above the upper one by more
     than rounding, are a DataError. Chikahara et al. 2021, "Extension for dealing with latent confounders", the display
     before eq. (13).
+    >>> import torch
     >>> MarginalBounds(torch.tensor(0.25), torch.tensor(0.5)).upper
     tensor(0.5000)
     """
@@ -223,6 +231,8 @@ class MarginalBounds:
     upper: torch.Tensor
 
     def __post_init__(self) -> None:
+        import torch
+
         for name in ("lower", "upper"):
             require_instance(name, getattr(self, name), torch.Tensor, "a tensor of one number")
         if self.lower.ndim or self.upper.ndim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import warnings
 from itertools import product
@@ -331,6 +332,32 @@ def test_hidden_causes_and_their_limits_share_their_trees(monkeypatch: pytest.Mo
     one = fits_of([2.0], ["A <-> M"])
     assert fits_of([1.25, 1.5, 2.0, 3.0], ["A <-> M"]) == one
     assert fits_of([2.0], ["A <-> M", "A <-> D", "A <-> all"]) < 2 * one
+
+
+@pytest.mark.parametrize("cause", ["A <-> D", "A <-> M", "D <-> M", "A <-> all"])
+def test_influence_values_are_the_derivatives_of_the_bounds(cause: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value at the cut of a tail has a ratio between both limits: means of later steps are weighted by it."""
+    module, kept = importlib.import_module(confounding.__module__), []
+
+    def sweep(problem: Any, parameter: Any, values: Any, departures: Any) -> Any:
+        kept.append((departures[0].bounds, problem.rows.weight / problem.rows.weight.sum()))
+        return found(problem, parameter, values, departures)
+
+    found = module.sweep
+    monkeypatch.setattr(module, "sweep", sweep)
+    h, step = np.random.default_rng(1).normal(size=exact().shape), 1e-4
+    h -= (exact() * h).sum() / exact().sum()
+    moved = [
+        examine(UNFAIR["through D"], repeated(exact() * (1.0 + sign * step * h), copies=100), SCORES, 2.0, cause)
+        for sign in (1, -1)
+    ]
+    slopes = (moved[0][["low", "high"]] - moved[1][["low", "high"]]) / (2.0 * step)
+    examine(UNFAIR["through D"], repeated(exact(), copies=100), SCORES, 2.0, cause)
+    bounds, share = kept[-1]
+    change = share * np.tile(h.ravel(), len(share) // h.size)
+    for name in ("p_y0", "p_ypi", "mean_unfair_effect"):
+        own = [change @ values[:, -1] for values in bounds[name]]
+        assert own == pytest.approx(slopes.loc[name].tolist(), abs=2e-3)
 
 
 def covered(n: int, seeds: range, cause: str) -> pd.DataFrame:
