@@ -38,7 +38,7 @@ from pyrofair.programs.worlds import Evaluation, RunOnNoise, World
 __all__ = ["FittedProgram", "Latents", "Plan", "Replayed", "fair_world", "outcome_probability", "read_plan", "replay"]
 
 Latents = Literal["abducted", "posterior", "prior"]
-UNITS_AT_ONCE = 2**14
+UNITS_AT_ONCE = 2**15
 """So many draws of units are evaluated at once: what networks compute of more does not fit into the cache."""
 
 
@@ -79,6 +79,10 @@ class Plan:
         if latents != "prior":
             nodes |= {each for node in self.redrawn for each in (node, *graph.parents(node))}
         return graph.columns_of(node for node in graph.order if node in nodes - {*graph.latent})
+
+    def keeps(self, group: int | None) -> bool:
+        """Return whether no node of a group's rows takes another value; None if no prediction reads the group."""
+        return group is None or group == self.baseline or not self.redrawn
 
     @property
     def shared(self) -> list[str]:
@@ -217,7 +221,6 @@ def replay(
     keys = labelled_keys(keys, index) if labelled else keys
     with precision(wide=fitted.wide), torch.no_grad():
         typed = {site: _as_site(fitted, site, each) for site, each in values.items()}
-        at_once = max(UNITS_AT_ONCE // draws, 1)
         parts, order = list[Replayed](), list[Tensor]()
         own = typed.get(fitted.equations.sensitive)
         levels = sensitive_levels(fitted.equations.unfair.graph)
@@ -225,13 +228,15 @@ def replay(
         if own is not None:
             groups = {group: (own == levels[group]).nonzero().squeeze(1) for group in (0, 1)}
         for group, mine in groups.items():
-            for rows in torch.split(mine, at_once) if len(mine) else ():
+            same = latents == "abducted" and plan.keeps(group) and not fitted.noise_of_outcome and not every
+            count = 1 if same else draws
+            for rows in torch.split(mine, max(UNITS_AT_ONCE // count, 1)) if len(mine) else ():
                 at = rows.numpy()
                 some = _Rows(
                     fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at]
                 )
-                found = some.replay(group, latents, draws, coupling, every=every)
-                parts.append(found.changed(lambda each: each.expand(draws, *each.shape[1:])))  # all may be the same
+                found = some.replay(group, latents, count, coupling)
+                parts.append(found.changed(lambda each: each.expand(draws, *each.shape[1:])))
                 order.append(rows)
         back = torch.cat(order).argsort()
         return Replayed.joined(parts, 1).changed(lambda each: each[:, back])
@@ -261,14 +266,12 @@ class _Rows:
     def _uniform(self, draws: int) -> KeyedUniforms:
         return KeyedUniforms(self.keys, self.seed, draws)
 
-    def replay(self, group: int | None, latents: Latents, draws: int, coupling: Coupling, *, every: bool) -> Replayed:
+    def replay(self, group: int | None, latents: Latents, draws: int, coupling: Coupling) -> Replayed:
         """Replay the rows of a group; None if no prediction reads the group."""
         fitted, plan, m = self.fitted, self.plan, len(self.keys)
         equations = fitted.equations
         redrawn = self._redrawn
-        kept = latents == "abducted" and (group is None or group == plan.baseline or not redrawn)
-        if kept and not fitted.noise_of_outcome and not every:
-            draws = 1  # all draws are the same
+        kept = latents == "abducted" and plan.keeps(group)
         uniform = self._uniform(draws)
         axes = equations.info.axes
         noise = KeyedNoise(m * draws, coupling, seed=None, uniform=uniform, axes=axes)
