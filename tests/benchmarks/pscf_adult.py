@@ -288,8 +288,9 @@ class ByPyro(HandWritten):
         data = {name: each[rows] for name, each in self.values.items()}
         seen = {name: each for name, each in data.items() if name != self.sem.order[-1]}
         model = poutine.condition(lambda: self.sem(len(rows)), data=data)
+        elbo: Any = Trace_ELBO
         with poutine.scale(scale=self.n / len(rows)):
-            found: Tensor = Trace_ELBO().differentiable_loss(model, lambda: self.guide(seen))
+            found: Tensor = elbo().differentiable_loss(model, lambda: self.guide(seen))
         return found
 
 

@@ -315,7 +315,8 @@ class _Rows:
 
         Networks read a row once for all of its draws; what sites of a user's guide read of each other is not known.
         """
-        fitted, guide = self.fitted, self.fitted.guide
+        fitted = self.fitted
+        guide: Any = fitted.guide
         if latents == "prior" or guide is None:
             return {}
         types, once = fitted.equations.info.dtypes, isinstance(guide, Encoders)
