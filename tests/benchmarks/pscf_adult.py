@@ -5,8 +5,9 @@ python tests/benchmarks/pscf_adult.py bars trade-off speed
 ``bars``: over splits, CPU time of a fit, accuracy of the learned distribution of the outcome, accuracy and AUC of fair
 predictions in each mode, their mean unfair effect by one-step estimates, and how many decisions change with more
 draws. ``trade-off``: over settings, what latent variables say of a row (their divergence from the prior) beside what
-they say of the sensitive attribute (AUC from a draw of them); writes ``docs/pscf_latents.png``. ``speed``: predictions, and an epoch
-beside a loop of the same networks and loss written by hand, in one process. Nothing is asserted.
+they say of the sensitive attribute (AUC from a draw of them); writes ``docs/pscf_latents.png``. ``speed``:
+predictions, and an epoch beside a loop of the same networks and loss written by hand, in one process. Nothing is
+asserted.
 """
 
 from __future__ import annotations
