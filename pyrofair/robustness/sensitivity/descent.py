@@ -275,9 +275,7 @@ class _Fold:
         correction = np.where(weight > 0.0, weight * (excess * (value.own - own.cut) - own.moved), 0.0)
         return Level(own.moved, known.moved, excess * value.total + correction)
 
-    def _cuts(
-        self, stage: Stage, value: Level, of: tuple[int, ...], targets: tuple[Target, ...]
-    ) -> list[Cuts]:
+    def _cuts(self, stage: Stage, value: Level, of: tuple[int, ...], targets: tuple[Target, ...]) -> list[Cuts]:
         """Return where the worst ratios of a stage are cut, for both sets of rows."""
         at = np.flatnonzero(self.walk.fitted.member(stage.arm)[self.train])
         weight = self.walk.fitted.weight[self.train[at]]
