@@ -68,6 +68,8 @@ MOST_ITERATIONS = 500
 """So many iterations of L-BFGS are enough for parameters of one's own, from those of other weights."""
 SETTLED = 0.01
 """A fit that ran to its last step has settled if held-out rows got likelier by fewer nats over the last quarter."""
+EQUAL = 1e-5
+"""Weights that differ by a smaller share are those before, rounded."""
 MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
 FEWEST = 20
 """The fewest rows that mechanisms are learned from."""
@@ -252,23 +254,33 @@ def _point(
 
 
 def _refit(
-    fit: Fit, many: Sequence[Rows], before: Rows, settings: Settings, seed: int, layers: dict[str, LastLayer]
+    fit: Fit,
+    many: Sequence[Rows],
+    before: Rows,
+    settings: Settings,
+    seed: int,
+    layers: dict[str, LastLayer],
+    converge: bool,
 ) -> list[Fit | DataError]:
     """Fit a distribution again to the same rows with other weights than those of ``before``: replicates.
 
-    The point of a network keeps its hidden layers, and the last one moves by Newton's method to the end, in all
-    replicates at once; a slope that was left with the weights before is left again, so that equal weights change
-    nothing. Points of parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are set.
-    ``layers`` keeps last layers from call to call.
+    The point of a network keeps its hidden layers, and the last one moves by Newton's method to the end, or by one step
+    of it, in all replicates at once; a slope that was left with the weights before is left again, so that equal weights
+    change nothing. Points of parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are
+    set. ``layers`` keeps last layers from call to call.
     """
     mechanism = fit.mechanism
     if settings.posterior == "point" and fit.centre and has_last_layer(mechanism):
+        if all(torch.allclose(rows.weight, before.weight, rtol=EQUAL, atol=0.0) for rows in many):
+            return [fit] * len(many)
         if mechanism.column not in layers:
             layer = LastLayer.of(mechanism, fit.centre, before)
             layers[mechanism.column] = layer.around(layer.read(fit.centre))
+        if not converge:
+            layers[mechanism.column] = layers[mechanism.column].derived(layers[mechanism.column].read(fit.centre))
         layer = layers[mechanism.column]
-        some = range(0, len(many), layer.most_stacked)
-        return [each for i in some for each in _refit_last_layer(fit, many[i : i + layer.most_stacked], before, layer)]
+        stacks = [many[i : i + layer.most_stacked] for i in range(0, len(many), layer.most_stacked)]
+        return [each for stack in stacks for each in _refit_last_layer(fit, stack, before, layer, converge)]
     own = settings.posterior == "point" and fit.centre and not isinstance(mechanism.numbers, Network)
     found: list[Fit | DataError] = []
     for rows in many:
@@ -280,11 +292,14 @@ def _refit(
     return found
 
 
-def _refit_last_layer(fit: Fit, many: Sequence[Rows], before: Rows, layer: LastLayer) -> list[Fit | DataError]:
+def _refit_last_layer(
+    fit: Fit, many: Sequence[Rows], before: Rows, layer: LastLayer, converge: bool
+) -> list[Fit | DataError]:
     column = fit.mechanism.column
     found: list[Fit | DataError] = []
     layer = layer.weighted(torch.stack([rows.weight[before.train] for rows in many], 1))
-    theta, losses = layer.settle(layer.read(fit.centre).expand(-1, len(many), -1))
+    start = layer.read(fit.centre)
+    theta, losses = layer.settle(start.expand(-1, len(many), -1)) if converge else layer.step(start)
     for i, (rows, loss) in enumerate(zip(many, losses.tolist(), strict=True)):
         if not math.isfinite(loss):
             found.append(DataError(f"The loss of {column!r} is {loss} with other weights."))
@@ -612,6 +627,8 @@ def refit_mechanisms(
     settings: Settings,
     seed: int,
     layers: dict[str, LastLayer],
+    *,
+    converge: bool,
 ) -> list[tuple[dict[str, Fit], Rows] | DataError]:
     """Fit the same distributions to the rows with other weights than ``before``, starting from what they are.
 
@@ -629,7 +646,7 @@ def refit_mechanisms(
     with isolated(seed), fitting():
         for column, fit in fits.items():
             left = [(i, *each) for i, each in enumerate(found) if not isinstance(each, DataError)]
-            new = _refit(fit, [rows for _, _, rows in left], before, settings, seed, layers)
+            new = _refit(fit, [rows for _, _, rows in left], before, settings, seed, layers, converge)
             for (i, known, _), each in zip(left, new, strict=True):
                 if isinstance(each, DataError):
                     found[i] = each
