@@ -22,6 +22,7 @@ FLOORS = [
         "exceptions",
         "_validation",
         "_random",
+        "_devices",
         "_arviz",
         "_figures",
         "_progress",

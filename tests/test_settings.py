@@ -120,10 +120,11 @@ NAMED = {
     "count": "batch_size chains components draws folds max_types most_levels most_units patience posterior_draws splits"
     " steps warmup",
     "count or none": "max_stack",
+    "device": "device",
     "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings"
     " score groups",
     "encoder or none": "encoder",
-    "flag": "direct independent_errors literal normalize overwrite progress skops within",
+    "flag": "converge direct independent_errors literal normalize overwrite progress skops within",
     "inner share": "delta held_out level",
     "jobs": "n_jobs",
     "label": "baseline positive",

@@ -17,6 +17,7 @@ from pyro.infer.autoguide import AutoLaplaceApproximation
 from pyro.infer.autoguide.initialization import init_to_median, init_to_value
 from torch import Tensor
 
+from pyrofair._devices import Device, on_device
 from pyrofair._progress import progress_bar
 from pyrofair._random import isolated, set_seed
 from pyrofair._validation import (
@@ -78,6 +79,11 @@ INTERRUPTED = "Interrupted while fitting the distribution of {!r}; the best para
 RESERVED = ("units", "row", "rows")
 
 
+def moved(tensors: Mapping[str, Tensor], device: Device) -> dict[str, Tensor]:
+    """Return tensors on a device."""
+    return {name: each.to(device) for name, each in tensors.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """A table as tensors: each column and the weights, shape (n,), and the indices of training and held-out rows."""
@@ -90,6 +96,10 @@ class Rows:
     def at(self, rows: Tensor) -> dict[str, Tensor]:
         """Return the values of some rows."""
         return {name: values[rows] for name, values in self.columns.items()}
+
+    def to(self, device: Device) -> Rows:
+        """Return the rows on a device."""
+        return Rows(moved(self.columns, device), *(each.to(device) for each in (self.weight, self.train, self.held)))
 
     def scale(self, batch: Tensor) -> Tensor:
         """Return the factors by which the rows of a batch stand for all training rows."""
@@ -111,6 +121,7 @@ class Settings:
     learning_rate: float
     patience: int | None
     memory: float = MEMORY
+    device: str | torch.device = "cpu"
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +141,11 @@ class Fit:
     history: tuple[dict[str, float], ...] = field(repr=False)
     text: str = ""
     interrupted: bool = False
+
+    def to(self, device: Device) -> Fit:
+        """Return the fit on a device."""
+        state = tuple(each.to(device) for each in self.state)
+        return replace(self, centre=moved(self.centre, device), draws=moved(self.draws, device), state=state)
 
 
 def log_likelihood(
@@ -203,7 +219,7 @@ def _fit(
                 bar.update()
             if step % EVERY and step < settings.steps:
                 continue
-            seen = run.look(loss)
+            seen = run.look(float(loss))
             gain, error = _gain(seen - best, weight)
             if not gain + error < 0.0 or settings.patience is None:  # without held-out rows the last is the best, too
                 kept = _copies(run.average)
@@ -379,25 +395,26 @@ class _Run:
         if peak is not None:
             self.before = peak.history[-1]["step"]
 
-    def steps(self) -> Iterator[tuple[int, float]]:
+    def steps(self) -> Iterator[tuple[int, Tensor]]:
         """Take steps, and yield the number of each and the mean loss of a row since the last look."""
         settings, n = self.settings, len(self.rows.train)
         schedule = Schedule(settings.steps, settings.learning_rate)
         batches = _batches(self.rows.train, min(settings.batch_size, n))
         run = descend(self.loss(), self.own, batches, schedule, average=self.average, memory=settings.memory)
-        total, taken = 0.0, 0
-        for loss in (each / n for each in run):
-            if not math.isfinite(loss):
-                raise DataError(
-                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Lower learning_rate="
-                    f"{settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
-                )
-            total, taken = (total + loss, taken + 1) if self.done % EVERY else (loss, 1)
+        total, taken = torch.zeros((), dtype=torch.float64), 0
+        for loss in run:
+            each = loss.double() / n
+            total, taken = (total + each, taken + 1) if self.done % EVERY else (each, 1)
             self.done += 1
             yield self.done, total / taken
 
     def look(self, loss: float) -> Tensor:
         """Return the log-likelihood of each held-out row, and note its mean."""
+        if self.done and not math.isfinite(loss):
+            raise DataError(
+                f"The loss of {self.mechanism.column!r} is {loss} after {self.done} steps. Lower learning_rate="
+                f"{self.settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
+            )
         each = self.held()
         value = _mean(each, self.rows.weight[self.rows.held])
         self.history.append({"step": self.before + self.done, "loss": loss, "held_out": value})
@@ -604,8 +621,9 @@ def fit_mechanisms(
     """
     fits: dict[str, Fit] = {}
     missed: list[str] = []
-    total = settings.steps * len(mechanisms)
-    with isolated(seed), fitting(), progress_bar("mechanisms", total=total, shown=progress) as bar:
+    total, rows = settings.steps * len(mechanisms), rows.to(settings.device)
+    bar = progress_bar("mechanisms", total=total, shown=progress)
+    with isolated(seed), on_device(settings.device), fitting(), bar:
         for i, mechanism in enumerate(mechanisms, 1):
             bar.set_postfix_str(mechanism.column)
             stopped = any(fit.interrupted for fit in fits.values())
@@ -614,6 +632,7 @@ def fit_mechanisms(
             fits[mechanism.column] = _fit(mechanism, rows, how, bar, keep=True)
             missed += [mechanism.column] * stopped
             bar.update(i * settings.steps - bar.n)
+    fits = {column: fit.to("cpu") for column, fit in fits.items()}
     texts = [fit.text for fit in fits.values() if fit.text]
     if missed:
         texts.append(f"Not fitted at all, and near their marginal distributions: {', '.join(map(repr, missed))}.")
@@ -643,15 +662,18 @@ def refit_mechanisms(
             found.append(({}, _reweigh(before, weight)))
         except DataError as error:
             found.append(error)
-    with isolated(seed), fitting():
+    device = settings.device
+    before = before.to(device)
+    with isolated(seed), on_device(device), fitting():
         for column, fit in fits.items():
             left = [(i, *each) for i, each in enumerate(found) if not isinstance(each, DataError)]
-            new = _refit(fit, [rows for _, _, rows in left], before, settings, seed, layers, converge)
+            many = [rows.to(device) for _, _, rows in left]
+            new = _refit(fit.to(device), many, before, settings, seed, layers, converge)
             for (i, known, _), each in zip(left, new, strict=True):
                 if isinstance(each, DataError):
                     found[i] = each
                 else:
-                    known[column] = each
+                    known[column] = each.to("cpu")
     return found
 
 

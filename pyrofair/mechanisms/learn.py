@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from pyrofair._arviz import to_arviz
+from pyrofair._devices import require_wide_device
 from pyrofair._random import isolated, neutral_torch, seed_from
 from pyrofair._validation import (
     did_you_mean,
@@ -494,6 +495,7 @@ def learn_mechanisms(
     patience: int = 500,
     sample_weight: npt.ArrayLike | None = None,
     missing: Missing = "refuse",
+    device: str | torch.device = "cpu",
     progress: bool = True,
     random_state: int | np.random.Generator | None = None,
 ) -> LearnedMechanisms:
@@ -553,6 +555,9 @@ def learn_mechanisms(
     missing
         What becomes of missing values: ``"refuse"``, or ``"recorded"``: "not recorded" is a value like others, which
         distributions give a probability and read. The sensitive attribute and the outcome have none.
+    device
+        The device of torch on which distributions are fitted, such as ``"cuda:1"``, also to other weights. What was
+        learned lies on the CPU, and worlds are drawn there.
     progress
         Whether to show a progress bar.
     random_state
@@ -596,7 +601,8 @@ def learn_mechanisms(
     """
     graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
     require_instance("graph_or_unfair", graph, CausalGraph, "a CausalGraph, or unfair paths in one")
-    settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience)
+    require_wide_device("device", device)
+    settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience, device=device)
     require_settings(settings, hidden, validation_fraction)
     require_integer("components", components)
     require_missing(missing)

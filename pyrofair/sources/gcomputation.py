@@ -13,10 +13,12 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from pyrofair._devices import require_wide_device
 from pyrofair._random import PYRO_LOCK, neutral_torch, seed_from
 from pyrofair._validation import (
     Constraint,
@@ -88,6 +90,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "propensity": partial(require_learner, target="propensity"),
     "folds": require_integer,
     "missing": partial(require_choice, choices=get_args(Missing)),
+    "device": require_wide_device,
     "progress": require_flag,
     "random_state": lambda name, value: require_seed(value, name),
 }
@@ -219,7 +222,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         is drawn from its learned distribution with A = baseline, so that no propensity is needed.
     most_units
         The most units; more different values of S are thinned out at random, in proportion to their weights.
-    families, parameters, hidden, components
+    families, parameters, hidden, components, device
         How mechanisms are learned, as in :func:`pyrofair.learn_mechanisms`.
     propensity, folds
         The model of P(A | what A does not cause), and the folds of cross-fitting it, as in :class:`pyrofair.IPW`.
@@ -272,6 +275,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         propensity: LearnerName | ClassifierMixin = "logistic",
         folds: int = FOLDS,
         missing: Missing = "refuse",
+        device: str | torch.device = "cpu",
         progress: bool = True,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -286,6 +290,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.propensity = propensity
         self.folds = folds
         self.missing = missing
+        self.device = device
         self.progress = progress
         self.random_state = random_state
 
@@ -331,7 +336,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """Return what learns the mechanisms from a table, by the settings; None if there is nothing to learn."""
         graph = self.graph_
         nodes = (*graph.drawn, *(graph.caused if self.shared == "learned" else ()))
-        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "missing", "progress")}
+        names = ("parameters", "hidden", "components", "missing", "device", "progress")
+        how = {name: getattr(self, name) for name in names}
         learn = partial(learn_mechanisms, graph_or_unfair=graph.graph, nodes=nodes, given=graph.given, **how)
         return learn if nodes else None
 
