@@ -24,7 +24,7 @@ GRAPH = pf.CausalGraph("{A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")
 
 
-def table(n: int = 400) -> pd.DataFrame:
+def table(n: int = 200) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     a, q = rng.integers(0, 2, n), rng.integers(0, 3, n)
     d = a + q + rng.normal(size=n)
@@ -33,7 +33,7 @@ def table(n: int = 400) -> pd.DataFrame:
 
 def pscf(device: Any, **settings: Any) -> dict[str, torch.Tensor]:
     df = table()
-    made = pf.PSCF(UNFAIR, epochs=2, hidden=5, progress=False, random_state=0, device=device, **settings)
+    made = pf.PSCF(UNFAIR, epochs=1, hidden=5, progress=False, random_state=0, device=device, **settings)
     made.fit(df[["A", "Q", "D"]], df["Y"])
     assert np.isfinite(made.predict_proba(df[["A", "Q", "D"]])).all()
     return dict(made.sem_.state_dict()) | {
@@ -44,7 +44,7 @@ def pscf(device: Any, **settings: Any) -> dict[str, torch.Tensor]:
 
 def mechanisms(device: Any, **settings: Any) -> dict[str, torch.Tensor]:
     df = table().drop(columns="Y")
-    how: dict[str, Any] = {"hidden": (4,), "components": 2, "steps": 60, "progress": False, "random_state": 0}
+    how: dict[str, Any] = {"hidden": (4,), "components": 2, "steps": 51, "progress": False, "random_state": 0}
     learned = learn_mechanisms(df, GRAPH, nodes=["D", "Q"], device=device, **{**how, **settings})
     weights = np.random.default_rng(0).exponential(size=(2, len(df)))
     other = [learned.refit(weights[0], 0), learned.refit(weights[1], 0, converge=False)]

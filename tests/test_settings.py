@@ -80,6 +80,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "mapping or none": ("x", 1, True, [1], THING, math.nan),
     "levels or none": ("x", 1, True, [2], [], THING, math.nan),
     "pair or none": ("no", 1, True, [1], [1, 1], THING, math.nan),
+    "device": ("x", "meta", 1, True, None, [1], THING, math.nan),
     "encoder or none": ("x", 1, True, [1], THING, math.nan),
     "names or one": (1, True, [1], THING, math.nan),
     "mapping": ("x", 1, True, [1], THING, math.nan),

@@ -121,7 +121,7 @@ class Settings:
     learning_rate: float
     patience: int | None
     memory: float = MEMORY
-    device: str | torch.device = "cpu"
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, eq=False)

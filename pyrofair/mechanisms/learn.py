@@ -402,14 +402,15 @@ class LearnedMechanisms:
         require_rate(learning_rate)
         require_seed(random_state)
         require_flag("converge", converge)
+        require_wide_device("device", self.settings.device)  # of a file from another machine
         if (many := listed(sample_weights)) is None:
             raise DataError(f"sample_weights={shown(sample_weights)} must be a list of weights, one a replicate.")
         with neutral_torch():
             given = [torch.as_tensor(read_weight(each, self.index)) for each in many]
             weights = [each.to(torch.get_default_dtype()) for each in given]
         settings = replace(self.settings, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
-        how = {"seed": seed_from(random_state), "layers": self._layers, "converge": converge}
-        found = refit_mechanisms(self.fits, weights, self.rows, settings, **how)
+        seed = seed_from(random_state)
+        found = refit_mechanisms(self.fits, weights, self.rows, settings, seed, self._layers, converge=converge)
         return [each if isinstance(each, DataError) else replace(self, fits=each[0], rows=each[1]) for each in found]
 
     @cached_property
@@ -602,7 +603,7 @@ def learn_mechanisms(
     graph = graph_or_unfair.graph if isinstance(graph_or_unfair, UnfairPaths) else graph_or_unfair
     require_instance("graph_or_unfair", graph, CausalGraph, "a CausalGraph, or unfair paths in one")
     require_wide_device("device", device)
-    settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience, device=device)
+    settings = Settings(posterior, posterior_draws, steps, batch_size, learning_rate, patience, device=str(device))
     require_settings(settings, hidden, validation_fraction)
     require_integer("components", components)
     require_missing(missing)

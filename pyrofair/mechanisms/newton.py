@@ -270,7 +270,7 @@ class LastLayer:
         step = self._solve(state.gradient, curvature, SOLVED_ONCE)
         gain = (state.gradient * step).sum((0, 2))
         _, found = self._search(state, step, gain, gain > 0.0)
-        return found.theta.expand_as(step), found.loss
+        return found.theta, found.loss
 
     def _search(self, state: _State, step: Tensor, gain: Tensor, open_: Tensor) -> tuple[Tensor, _State]:
         """Halve the steps of the open fits until their losses fall; return which do, at all, and where all fits are."""

@@ -336,8 +336,8 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """Return what learns the mechanisms from a table, by the settings; None if there is nothing to learn."""
         graph = self.graph_
         nodes = (*graph.drawn, *(graph.caused if self.shared == "learned" else ()))
-        names = ("parameters", "hidden", "components", "missing", "device", "progress")
-        how = {name: getattr(self, name) for name in names}
+        how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "missing", "progress")}
+        how["device"] = str(self.device)
         learn = partial(learn_mechanisms, graph_or_unfair=graph.graph, nodes=nodes, given=graph.given, **how)
         return learn if nodes else None
 

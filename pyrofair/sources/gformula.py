@@ -75,8 +75,8 @@ def collect_units(table: pd.DataFrame, weight: NDArray[np.float64]) -> Units:
 
 def weight_units(member: NDArray[np.int64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the weights of units (k,), sum 1, of rows with weights (n,) that are each of one of them."""
-    total = np.asarray(np.bincount(member, weight), dtype=np.float64)
-    return total / total.sum()
+    total = np.bincount(member, weight)
+    return np.asarray(total / total.sum(), dtype=np.float64)
 
 
 def sample_units(units: Units, n: int, seed: int) -> Units:
@@ -242,8 +242,7 @@ class GFormula:
         In a block of a unit's rows, each column's uniform numbers fall into as many equal parts of [0, 1], one in each,
         so that the mean over a unit varies less, and is as unbiased as with free draws.
         """
-        drawn.repeat(strata)
-        block = drawn.block[:strata]
+        block = drawn.repeat(strata)
         size = np.bincount(block)
         first = np.cumsum(size) - size
         for column in self.graph.graph.columns_of(nodes):
@@ -329,12 +328,13 @@ class Draws:
         name, label = graph.graph.sensitive_column, graph.graph.label(graph.outcome_arms[self.which])
         return table.assign(**{name: repeat_label(self.formula.like[name], label, table.index)})
 
-    def repeat(self, draws: int) -> None:
-        """Take each unit so often, in blocks of rows that differ by one at most."""
+    def repeat(self, draws: int) -> NDArray[np.int64]:
+        """Take each unit so often; return the block of each of its rows, (draws,), whose sizes differ by 1 at most."""
         self.unit = np.repeat(self.unit, draws)
         self.share = np.full(len(self.unit), 1.0 / draws)
-        blocks = min(draws, BLOCKS)
-        self.block = np.tile(np.arange(draws) * blocks // draws, len(self.units))
+        block = np.arange(draws) * min(draws, BLOCKS) // draws
+        self.block = np.tile(block, len(self.units))
+        return block
 
     def draw(self, column: str, u: NDArray[np.float64]) -> Tensor:
         """Return the values of a column at probabilities u, shape (n,)."""
@@ -355,7 +355,8 @@ class Draws:
         family = self.fit(column).mechanism.family
         values = _values(family)
         with torch.no_grad():
-            p = family.distribution(self._numbers(column, first)).log_prob(values[:, None]).double().exp().numpy().T
+            known: Any = family.distribution(self._numbers(column, first))
+            p = known.log_prob(values[:, None]).double().exp().numpy().T
         p = p if cell is None else p[cell]
         row, level = np.nonzero(p >= LEAST)
         share = p[row, level] / np.where(p >= LEAST, p, 0.0).sum(axis=1)[row]
@@ -390,7 +391,7 @@ class Draws:
         if self.block is not None:
             blocks = int(self.block.max()) + 1
             share *= random.standard_exponential(len(self.units) * blocks)[self.unit * blocks + self.block]
-        return share * (units / np.bincount(self.unit, share))[self.unit]
+        return np.asarray(share * (units / np.bincount(self.unit, share))[self.unit])
 
     def _all_changes(self) -> list[_Change]:
         """Return what changes the probabilities of each drawn column; of none if that would take too much memory."""
