@@ -122,7 +122,7 @@ class SplitMechanisms:
             return self.learned[which]
 
     def reweighted(self, rows: Rows) -> SplitMechanisms:
-        """Return the mechanisms of the same rows with other weights: a bootstrap replicate, fitted in a few steps."""
+        """Return the mechanisms of the same rows with other weights: a bootstrap replicate, fitted in one step."""
         return replace(self, rows=rows, origin=self, learned={}, starts={})
 
     def refit_halves(self, replicates: Sequence[SplitMechanisms]) -> None:
