@@ -637,6 +637,6 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "split_")
         units = self._units(self.rows_, self.seed_, None)
-        few = min(self.draws, 50)
+        few = max(min(self.draws, 50), math.ceil(self.most_units / len(units.weight)))
         with PYRO_LOCK, neutral_torch():
             return self._formula("all").outside_support(units, self.rows_, draws=few, seed=self.seed_)
