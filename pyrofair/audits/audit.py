@@ -244,6 +244,7 @@ class Audit:
         ``paper_bound`` adds the paper's upper bound on PIU, which is never below ours.
         """
         require_flag("paper_bound", paper_bound)
+        require_choice("decisions", decisions, DECISIONS)
         verdicts = self.read()
         return plot_audit(
             self.table,

@@ -37,7 +37,7 @@ from functools import partial
 
 import torch
 
-from pyrofair._validation import require_instance
+from pyrofair._validation import require_flag, require_instance
 from pyrofair.effects.potential_outcomes import MarginalBounds, Scored
 from pyrofair.exceptions import DataError
 
@@ -73,7 +73,7 @@ def effect_gap(scored0: Scored, scored1: Scored, *, squared: bool = False) -> to
     tensor(0.3500)
     """
     weight, a, b = _unit_means(scored0, scored1)
-    return _total(weight, (_SQUARED_GAP if squared else _GAP).value(a, b))
+    return _total(weight, (_SQUARED_GAP if require_flag("squared", squared) else _GAP).value(a, b))
 
 
 def piu_upper(scored0: Scored, scored1: Scored) -> torch.Tensor:
