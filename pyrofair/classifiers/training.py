@@ -129,7 +129,7 @@ class Fit:
 
     @property
     def formula(self) -> Formula | None:
-        """The penalty as a function of the mean scores of both worlds alone, if it is one."""
+        """The penalty as a function of the mean scores of both worlds, or of each unit in both, if it is one."""
         simple = self.is_penalised and self.problem.has_distinct_rows and self.problem.ends is None
         return formula_of(self.penalty) if simple else None
 
@@ -149,7 +149,7 @@ class Fit:
         if moved is None:
             return None
         n, batch_size = len(self.problem.outcome), self.schedule.batch_size
-        penalty = (self.is_penalised, self.formula, self.problem.sign)
+        penalty = (self.is_penalised, self.formula, self.problem.units > 0, self.problem.sign)
         return (
             built,
             moved,
@@ -276,7 +276,7 @@ class _Training:
         self.last = self.offset + torch.tensor([[len(fit.problem.rows) - 1] for fit in fits], device=self.rows.device)
         self.sign = first.problem.sign
         self.strength = self.rows.new_tensor([self.sign * fit.strength for fit in fits])
-        self.means: WorldMeans | None = None
+        self.means: WorldMeans | UnitMeans | None = None
         self.scores: list[tuple[WorldScores, ...]] = []
         self.generators = _Generators(fits) if apart and not isinstance(stack, Alone) else None
 
@@ -323,11 +323,13 @@ class _Training:
                 except DataError as error:
                     self.errors[at] = error
         if self.formula is not None:
-            self.means = WorldMeans(self.formula, [fit.problem for fit in self.fits], scores)
+            means = UnitMeans if self.fits[0].problem.units else WorldMeans
+            self.means = means(self.formula, [fit.problem for fit in self.fits], scores)
             return
         for fit, known in zip(self.fits, scores, strict=True):
             assert fit.problem.worlds is not None  # or there would be no penalty
-            self.scores.append(tuple(WorldScores(world, known) for world in fit.problem.worlds))
+            units = fit.problem.units
+            self.scores.append(tuple(WorldScores(world, known, units) for world in fit.problem.worlds))
 
     def _epoch(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Make the steps of an epoch; return the losses and penalties of its batches, shapes (batches, K)."""
@@ -357,7 +359,7 @@ class _Training:
         if not self.penalised:
             return losses, np.zeros_like(losses)
         values = torch.stack(extras)
-        if self.means is not None:
+        if isinstance(self.means, WorldMeans):
             values = self.means.formula.value(*values.unbind(-1))
         return losses, values.double().cpu().numpy()
 
@@ -483,14 +485,13 @@ class WorldMeans:
     def begin(self, epoch: Epoch, strength: Tensor) -> None:
         """Take in the batches of an epoch; ``strength`` (K,) is the factor of each penalty's pull on the scores."""
         assert epoch.share is not None
-        assert epoch.total is not None
         assert epoch.scale is not None
         places = self.column.expand(len(epoch.rows), -1, -1).gather(2, epoch.rows)
         self.batches = list(
             zip(
                 places.unsqueeze(2).expand(-1, -1, 2, -1),
                 epoch.share,
-                epoch.total.unsqueeze(3),
+                epoch.share.sum(3, keepdim=True),
                 epoch.scale * strength[:, None],
                 strict=True,
             )
@@ -506,6 +507,49 @@ class WorldMeans:
         means = (self.weight * self.last.clamp(0.0, 1.0)).sum(2)
         slope = self.slope(means) * scale
         return means, torch.bmm(slope.unsqueeze(1), share).squeeze(1)
+
+
+class UnitMeans:
+    """The mean scores of the units in both worlds of K problems while modules are trained, and the pull of a penalty.
+
+    They are those of :class:`WorldScores`, for worlds in which each row is of one unit: then no graph is needed.
+    """
+
+    def __init__(self, formula: Formula, problems: Sequence[Problem], scores: Sequence[Tensor | None]) -> None:
+        self.formula = formula
+        size = 1 + max(problem.units for problem in problems)
+        found = []
+        for problem, score in zip(problems, scores, strict=True):
+            worlds = [WorldScores(world, score) for world in problem.worlds or ()]
+            # The last place, of weight 0, is of no unit.
+            found.append([[widen(getattr(each, name), size, 0) for each in worlds] for name in ("weight", "last")])
+        self.weight, self.last = (torch.stack([torch.stack(of[at]) for of in found]) for at in (0, 1))
+
+    def begin(self, epoch: Epoch, strength: Tensor) -> None:
+        """Take in the batches of an epoch; ``strength`` (K,) is the factor of each penalty's pull on the scores."""
+        assert epoch.share is not None
+        assert epoch.scale is not None
+        assert epoch.units is not None
+        assert epoch.slots is not None
+        units = torch.where(epoch.units < 0, self.weight.shape[2] - 1, epoch.units).unsqueeze(2).expand(-1, -1, 2, -1)
+        weight = self.weight.expand(len(units), -1, -1, -1).gather(3, units)
+        factor = weight[:, :, 0, :, None] * (epoch.scale * strength[:, None]).unsqueeze(2)
+        weight /= weight.sum(3, keepdim=True)
+        self.batches = list(zip(units, weight, factor, epoch.slots, epoch.share, strict=True))
+
+    def pull(self, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the penalties (K,), given the scores (K, m) of a batch, and their pull on these."""
+        units, weight, factor, slots, share = self.batches[at]
+        # float64: scatter_add adds one by one, and a unit may hold a million rows.
+        sums = torch.zeros_like(factor, dtype=torch.float64)
+        sums.view(len(sums), -1).scatter_add_(1, slots, (share * scores).double())
+        means = sums.to(scores.dtype)
+        now = means.transpose(1, 2)
+        self.last += (weight * (now - self.last.gather(2, units))).sum(2, keepdim=True)
+        self.last.scatter_(2, units, now)
+        value = self.formula.value_within(*self.last.clamp(0.0, 1.0).unbind(1))
+        slope = self.formula.slope_within(means) * factor
+        return (self.weight[:, 0] * value).sum(1), slope.flatten(1).gather(1, slots) * share
 
 
 def _cross_entropy(logits: Tensor, outcome: Tensor, factor: Tensor) -> Tensor:
