@@ -54,6 +54,7 @@ TRIAL_STEPS = 100  # after these it shows in which basin of the objective traini
 STRONG = 2.0  # the strongest penalty of the paper; at weaker ones cold starts end in the worse basin
 SAME_BASIN = 0.01  # objectives of one basin differ by less after a trial, in nats
 DIVERGED = 10.0
+STALL = 20  # epochs over which a gain is judged
 NEAR_ONE = 1e-5  # weights that sum to 1 do so up to this
 IN_CACHE = 1_000_000  # the numbers of a batch beyond which a larger stack is slower
 PENALTY_NOT_FINITE = "The penalty returned {}; it must be finite for all scores in [0, 1]."
@@ -61,7 +62,10 @@ PENALTY_NOT_FINITE = "The penalty returned {}; it must be finite for all scores 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The length and the steps of training; epochs left open make about 1,000 steps, in 20 to 200 epochs."""
+    """The length and the steps of training; epochs left open make about 1,000 steps, in 20 to 200 epochs.
+
+    Training ends early if the least objective of an epoch falls by less than ``least_gain`` nats over 20 epochs.
+    """
 
     epochs: int | None
     batch_size: int
@@ -69,6 +73,7 @@ class Schedule:
     patience: int | None
     seed: int
     progress: bool = True
+    least_gain: float | None = None
     history: list[dict[str, float]] = field(default_factory=list)
 
     def length(self, rows: int) -> int:
@@ -394,12 +399,15 @@ class _Waiting:
         self.fit = fit
         self.start, self.final = np.nan, np.nan
         self.best, self.waited = np.inf, 0
+        self.objectives: list[float] = []
         self.state: dict[str, Any] | None = None
+        self.is_over = False
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no epoch was better for as long as the patience lasts."""
-        return self.fit.schedule.patience is not None and self.waited >= self.fit.schedule.patience
+    def _ends(self) -> bool:
+        """Return whether no epoch was better for as long as the patience lasts, or the objective gains too little."""
+        schedule, past, last = self.fit.schedule, self.objectives[:-STALL], self.objectives[-STALL:]
+        waits = schedule.patience is not None and self.waited >= schedule.patience
+        return waits or (schedule.least_gain is not None and bool(past) and min(past) - min(last) < schedule.least_gain)
 
     def record(self, epoch: int, losses: NDArray[np.float64], extras: NDArray[np.float64], penalised: bool) -> None:
         """Enter an epoch, of which these are the losses and penalties of the batches, into the history."""
@@ -422,6 +430,10 @@ class _Waiting:
             else:
                 self.waited += 1
         fit.schedule.history.append(entry)
+        self.objectives.append(self.final)
+        self.is_over = self._ends()
+        if self.is_over and self.state is None:  # the others of a stack go on, and move the weights of all
+            self.state, self.best = _copy_state(fit.module), self.final
 
     def finish(self) -> None:
         """Leave the module as it was after its best epoch; a DataError if training diverged."""
