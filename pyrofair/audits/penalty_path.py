@@ -305,7 +305,7 @@ def penalty_path(
     judge: PotentialOutcomes | InfluenceBased | None = None,
     n_boot: int = 100,
     threshold: float = 0.5,
-    least_gain: float | None = 0.0005,
+    least_gain: float | None = None,
     n_jobs: int | None = None,
     max_stack: int | None = None,
     progress: bool = True,
@@ -348,7 +348,9 @@ def penalty_path(
         A decision is positive where the score exceeds the threshold; whether a bar is shown.
     least_gain
         Fits that start from a stronger strength end early, once the training objective (nats) gains less than this over
-        20 epochs. None: never. The strongest fit and that of strength 0 start cold, and take all epochs.
+        20 epochs. None: never. The strongest fit and that of strength 0 start cold, and take all epochs. What is saved
+        costs objective, which adds up along the path: with 0.0005 a third of the time and .016 nats, for a network on
+        1,000 rows and 41 strengths.
     n_jobs
         The number of processes among which the seeds are divided, as for :class:`joblib.Parallel`, whose backend and
         ``n_jobs`` the caller may set. Each seed owns its numbers, whatever the division.
