@@ -24,7 +24,13 @@ version = release = __version__
 # --- pages ---
 
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "examples/*.ipynb", "examples/**README.md", "pyrofair/datasets/data/NOTICE.md"]
+include_patterns = [
+    "docs/**.md",
+    "docs/reference/*/*.rst",  # which each build writes
+    "examples/*.ipynb",
+    "examples/README.md",
+    "pyrofair/datasets/data/NOTICE.md",
+]
 exclude_patterns = [
     "**/.*",
     ".*",
@@ -34,6 +40,12 @@ exclude_patterns = [
     "dist",
     "tests",
     "compare-*",
+    # In the repository only; pages quote their summaries.
+    "docs/coverage.md",
+    "docs/decisions",
+    "docs/pscf-measured.md",
+    "docs/reproduction.md",
+    "examples/paper",
     "reproduction*",
 ]
 extensions = [
@@ -42,13 +54,14 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "command_pages",
     "public_names",
     "repository_links",
 ]
 
 # --- Markdown and notebooks ---
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4  # as on GitHub
 EXECUTE = os.environ.get("PYROFAIR_EXECUTE", "force")
 if EXECUTE not in ("force", "cache", "off"):
@@ -83,7 +96,7 @@ html_theme = "furo"
 html_title = f"pyrofair {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": False}
-pygments_style = "friendly"

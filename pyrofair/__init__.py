@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyrofair._defaults import set_default
+from pyrofair._lazy import when_used
 from pyrofair._version import __version__
 from pyrofair.exceptions import (
     DataError,
@@ -104,7 +105,8 @@ _MOVED = {
     "sensitivity": "robustness.sensitivity",
 }
 """Parts of ``robustness`` that have a name on top: ``pf.sensitivity.confounding``."""
-_FOLDER_OF = {name: folder for folder, names in _NAMES.items() for name in names.split()}
+
+import_module("pyrofair._progress")  # in a notebook before Pyro, whose own import of tqdm may warn
 
 set_default("source of audits", "pyrofair.sources.onestep:OneStep")
 set_default("audit of each contrast", "pyrofair.audits.contrasts:audit_contrasts")
@@ -191,15 +193,8 @@ __all__ = [
 ]
 
 
+_of_folders, __dir__ = when_used(__name__, _NAMES, __all__)
+
+
 def __getattr__(name: str) -> Any:
-    import_module("pyrofair._progress")  # before Pyro, whose own import of tqdm warns in a notebook without widgets
-    if name in _NAMES or name in _MOVED:
-        return import_module(f"pyrofair.{_MOVED.get(name, name)}")
-    if name not in _FOLDER_OF:
-        raise AttributeError(f"module 'pyrofair' has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(f"pyrofair.{_FOLDER_OF[name]}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+    return import_module(f"pyrofair.{_MOVED[name]}") if name in _MOVED else _of_folders(name)

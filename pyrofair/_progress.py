@@ -9,13 +9,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from tqdm import TqdmWarning
-
-with warnings.catch_warnings():
-    # In a notebook without ipywidgets it warns when imported, and shows the same bar as in a terminal.
-    warnings.simplefilter("ignore", TqdmWarning)
-    from tqdm.auto import tqdm
-
 __all__ = ["progress_bar", "without_bars"]
 
 AFTER = 5.0
@@ -33,12 +26,49 @@ def without_bars(hide: bool = True) -> Iterator[None]:
         _HIDDEN.reset(token)
 
 
+def _tqdm() -> Any:
+    """Return tqdm's bar, which is loaded where one is shown."""
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():
+        # In a notebook without ipywidgets it warns when imported, and shows the same bar as in a terminal.
+        warnings.simplefilter("ignore", TqdmWarning)
+        from tqdm.auto import tqdm
+    return tqdm
+
+
+if "IPython" in sys.modules:  # before Pyro, which imports it as well, and lets it warn
+    _tqdm()
+
+
+class _Hidden:
+    """A bar that nobody sees, over items or updated by hand."""
+
+    n = 0
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self.items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    def __enter__(self) -> _Hidden:
+        return self
+
+    def __exit__(self, *raised: object) -> None: ...
+
+    def update(self, n: int = 1) -> None: ...
+
+    def set_postfix_str(self, text: str) -> None: ...
+
+
 def progress_bar(
     desc: str, items: Iterable[Any] | None = None, *, total: int | None = None, shown: bool = True, **settings: Any
 ) -> Any:
     """Return a bar over items, or one that is updated by hand; ``settings`` are those of tqdm."""
-    hidden = _HIDDEN.get() or not (shown and _is_seen())
-    return tqdm(items, desc=desc, total=total, disable=hidden, delay=AFTER, leave=False, **settings)
+    if _HIDDEN.get() or not (shown and _is_seen()):
+        return _Hidden(() if items is None else items)
+    return _tqdm()(items, desc=desc, total=total, delay=AFTER, leave=False, **settings)
 
 
 def _is_seen() -> bool:

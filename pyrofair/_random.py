@@ -1,4 +1,7 @@
-"""Seeds, random numbers keyed by rows, and global torch, NumPy and Pyro state left as it was found."""
+"""Seeds, random numbers keyed by rows, and global torch, NumPy and Pyro state left as it was found.
+
+Torch and Pyro are loaded by the functions that use them: seeds and streams of NumPy need neither.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,18 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyro
-import torch
 from numpy.typing import NDArray
 from pandas.util import hash_pandas_object
-from torch import Tensor
 
 from pyrofair._validation import require_seed
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 __all__ = [
     "EXPONENTIALS",
@@ -74,6 +78,8 @@ def set_seed(seed: int) -> None:
 
     As ``pyro.set_rng_seed``, but quick where CUDA is not in use: torch keeps a stack trace of each call otherwise.
     """
+    import torch
+
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     torch.default_generator.manual_seed(seed)
@@ -89,7 +95,7 @@ class _DefaultType:
 
     lock = threading.Lock()
     users = 0
-    before = torch.float32
+    before: torch.dtype
 
 
 @contextmanager
@@ -100,6 +106,8 @@ def neutral_torch() -> Iterator[None]:
     inference mode nor autocast applies. The number of threads changes the last digits of sums, and in fits of small
     networks threads mostly wait for each other. A block inside another one changes nothing.
     """
+    import torch
+
     if getattr(_THREAD, "neutral", False):
         yield
         return
@@ -123,6 +131,8 @@ def neutral_torch() -> Iterator[None]:
 @contextmanager
 def _single_precision() -> Iterator[None]:
     """Let the default type be float32 until the last thread has left: the default is one for all threads."""
+    import torch
+
     with _DefaultType.lock:
         if not _DefaultType.users:
             _DefaultType.before = torch.get_default_dtype()
@@ -140,6 +150,8 @@ def _single_precision() -> Iterator[None]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let torch compute in one thread; setting the number costs time, so one thread already is left alone."""
+    import torch
+
     threads = torch.get_num_threads()
     if threads != 1:
         torch.set_num_threads(1)
@@ -157,6 +169,9 @@ def isolated(seed: int | None) -> Iterator[None]:
     A program may read parameters that the store holds; what it adds or replaces is undone, except for a tensor that
     it overwrites in place. Threads wait for each other. None as a seed leaves the generators as they are until the end.
     """
+    import pyro
+    import torch
+
     with PYRO_LOCK, neutral_torch():
         python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - a program may use the global one
         store = pyro.get_param_store()
@@ -192,7 +207,7 @@ def row_keys(columns: Sequence[Tensor], n: int) -> Keys:
 
     Without columns all rows have the same key.
     """
-    values = {str(i): column.to(torch.float64).numpy() + 0.0 for i, column in enumerate(columns)}  # no minus zero
+    values = {str(i): column.double().numpy() + 0.0 for i, column in enumerate(columns)}  # no minus zero
     if not values:
         return np.zeros(n, dtype=np.uint64)
     return hash_pandas_object(pd.DataFrame(values), index=False).to_numpy().astype(np.uint64)
@@ -208,6 +223,8 @@ def keyed_uniform(keys: Keys, seed: int, name: str, shape: Sequence[int] = ()) -
 
     Two keys, seeds or names give independent numbers: splitmix64 mixes the key with a stream for each of the numbers.
     """
+    import torch
+
     size = int(np.prod(shape, dtype=np.int64))
     digest = hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
     first, step = np.uint64(int.from_bytes(digest, "big")), np.uint64(0x9E3779B97F4A7C15)

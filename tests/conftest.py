@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -18,6 +19,13 @@ def _one_thread() -> Iterator[None]:
     """Tables are small here, and threads that wait for each other are slow on a busy machine."""
     with threadpool_limits(1):
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[Any], list[Any]]:
+    """Read tests once: doctests are those of the package, and no script of this folder is loaded in search of them."""
+    found = yield
+    return [each for each in found if type(each) is pytest.Module]
 
 
 LONG = ("test_site.py", "test_examples.py", "test_paper.py", "test_display.py", "test_docs.py")

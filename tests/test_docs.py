@@ -92,7 +92,7 @@ def test_hooks_need_no_network() -> None:
 
 def test_every_public_name_is_documented() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w.]+)` \| \S", page, re.MULTILINE)
+    rows = [name for block in re.findall(r"(?ms)^```\{names\}\n(.*?)^```", page) for name in block.split()]
     assert len(rows) == len(set(rows))
     top = {*pyrofair.__all__}
     folders = [name for name in pyrofair.__all__ if isinstance(getattr(pyrofair, name), ModuleType)]
@@ -181,6 +181,8 @@ def test_the_readme_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     audit, _, program = PYTHON.findall(README)
+    (home,) = PYTHON.findall((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+    assert {*home.splitlines()} < {*audit.splitlines()}
     names = run_blocks([audit], "README.md")
     assert "Audit of 1 model(s) on 10,869 rows" in capsys.readouterr().out
     rows = names["report"].table.query("decisions == 'threshold'").set_index("quantity")

@@ -732,13 +732,16 @@ def _doors() -> dict[str, Callable[..., Any]]:
     return found
 
 
-DOORS = {
-    (door, name): call
-    for door, call in _doors().items()
-    for name, each in inspect.signature(call).parameters.items()
-    if name != "progress" and each.kind is not inspect.Parameter.VAR_KEYWORD
-    and (door, name) not in (("fit_many", "X"), ("PSCF.fit", "y"))  # in scikit-learn's words, which its checks ask for
-}  # fmt: skip
+@functools.cache
+def _arguments() -> dict[tuple[str, str], Callable[..., Any]]:
+    """Return what is called by its name and that of each of its arguments; some are methods of what is fitted first."""
+    return {
+        (door, name): call
+        for door, call in _doors().items()
+        for name, each in inspect.signature(call).parameters.items()
+        if name != "progress" and each.kind is not inspect.Parameter.VAR_KEYWORD
+        and (door, name) not in (("fit_many", "X"), ("PSCF.fit", "y"))  # scikit-learn's words, which its checks ask for
+    }  # fmt: skip
 
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -746,8 +749,8 @@ NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 
 def doors(random: Random) -> Case:
     """One argument of a public function, class or method."""
-    door, name = pick(random, list(DOORS))
-    call, value = DOORS[door, name], odd(random)
+    door, name = pick(random, list(_arguments()))
+    call, value = _arguments()[door, name], odd(random)
     if isinstance(value, int | float | np.number) and abs(value) > 1e6 and math.isfinite(value):
         value = -3  # a legal large number is work, not a malformed argument
     arguments = inspect.signature(call).parameters

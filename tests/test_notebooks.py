@@ -39,7 +39,7 @@ def test_nothing_is_said_of_missing_widgets() -> None:
         "sys.modules['ipykernel.zmqshell'] = types.ModuleType('zmqshell')\n"
         "IPython.get_ipython = lambda: types.SimpleNamespace(config={'IPKernelApp': {}})\n"  # asked before tqdm 4.67.1
         "import pyrofair as pf\n"
-        "pf.IPW\n"
+        "pf.SEM\n"
         "assert 'tqdm.notebook' in sys.modules and 'pyro' in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)

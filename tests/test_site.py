@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 import pyrofair
+from pyrofair.commands.line import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -63,6 +65,18 @@ def without_entry(pages: dict[str, Page]) -> list[str]:
     return sorted(documented() - {anchor.removeprefix("module-") for anchor in anchors})
 
 
+def incomplete(site: Path, pages: dict[str, Page]) -> list[str]:
+    """The public names whose entry has no example, or no names to see, and the names that share a page."""
+    found = []
+    folders = {name for name in documented() if isinstance(getattr(pyrofair, name.partition(".")[2], None), ModuleType)}
+    for name in documented() - folders | {"pyrofair.mechanisms.families"}:
+        (page,) = [page for page, content in pages.items() if {name, f"module-{name}"} & content.anchors]
+        text = (site / page).read_text(encoding="utf-8")
+        if page.count("/") != 3 or 'class="gp">&gt;&gt;&gt; </span>' not in text or "admonition seealso" not in text:
+            found.append(name)
+    return sorted(found)
+
+
 def without_link(pages: dict[str, Page]) -> list[str]:
     """The public names in the table of names that do not lead to their entry."""
     links = {unquote(link).partition("#") for link in pages["docs/api.html"].links if link.startswith("reference/")}
@@ -94,15 +108,34 @@ def test_the_site(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-5000:]
     site = (tmp_path / "html").resolve()
     pages = {path.relative_to(site).as_posix(): Page(path) for path in site.rglob("*.html")}
-    sources = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.ipynb")]
-    assert {path.relative_to(ROOT).with_suffix(".html").as_posix() for path in sources} - {*pages} == set()
+    sources = {*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.ipynb")}
+    in_repository = {ROOT / "docs" / f"{name}.md" for name in ("coverage", "pscf-measured", "reproduction")}
+    in_repository |= {*(ROOT / "docs" / "decisions").glob("*.md")}
+    shown = {path for path in sources if path.relative_to(ROOT).with_suffix(".html").as_posix() in pages}
+    assert sources - shown == in_repository
     assert without_entry(pages) == []
     assert without_link(pages) == []
+    assert incomplete(site, pages) == []
+    for command in COMMANDS:
+        anchors = pages[f"docs/reference/commands/{command.name}.html"].anchors
+        flags = {flag for option in command.params for flag in option.opts if flag.startswith("--")}
+        assert {f"cmdoption-pyrofair-{command.name}-{flag.lstrip('-')}" for flag in flags} <= anchors
     assert broken(site, pages) == []
     index = (site / "searchindex.js").read_text(encoding="utf-8")
     assert index.startswith("Search.setIndex(")
     assert "pyrofair.penalizedclassifier" in index.lower()
     assert "docs/index.html" in pages["index.html"].links
+    found = json.loads(index.removeprefix("Search.setIndex(").removesuffix(")"))
+    for stem, page in {
+        "instal": "start-here",
+        "faq": "faq",
+        "interpret": "report",
+        "discrimin": "responsible-use",
+    }.items():
+        hits = [found[each].get(stem, []) for each in ("terms", "titleterms")]
+        hits = [each for hit in hits for each in (hit if isinstance(hit, list) else [hit])]
+        assert f"docs/{page}" in [found["docnames"][each] for each in hits], stem
+    assert not [name for name in found["docnames"] if "decisions" in name or "coverage" in name]
     assert not [path for path in ROOT.glob("docs/**/*") if path.suffix in (".html", ".doctree")]
 
 

@@ -1,7 +1,8 @@
-"""The reference of public names: a directive that documents all of a folder, and links to them from everywhere.
+"""The reference of public names: a page for each, tables of them, and links to them from everywhere.
 
-What is public is what ``__all__`` lists; the order is that of the table in ``docs/api.md``. A name that is on top of
-the package, ``pyrofair.IPW``, is documented under that name, in the page of the folder that defines it.
+What is public is what ``__all__`` lists; the order is that of ``docs/api.md``. A name that is on top of the package,
+``pyrofair.IPW``, is documented under that name, below the folder that defines it. Each build writes the pages of names
+to ``docs/reference/FOLDER/NAME.rst``.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import re
 import sys
 from functools import cache
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import command_pages
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
+from sphinx.ext.napoleon import NumpyDocstring
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
@@ -38,8 +42,9 @@ def is_error(thing: object) -> bool:
 
 @cache
 def table_order() -> dict[str, int]:
-    """Return the position of each name in the table of public names."""
-    rows = re.findall(r"^\| `([\w.]+)` \|", TABLE.read_text(encoding="utf-8"), re.MULTILINE)
+    """Return the position of each name in the tables of public names."""
+    blocks = re.findall(r"(?ms)^```\{names\}\n(.*?)^```", TABLE.read_text(encoding="utf-8"))
+    rows = [name for block in blocks for name in block.split()]
     return {name: position for position, name in enumerate(rows)}
 
 
@@ -61,58 +66,212 @@ def public_names() -> dict[str, tuple[str, object]]:
     return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
 
-def block(name: str, thing: object) -> list[str]:
-    """Return the lines of reStructuredText that document a name."""
-    full = f"pyrofair.{name}"
+@cache
+def things() -> list[str]:
+    """Return the public names of all but folders."""
+    return [name for name, (page, _) in public_names().items() if name != page]
+
+
+def stub(name: str, thing: object) -> str:
+    """Return the reStructuredText of the page of a name."""
+    full, bare = f"pyrofair.{name}", name.rpartition(".")[2]
     if isinstance(thing, ModuleType):
-        return [f".. automodule:: {full}", "   :members:", ""]
-    if isinstance(thing, type):
-        directive = "autoexception" if is_error(thing) else "autoclass"
-        return [f".. {directive}:: {full}", "   :members:", "   :show-inheritance:" if is_error(thing) else "", ""]
-    if callable(thing):
-        return [f".. autofunction:: {full}", ""]
+        lines = [f".. automodule:: {full}", "   :members:"]
+    elif isinstance(thing, type):
+        lines = [f".. {'autoexception' if is_error(thing) else 'autoclass'}:: {full}", "   :members:"]
+        lines += ["   :show-inheritance:"] if is_error(thing) else []
+    elif callable(thing):
+        lines = [f".. autofunction:: {full}"]
+    else:
+        folder = name.rpartition(".")[0]
+        text = docstring(name).splitlines()
+        complete_docstring(name, text)
+        lines = [f".. py:data:: {bare}", f"   :module: pyrofair.{folder}", f"   :type: {type(thing).__name__}", ""]
+        lines += [f"   {line}" for line in NumpyDocstring(text).lines()]
+    return "\n".join([bare, "=" * len(bare), "", *lines, ""])
+
+
+def stub_of(name: str) -> str:
+    """Return the page of a name, below ``docs/reference``; two names that differ by capitals alone need two files."""
+    page, thing = public_names()[name]
+    bare = name.rpartition(".")[2]
+    twins = [each for each in public_names() if each.rpartition(".")[2].lower() == bare.lower()]
+    kind = "class" if isinstance(thing, type) else "function" if callable(thing) else "data"
+    return f"{page}/{bare}" if len(twins) == 1 else f"{page}/{bare}-{kind}"
+
+
+def write_stubs(app: Sphinx) -> None:
+    """Write the pages of all names and commands, and remove those of what is gone; git does not see them."""
+    folder = TABLE.parent / "reference"
+    texts = {stub_of(name): stub(name, public_names()[name][1]) for name in things()} | command_pages.pages()
+    pages = {folder / f"{name}.rst": text for name, text in texts.items()}
+    for path in {*folder.glob("*/*.rst")} - {*pages}:
+        path.unlink()
+    for path, text in pages.items():
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:  # or all are read again
+            path.write_text(text, encoding="utf-8")
+
+
+def docstring(name: str) -> str:
+    """Return the docstring of a public name; that of a constant stands below it, in the module that assigns it."""
+    thing = public_names()[name][1]
+    if callable(thing) or isinstance(thing, ModuleType):
+        return inspect.getdoc(thing) or ""
     folder, _, bare = name.rpartition(".")
-    comment = documented_constant(folder, bare)
-    options = [f"   :module: pyrofair.{folder}", f"   :type: {type(thing).__name__}"]
-    return [f".. py:data:: {bare}", *options, "", *(f"   {line}" for line in comment), ""]
-
-
-def documented_constant(folder: str, name: str) -> list[str]:
-    """Return the docstring below a constant, from the module of the folder that assigns it."""
     for module in list(sys.modules):
         if module.startswith(f"pyrofair.{folder}."):
             docs = ModuleAnalyzer.for_module(module).find_attr_docs()
-            if ("", name) in docs:
-                return docs["", name]
-    raise ExtensionError(f"pyrofair.{folder}.{name} has no docstring below it")
+            if ("", bare) in docs:
+                return "\n".join(docs["", bare])
+    raise ExtensionError(f"pyrofair.{name} has no docstring below it")
 
 
-class PublicNames(SphinxDirective):
-    """Document each public name of a folder: ``{public-names} graph``; ``errors`` are those of all folders."""
+def summary(name: str) -> str:
+    """Return the first sentence of a docstring."""
+    return " ".join(docstring(name).partition("\n\n")[0].split())
 
+
+class Names(SphinxDirective):
+    """A table of public names, each with the first sentence of its docstring: its content, one name a line."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        return self.table([line for line in self.content if line])
+
+    def table(self, names: list[str]) -> list[nodes.Node]:
+        """Return a table of names."""
+        lines = [".. list-table::", "   :widths: 3 7", "   :header-rows: 1", "", "   * - name", "     - summary"]
+        for name in names:
+            if name not in public_names():
+                raise self.error(f"pyrofair has no public name {name!r}")
+            lines += [f"   * - :py:obj:`{name} <pyrofair.{name}>`", f"     - {summary(name)}"]
+        return self.parse(lines)
+
+    def parse(self, lines: list[str]) -> list[nodes.Node]:
+        """Parse lines of reStructuredText on a page of Markdown."""
+        container = nodes.Element()
+        self.env.note_dependency(str(TABLE))
+        self.state.nested_parse(StringList(["````{eval-rst}", *lines, "````"], self.env.docname), 0, container)
+        return container.children
+
+
+class PublicNames(Names):
+    """The docstring of a folder, and its names with their pages; the folder ``errors`` has those of all folders."""
+
+    has_content = False
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Return the nodes that autodoc makes."""
+        """Return the text, the table and the list of pages."""
         page = self.arguments[0]
-        names = {name: thing for name, (where, thing) in public_names().items() if where == page and name != page}
+        names = [name for name in things() if public_names()[name][0] == page]
         if not names:
             raise self.error(f"pyrofair has no public names in {page!r}")
-        lines = []
+        found = []
         if page != ERRORS:  # not automodule: the name on top may be of a folder inside another one
-            text = inspect.getdoc(getattr(pyrofair, page)) or ""
-            lines = [f".. py:module:: pyrofair.{page}", "", *text.splitlines(), ""]
-        for name, thing in names.items():
-            lines += block(name, thing)
-        self.env.note_dependency(str(TABLE))
-        lines = ["````{eval-rst}", *lines, "````"]
-        return self.parse_content_to_nodes(lines)
+            found = self.parse([f".. py:module:: pyrofair.{page}", "", *docstring(page).splitlines(), ""])
+        pages = [f"   {name.rpartition('.')[2]} <{stub_of(name)}>" for name in names]
+        return [*found, *self.table(names), *self.parse([".. toctree::", "   :hidden:", "", *pages])]
 
-    def parse_content_to_nodes(self, lines: list[str]) -> list[nodes.Node]:  # type: ignore[override]
-        """Parse lines of Markdown."""
-        container = nodes.Element()
-        self.state.nested_parse(StringList(lines, self.env.docname), self.content_offset, container)
-        return container.children
+
+# --- examples and names to see ---------------------------------------------------------------------------------------
+
+GENERAL = {"CausalGraph", "UnfairPaths", "PyrofairError", "DataError", "PyrofairWarning"}
+"""Mentioned by most of the others."""
+SECTION = re.compile(r"^(\w[\w ]*)\n-+\n", re.MULTILINE)
+MOST = 6
+
+
+@cache
+def mentioned(name: str) -> list[str]:
+    """Return the public names that the docstring and the annotations of one mention, without its examples."""
+    thing = public_names()[name][1]
+    text = re.split(r"(?m)^Examples\n-", docstring(name))[0]
+    types = str(inspect.signature(thing)) if callable(thing) and not is_error(thing) else ""
+    words = re.findall(r"[.`~](\w+)\b|\b([A-Z]\w*[A-Z]\w*)\b", text)  # no words of English
+    said = {*map("".join, words), *re.findall(r"\b[A-Z]\w+", types)}
+    found = [each for each in things() if each.rpartition(".")[2] in said and each != name]
+    return [*found, *(each for each in things() if public_names()[each][1] in getattr(thing, "__bases__", ()))]
+
+
+@cache
+def related(name: str) -> list[str]:
+    """Return the names to see: those that mention this one and are mentioned by it first."""
+    back = [each for each in things() if name in mentioned(each)]
+    both = [each for each in mentioned(name) if each in back]
+    found = dict.fromkeys([*both, *mentioned(name), *back])
+    kept = [each for each in found if each in both or name in GENERAL or each not in GENERAL] or [*found]
+    return sorted(kept, key=lambda each: is_error(public_names()[each][1]))[:MOST]
+
+
+def examples(text: str) -> str:
+    """Return the section of a docstring that has examples, or nothing."""
+    parts = SECTION.split(text)
+    return dict(zip(parts[1::2], parts[2::2], strict=True)).get("Examples", "").strip()
+
+
+def kinds(name: str) -> list[str]:
+    """Return the public classes that are one of a class: derived from it, or with all that a protocol asks for."""
+    asked, found = public_names()[name][1], []
+    if not isinstance(asked, type) or is_error(asked):
+        return []
+    members = {part for each in asked.__mro__ for part in vars(each) if not part.startswith("_")}
+    for each, (_, thing) in public_names().items():
+        if not isinstance(thing, type) or each == name or getattr(thing, "_is_protocol", False):
+            continue
+        if getattr(asked, "_is_protocol", False):
+            if members <= {*dir(thing), *inspect.signature(thing).parameters}:
+                found.append(each)
+        elif issubclass(thing, asked):
+            found.append(each)
+    return found
+
+
+def makers(name: str) -> list[str]:
+    """Return the functions and methods that return a class, and the classes that hold some of it."""
+    found = []
+    for each, (_, thing) in public_names().items():
+        parts = {each: thing} if inspect.isfunction(thing) else {}
+        if isinstance(thing, type):
+            parts = {f"{each}.{part}": method for part, method in vars(thing).items() if inspect.isfunction(method)}
+        for full, function in parts.items():
+            returned = str(getattr(function, "__annotations__", {}).get("return", ""))
+            if re.search(rf"\b{name.rpartition('.')[2]}\b", returned) and each != name:
+                found.append(full)
+        if re.search(rf"\b{name.rpartition('.')[2]}\b", str(getattr(thing, "__annotations__", {}).values())):
+            found.append(each)
+    return found
+
+
+def borrowed(name: str) -> tuple[str, str] | None:
+    """Return the examples for a class without any, and what they are of: what makes it, or is one of its kind."""
+    for each in [name, *kinds(name)]:
+        for full in [*makers(each), each]:
+            thing = attrgetter(full)(pyrofair)
+            owner = full if full in public_names() else full.rpartition(".")[0]
+            if text := examples(inspect.getdoc(thing) or "") or examples(docstring(owner)):
+                return full, text
+            if full != name and owner != name and (found := borrowed(owner)):
+                return found
+    return None
+
+
+def complete(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Complete the docstrings of public names."""
+    if name.removeprefix("pyrofair.") in public_names():
+        complete_docstring(name.removeprefix("pyrofair."), lines)
+
+
+def complete_docstring(name: str, lines: list[str]) -> None:
+    """Add the example of what makes a class, and the names to see, if the docstring has none."""
+    text = "\n".join(lines)
+    if ">>>" not in text and (found := borrowed(name)):
+        lines += ["", "Examples", "--------", f"Of :obj:`pyrofair.{found[0]}`:", "", *found[1].splitlines(), ""]
+    if "See Also\n---" not in text and (names := related(name)):
+        lines += ["", "See Also", "--------", ", ".join(f"pyrofair.{each}" for each in names), ""]
 
 
 # --- links -----------------------------------------------------------------------------------------------------------
@@ -151,6 +310,7 @@ def short_types(
     """Write NumPy's ArrayLike and NDArray by their names instead of what they stand for."""
 
     def shorten(text: str | None) -> str | None:
+        text = text and text.replace("<factory>", "...")  # of dataclasses: no expression, so that all of it stays text
         return text and ARRAY.sub(r"NDArray[\1]", ARRAY_LIKE.sub("ArrayLike", text))
 
     return shorten(signature), shorten(returns)
@@ -280,9 +440,12 @@ def is_module(thing: object) -> bool:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive and the links."""
+    app.add_directive("names", Names)
     app.add_directive("public-names", PublicNames)
+    app.connect("builder-inited", write_stubs)
     app.connect("autodoc-process-signature", short_types)
-    app.connect("autodoc-process-docstring", keep, priority=400)  # napoleon has 500
+    app.connect("autodoc-process-docstring", complete, priority=300)  # napoleon has 500
+    app.connect("autodoc-process-docstring", keep, priority=400)
     app.connect("autodoc-process-docstring", restore, priority=600)
     app.connect("autodoc-skip-member", skip_generated)
     app.connect("doctree-read", link_names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,17 @@ from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
 
+PATTERN = re.compile(r"[\w./-]+\*")
 Linked = dict[str, set[str]]  # of each page, the files that it links to
 
 
 def complete(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Put all decisions below their index, and leave out patterns of the front page that match no page."""
-    if docname == "docs/decisions/README":
-        source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
+    """Leave out patterns of the front page that match no page."""
     if docname == app.config.root_doc:
         folder = Path(app.env.doc2path(docname)).parent
         lines = source[0].splitlines()
-        source[0] = "\n".join(line for line in lines if "*" not in line or any(folder.glob(f"{line}.[mi]*")))
+        kept = (line for line in lines if not PATTERN.fullmatch(line) or any(folder.glob(f"{line}.[mi]*")))
+        source[0] = "\n".join(kept)
 
 
 def linked(env: BuildEnvironment) -> Linked:
@@ -35,7 +36,7 @@ def linked(env: BuildEnvironment) -> Linked:
 
 
 def lead_to_pages(app: Sphinx, document: nodes.document) -> None:
-    """Replace downloads of source files by links to their pages."""
+    """Replace downloads of source files by links to their pages, and links to what is not on the site by its path."""
     docname = app.env.current_document.docname
     for node in list(document.findall(addnodes.download_reference)):
         folder = "" if node["reftarget"].startswith("/") else posixpath.dirname(docname)
@@ -44,6 +45,12 @@ def lead_to_pages(app: Sphinx, document: nodes.document) -> None:
             linked(app.env).setdefault(docname, set()).add(path)
             uri = app.builder.get_relative_uri(docname, f"source/{path}")
             node.replace_self(nodes.reference("", "", *node.children, refuri=uri, internal=True))
+    for node in list(document.findall(addnodes.pending_xref)):
+        path, known = f"{node.get('reftarget')}.md", node.get("reftarget") in app.env.found_docs
+        if node.get("refdomain") == "doc" and not known and (Path(app.srcdir) / path).is_file():
+            text = node.astext()  # a page of the repository that is not on the site
+            place = [nodes.Text(f"{text} ("), nodes.literal("", path), nodes.Text(")")]
+            node.replace_self(place if text != path else place[1])
 
 
 def forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:

@@ -5,15 +5,20 @@ with its interval or the reason why it has none, the comparison of the two obser
 classifier, a source and strengths give a :class:`PenaltyPath` over strengths and seeds, with an audit of each.
 """
 
+from typing import TYPE_CHECKING
+
+from pyrofair._lazy import when_used
 from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.contrasts import ContrastAudit, audit_contrasts
 from pyrofair.audits.decompose import decompose
 from pyrofair.audits.decomposition import Decomposition
 from pyrofair.audits.family import FamilyAudit
 from pyrofair.audits.individuals import flips
-from pyrofair.audits.penalty_path import PenaltyPath, penalty_path
 from pyrofair.audits.plots import plot_feasible_region
 from pyrofair.audits.scorer import AuditScorer
+
+if TYPE_CHECKING:
+    from pyrofair.audits.penalty_paths import PenaltyPath, penalty_path
 
 __all__ = [
     "Audit",
@@ -29,3 +34,5 @@ __all__ = [
     "penalty_path",
     "plot_feasible_region",
 ]
+
+__getattr__, __dir__ = when_used(__name__, {"penalty_paths": "PenaltyPath penalty_path"}, __all__)

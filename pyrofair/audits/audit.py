@@ -38,7 +38,7 @@ from pyrofair.audits.bootstrap import OUTCOME, Bootstrap, Estimator, Replicates,
 from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.context import Context, collected, texts_of
 from pyrofair.audits.display.export import known_versions
-from pyrofair.audits.display.words import compared
+from pyrofair.audits.display.words import describe_comparison, describe_propensity, of_decisions
 from pyrofair.audits.individuals import known_flips, likely_flips
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import (
@@ -46,7 +46,7 @@ from pyrofair.audits.models import (
     ScoresAre,
 )
 from pyrofair.audits.partitions import audit_partitions
-from pyrofair.audits.plots import plot_audit, plot_stages
+from pyrofair.audits.plots import plot_audit, plot_members, plot_stages, plot_thresholds
 from pyrofair.audits.rates import estimate_rates
 from pyrofair.audits.report import (
     Measured,
@@ -245,15 +245,48 @@ class Audit:
         """
         require_flag("paper_bound", paper_bound)
         verdicts = self.read()
-        graph, (first, other) = self.context.graph, compared(self.context.paths)
         return plot_audit(
             self.table,
             decisions,
-            title=f"{graph.sensitive_column}: {other} instead of {first} on unfair paths; {self.context.rows:,} rows",
+            title=self._title(),
             verdicts={model: each.head for (model, of), each in verdicts.items() if of == decisions},
             level=self.context.level,
             paper_bound=paper_bound,
         )
+
+    def _title(self) -> str:
+        """Return the comparison and the rows, as figures are headed."""
+        return f"{describe_comparison(self.context.paths)}; {self.context.rows:,} rows"
+
+    def plot_thresholds(self) -> Figure:
+        """Draw the mean unfair effect and the bounds on PIU of every model against the threshold of its decisions.
+
+        Without ``thresholds`` a DataError is raised.
+        """
+        if self.thresholds.empty:
+            raise DataError("There are no thresholds to draw: audit with thresholds=np.arange(0.1, 0.95, 0.1).")
+        return plot_thresholds(self.thresholds, self.context.threshold, self.context.level, self._title())
+
+    def plot_subgroups(self, model: str | None = None) -> Figure:
+        """Draw the mean unfair effect and the bounds on PIU in each level of each subgroup, of one model or of all.
+
+        Without ``subgroups`` a DataError is raised.
+        """
+        if self.subgroups.empty:
+            raise DataError("There are no subgroups to draw: audit with subgroups='region', for example.")
+        models = list(dict.fromkeys(self.subgroups["model"]))
+        if model is not None:
+            require_choice("model", model, models)
+            models = [model]
+        own = self.subgroups[self.subgroups["model"].isin(models)]
+        names = [f"{subgroup}: {level}" for subgroup, level in zip(own["subgroup"], own["level"], strict=True)]
+        if len(models) > 1:
+            names = [f"{of}, {name}" for of, name in zip(own["model"], names, strict=True)]
+        own = own.assign(member=names)
+        sizes = {name: f"{rows:,} rows" for name, rows in zip(names, own["rows"], strict=True)}
+        what = of_decisions("threshold") + (f" of {models[0]}" if len(models) == 1 else "")
+        title = f"{self._title()}. Intervals hold together"
+        return plot_members(own.set_index(["member", "quantity"]), sizes, what, self.context.level, title)
 
     def plot_stages(self, model: str | None = None) -> Figure:
         """Draw the diagnostics of each stage, of one model or the largest of all, beside their limits.
@@ -265,7 +298,16 @@ class Audit:
                 "There are no stages to draw: nothing that an unfair path touches is averaged over, or the source has "
                 "no influence values (OneStep has)."
             )
-        return plot_stages(self.stages, model, self.context.largest_z)
+        models = self.stages["model"].nunique()
+        whose = model or (f"the largest of {models} models" if models > 1 else self.stages["model"].iloc[0])
+        graph = self.context.graph
+        return plot_stages(
+            self.stages,
+            model,
+            self.context.largest_z,
+            title=f"Diagnostics of each step, {whose}; {self._title()}",
+            weighted=lambda given: describe_propensity(graph, given),
+        )
 
     def to_inference_data(self) -> Any:
         """Return the draws as ArviZ data: one variable a quantity, by model and, where both, decisions.
@@ -497,6 +539,12 @@ def audit(
         If a setting, a model or the table is unfit; nothing has been fitted then.
     NotIdentifiedError
         If scores are an outcome, and the effect on it is not identified.
+
+    See Also
+    --------
+    decompose : Where the gap between two groups comes from.
+    audit_contrasts, audit_graphs, edge_costs : Several groups, several graphs, disputed edges.
+    pyrofair.sensitivity.confounding : Hidden common causes of limited strength.
 
     References
     ----------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from pyrofair._figures import BLUE, GREY, INK, UNFAIR, as_svg
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.context import Context
 from pyrofair.audits.display.export import audit_data
 from pyrofair.audits.display.page import Table, cell, make_table, missing_tables, spans_table
-from pyrofair.audits.display.words import answer, between, changes, describe_question, percent, shorten, span
+from pyrofair.audits.display.tracks import Panel, forest, of_model, of_rows, scale_of
+from pyrofair.audits.display.words import answer, changes, describe_question, percent, shorten, span
 from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.report import (
     describe_intervals,
@@ -42,31 +44,36 @@ from pyrofair.graph import UnfairPaths
 from pyrofair.graph.svg import graph_svg
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from pyrofair.audits.audit import Audit
 
 __all__ = [
     "RIGHT_GRAPH",
     "basis_of",
+    "figure_markup",
     "graph_block",
     "missing_blocks",
     "rates_block",
     "settings_of",
     "subgroup_tables",
+    "subgroups_markup",
     "threshold_tables",
-    "tracks_of",
+    "thresholds_markup",
+    "tracks_markup",
     "view_of",
 ]
 
-THINNEST = 0.004
-"""A range that is narrower is drawn as a point."""
+COLOURS = {"accent": BLUE, "red": UNFAIR, "muted": GREY, "ink": INK, "page": "#FFFFFF"}
+"""The variables of a page that take the places of a figure's colours."""
 MOST_INDIVIDUALS = 50
 """The most individual rows that the page shows; its CSV holds all."""
 INDIVIDUAL_COLUMNS = ("row", "model", "path", "baseline", "switched", "effect", "effect_sd", "flips")
 RIGHT_GRAPH = "The causal graph, and which of its paths are unfair. No table can confirm a graph."
 SCALE = (
-    "On one scale from 0 to 100%. The thick bar runs from the lower to the upper bound on PIU. Thin lines are "
-    "confidence intervals. The upright mark next to accuracy is the majority class, the accuracy of a constant "
-    "prediction. A nearly constant model has a bound near 0 for a trivial reason."
+    "Shares are on one scale from 0 to 100%, the mean effect on its own. The thick bar runs from the lower to the "
+    "upper bound on PIU. Thin lines are confidence intervals. The upright mark next to accuracy is the majority class, "
+    "the accuracy of a constant prediction. A nearly constant model has a bound near 0 for a trivial reason."
 )
 WORLDS = (
     "Each world is made of the rows of a group that resemble it. The effective size is the number of equally weighted "
@@ -154,29 +161,67 @@ def _blocks(
             "intervals",
             "Intervals",
             aside=[SCALE],
-            markup=lambda: drawn(
-                "tracks.html",
-                tracks=[(name, tracks_of(of, name, each, context.threshold)) for name, each in basis.items()],
-            ),
+            markup=lambda: tracks_markup("track", _tracks(of, basis, context.threshold)),
         ),
     ]
     if len(audit.thresholds):
         at = read_thresholds(audit.thresholds, context)
         lines, tables = threshold_lines(audit.thresholds, at), threshold_tables(audit, at)
-        found.append(Block("thresholds", "Thresholds", lines, aside=[CUT_ELSEWHERE], pictures=tables))
+        picture = partial(thresholds_markup, audit, "thresholds-drawing")
+        found.append(Block("thresholds", "Thresholds", lines, aside=[CUT_ELSEWHERE], pictures=tables, markup=picture))
     if len(audit.subgroups):
         within = read_levels(audit.subgroups, context)
         lines, tables = (
             subgroup_lines(audit.subgroups, within, context.level),
             subgroup_tables(audit, within, decisions),
         )
-        found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables))
+        picture = partial(subgroups_markup, audit, "subgroup")
+        found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables, markup=picture))
     if individuals is not None:
-        found.append(Block("individuals", "Individuals", pictures=[individuals]))
+        strips = partial(tracks_markup, "strip", of_rows(individuals.source, context.threshold))
+        found.append(Block("individuals", "Individuals", pictures=[individuals], markup=strips))
     found += [*missing_blocks(context.missing), *context.sections]
     lines = group_lines(audit.groups, context)
     found.append(Block("support", "Overlap and diagnostics", lines, pictures=_support_tables(audit, basis)))
     return found
+
+
+def tracks_markup(name: str, panels: Sequence[Panel]) -> Markup:
+    """Return tracks as markup, whose identifiers begin with a name."""
+    return drawn("tracks.html", name=name, panels=panels)
+
+
+def _tracks(of: Quantities, basis: Mapping[str, Decisions], threshold: float) -> list[Panel]:
+    """Return the tracks of all models; their effects are on one scale."""
+    effects = scale_of(of[key]["mean_unfair_effect"] for key in basis.items())
+    return [
+        panel
+        for name, each in basis.items()
+        for panel in of_model(
+            name,
+            of[name, each],
+            of[name, "threshold"],
+            f", cut at {threshold:g}" if each == "score" else "",
+            effects,
+        )
+    ]
+
+
+def thresholds_markup(audit: Audit, name: str) -> Markup:
+    """Return the picture of thresholds."""
+    title = "Mean unfair effect and PIU by threshold"
+    return figure_markup(audit.plot_thresholds, name, title, "The table below has the same numbers.")
+
+
+def subgroups_markup(audit: Audit, name: str, of: str = "") -> Markup:
+    """Return a forest for each subgroup and model, with what it is ``of`` in its title."""
+    keys: Any = audit.subgroups.groupby(["subgroup", "model"], sort=False)
+    panels = []
+    for (subgroup, model), own in keys:
+        levels = own.groupby("level", sort=False)
+        members = {str(level): {row.quantity: row for row in rows.itertuples()} for level, rows in levels}
+        panels += forest(f"{of}{model}, by {subgroup}", members)
+    return tracks_markup(name, panels)
 
 
 def missing_blocks(shares: pd.DataFrame) -> list[Block]:
@@ -192,6 +237,12 @@ def graph_block(paths: UnfairPaths) -> Block:
         return drawn("drawing.html", drawing=None if svg is None else Markup(svg), words=f"{paths.graph}\n\n{paths}")
 
     return Block("graph", "The graph", markup=markup)
+
+
+def figure_markup(draw: Callable[[], Figure], name: str, title: str, description: str) -> Markup:
+    """Return the figure that a function draws in the colours of a page; it scrolls if the page is narrow."""
+    svg = Markup(as_svg(draw, name, title, description, COLOURS, "plot"))  # its texts are escaped where it is made
+    return Markup('<div class="canvas" role="region" tabindex="0" aria-label="{}">{}</div>').format(title, svg)
 
 
 def basis_of(context: Context) -> list[str]:
@@ -361,6 +412,7 @@ def _individuals(given: pd.DataFrame | None) -> Table | None:
             f"individuals={shown(given)} must be a table made by pyrofair.audits.flips, with the columns "
             f"{', '.join(INDIVIDUAL_COLUMNS)}."
         )
+    given = given.sort_values("flips", ascending=False, kind="stable")
     head = given.head(MOST_INDIVIDUALS)
     rows = pd.DataFrame(
         {
@@ -372,7 +424,7 @@ def _individuals(given: pd.DataFrame | None) -> Table | None:
             "decision flips": ["" if np.isnan(each) else percent(each, 0) for each in head["flips"]],
         }
     )
-    more = f" The first {len(head)} of {len(given):,} lines; the CSV holds all." if len(given) > len(head) else ""
+    more = f" The {len(head)} largest of {len(given):,} lines; the CSV holds all." if len(given) > len(head) else ""
     return make_table(
         "individuals",
         "Which decisions flip, and along which path",
@@ -399,57 +451,3 @@ def settings_of(context: Context) -> list[tuple[str, str]]:
         order = f"{', '.join(context.unnamed)}, given {', '.join(context.order)} in this order"
         found.append(("without column names", order))
     return found + [(f"version of {name}", number) for name, number in context.versions.items()]
-
-
-def tracks_of(of: Quantities, model: str, decisions: Decisions, threshold: float) -> list[dict[str, Any]]:
-    """Return what the picture of intervals shows of a model: positions in percent of the track."""
-    own, rates = of[model, decisions], of[model, "threshold"]
-    accuracy, majority = rates["accuracy"], rates["majority_rate"].estimate
-    lower, upper, rate, effect = (
-        own[each] for each in ("piu_lower", "piu_upper", "positive_rate", "mean_unfair_effect")
-    )
-    is_point = upper.estimate - lower.estimate < THINNEST
-    places = [_inside(each) for each in (lower.estimate, upper.estimate)]
-    piu: dict[str, Any] = {
-        "kind": "piu",
-        "label": "PIU",
-        "text": "not available" if np.isnan(lower.estimate) else between(*places),
-        "ends": [_at(_inside(lower.lower)), _at(_inside(upper.upper))],
-        "span": None if is_point else [_at(each) for each in places],
-        "mark": _at(places[0]) if is_point else None,
-        "tick": None,
-    }
-    size = [max(effect.lower, -effect.upper, 0.0), max(effect.upper, -effect.lower)]
-    rows: list[tuple[Any, ...]] = [
-        ("effect", "size of the mean effect", effect, abs(effect.estimate), size, None),
-        ("rate", "positive rate", rate, rate.estimate, [rate.lower, rate.upper], None),
-        (
-            "accuracy",
-            f"accuracy, cut at {threshold:g}" if decisions == "score" else "accuracy",
-            accuracy,
-            accuracy.estimate,
-            [accuracy.lower, accuracy.upper],
-            majority,
-        ),
-    ]
-    return [piu] + [
-        {
-            "kind": kind,
-            "label": label,
-            "text": span(row) + ("" if tick is None or np.isnan(tick) else f"; majority class {percent(tick)}"),
-            "ends": [_at(_inside(each)) if np.isfinite(row.lower) else None for each in ends],
-            "span": None,
-            "mark": _at(_inside(value)),
-            "tick": None if tick is None else _at(tick),
-        }
-        for kind, label, row, value, ends, tick in rows
-    ]
-
-
-def _inside(value: float) -> float:
-    """Return a value in [0, 1], to place it on a track; NaN stays."""
-    return float(np.clip(value, 0.0, 1.0))
-
-
-def _at(value: float) -> str | None:
-    return None if np.isnan(value) else f"{100.0 * value:.2f}%"

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -26,7 +25,6 @@ from pyrofair.effects.bounds import (
     unit_means,
 )
 from pyrofair.effects.estimates import AUDITED, Key, note_on
-from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
 from pyrofair.effects.row_functions import Scores
 from pyrofair.effects.scoring import DECISIONS, Rule, decide
@@ -63,6 +61,8 @@ def measure(scores: WorldScores, worlds: Worlds) -> tuple[dict[str, float], dict
     The paper's bound is made of the two marginals, whatever units the worlds share; the bounds on PIU use the units
     (Chikahara et al. 2021, eq. 6, 7, 8 and A19).
     """
+    from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper  # they load torch
+
     with neutral_torch():
         scored = [world.scored(each) for world, each in zip(worlds, scores, strict=True)]
         p0, p1 = (each.mean.item() for each in scored)
@@ -393,6 +393,8 @@ def replicate(
     random_state: int | None,
 ) -> Replicates:
     """Estimate the keys on resampled rows, ``n_boot`` times; an interrupt keeps what is done."""
+    import torch
+
     done: list[dict[Key, float] | str] = []
     seed = seed_from(random_state)
     gradients, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()

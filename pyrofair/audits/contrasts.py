@@ -19,23 +19,30 @@ from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
 from pyrofair._validation import require_integer, require_real, require_seed
 from pyrofair.audits.audit import Audit, audit, default_source, refuse_gaps, require_audit_settings, with_missing
-from pyrofair.audits.audit_view import graph_block, subgroup_tables, threshold_tables, tracks_of
+from pyrofair.audits.audit_view import (
+    graph_block,
+    subgroup_tables,
+    subgroups_markup,
+    threshold_tables,
+    thresholds_markup,
+    tracks_markup,
+)
 from pyrofair.audits.display.page import Table
-from pyrofair.audits.display.words import percent
+from pyrofair.audits.display.tracks import forest
+from pyrofair.audits.display.words import of_decisions, percent
 from pyrofair.audits.family import (
     KEY,
     REFUSALS,
     SCHEMA,
     FamilyAudit,
     Members,
-    of_decisions,
     require_unfitted,
     with_paths,
 )
-from pyrofair.audits.report import asked_lines, check_line, exact_accuracy, in_doubt, section_lines, verdict_lines
+from pyrofair.audits.report import asked_lines, exact_accuracy
 from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
 from pyrofair.audits.verdicts import quantities_of, read_levels, read_thresholds
-from pyrofair.audits.view import Block, View, drawn
+from pyrofair.audits.view import Block, View
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
 from pyrofair.effects.influence import InfluenceBased
@@ -53,14 +60,13 @@ __all__ = ["POPULATION", "ContrastAudit", "Levels", "audit_contrasts"]
 
 WORST_OF = OF_WORLDS[2:]
 EFFECTS = ("mean_unfair_effect", "piu_lower", "piu_upper")
-MORE = 'More: .details(), .worst, .verdicts, .plot(), .to_html("audit.html").'
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 POPULATION = "A contrast refers to the population of its two levels together; rows of other levels are left out of it."
 MAX_T, BONFERRONI = "max |t|", "Bonferroni"
 SCALE = (
-    "On one scale from 0 to 100%. The thick bar is the range of PIU that the estimates leave open, thin lines are "
-    "intervals for chance that hold at once for all contrasts."
+    "PIU is on one scale from 0 to 100%, effects on their own. The thick bar runs from the lower to the upper bound on "
+    "PIU. Thin lines are intervals that hold at once for all contrasts."
 )
 
 
@@ -111,54 +117,54 @@ class ContrastAudit(FamilyAudit):
         """Return the level as texts have it."""
         return repr(name)
 
-    def __str__(self) -> str:
-        verdicts, context = self.read(), self.context
-        of = {name: quantities_of(own) for name, own in self.quantities.groupby("contrast")}
-        lines = [
+    def _opening(self) -> list[str]:
+        context = self.context
+        return [
             self._told().lead[0],
             *asked_lines(context["unfair"], context["threshold"]),
             f"In brackets: {context['level']:.0%} intervals that hold at once for all contrasts.",
         ]
-        for (name, model, decisions), each in self._chosen(verdicts).items():
-            lines += verdict_lines(f"{model}, {self.label(name)}", each, of[name][model, decisions], {}, EFFECTS)
-        failed = [
-            f"{model}, {self.label(name)}"
-            for name, one in self.audits.items()
-            for model in in_doubt({key[1:]: each for key, each in verdicts.items() if key[0] == name}, one.context)
-        ]
-        lines += [*section_lines(context.get("sections", ())), "", check_line(failed, context["warnings"]), MORE]
-        return "\n".join(lines)
+
+    def _title(self) -> str:
+        context = self.context
+        column, baseline = context["graph"].sensitive_column, context["graph"].baseline
+        return f"{column}: each level instead of {baseline} on unfair paths; {context['rows']:,} rows"
 
     def _picture(self) -> Markup:
-        """Draw PIU of the decisions of each model, and the size of its effect, by contrast."""
-        tracks = []
-        for model, own in self.table.groupby("model", sort=False):
-            of = {
-                name: tracks_of(quantities_of(each), str(model), "threshold", self.context["threshold"])
-                for name, each in own.groupby("contrast", sort=False)
+        """Draw PIU of the decisions of each model, and its effect, by contrast."""
+        panels = []
+        for model, own in self.table[self.table["decisions"] == "threshold"].groupby("model", sort=False):
+            members = {
+                self.label(name): next(iter(quantities_of(rows).values()))
+                for name, rows in own.groupby("contrast", sort=False)
             }
-            for i, what in enumerate(("PIU", "size of the mean effect")):
-                rows = [each[i] | {"label": self.label(name)} for name, each in of.items()]
-                tracks.append((f"{model}, decisions: {what}", rows))
-        return drawn("tracks.html", tracks=tracks)
+            panels += forest(f"{model}, decisions", members)
+        return tracks_markup("track", panels)
 
     def _more_blocks(self) -> list[Block]:
-        """Return the tables of thresholds and of subgroups, by contrast."""
-        found: dict[str, list[Table]] = {}
-        for i, (name, one) in enumerate(self.audits.items()):
-            for title, table in (("Thresholds", self.thresholds), ("Subgroups", self.subgroups)):
-                if len(table):
-                    own = table[table["contrast"] == name]
-                    made = (
-                        threshold_tables(replace(one, thresholds=own), read_thresholds(own, one.context))
-                        if title == "Thresholds"
-                        else subgroup_tables(replace(one, subgroups=own), read_levels(own, one.context), "threshold")
-                    )
-                    found.setdefault(title, []).extend(
-                        replace(each, name=f"{each.name}-{i}", caption=f"{self.label(name)}, {each.caption}")
-                        for each in made
-                    )
-        return [Block(title.lower(), title, tables=tables) for title, tables in found.items()]
+        """Return the tables and pictures of thresholds and of subgroups, by contrast."""
+        found = []
+        for title, table in (("Thresholds", self.thresholds), ("Subgroups", self.subgroups)):
+            name, tables, pictures = title.lower(), list[Table](), list[Callable[[], Markup]]()
+            for i, (contrast, one) in enumerate(self.audits.items()):
+                own = table[table["contrast"] == contrast] if len(table) else table
+                if own.empty:
+                    continue
+                if name == "thresholds":
+                    part = replace(one, thresholds=own)
+                    made = threshold_tables(part, read_thresholds(own, one.context))
+                    pictures.append(partial(thresholds_markup, part, f"{name}-drawing-{i}"))
+                else:
+                    part = replace(one, subgroups=own)
+                    made = subgroup_tables(part, read_levels(own, one.context), "threshold")
+                    pictures.append(partial(subgroups_markup, part, f"subgroup-{i}", f"{self.label(contrast)}, "))
+                tables += [
+                    replace(each, name=f"{each.name}-{i}", caption=f"{self.label(contrast)}, {each.caption}")
+                    for each in made
+                ]
+            if tables:
+                found.append(Block(name, title, tables=tables, markup=partial(_joined, pictures)))
+        return found
 
     def _data(self, rows: bool) -> dict[str, Any]:
         return super()._data(rows) | {"thresholds": self.thresholds, "subgroups": self.subgroups}
@@ -422,6 +428,10 @@ class Levels:
                 f"No level can be compared with the baseline. {'; '.join(map(str, few.values()))}."
             )
         return members
+
+
+def _joined(pictures: Sequence[Callable[[], Markup]]) -> Markup:
+    return Markup("").join(each() for each in pictures)
 
 
 def _named(contrasts: Sequence[Any]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from pyrofair._validation import require_choice
-from pyrofair.audits.audit_view import RIGHT_GRAPH
+from pyrofair.audits.audit_view import RIGHT_GRAPH, figure_markup, tracks_markup
 from pyrofair.audits.contrasts import POPULATION, Levels
 from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.display.page import Table, make_table
+from pyrofair.audits.display.tracks import Panel as Tracks
+from pyrofair.audits.display.tracks import of_parts, scale_of
 from pyrofair.audits.display.words import Answer, percent, shorten
 from pyrofair.audits.family import Members
 from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Means, Plan
@@ -276,16 +276,12 @@ class Decomposition:
             self._text(decisions),
             aside=[BY_ORDER, *self.notes, NO_VERDICT],
             pictures=pictures,
-            markup=lambda: Markup("").join(self._picture(pair) for pair in pairs[:3]),
+            markup=lambda: Markup("").join(self._picture(i, pair) for i, pair in enumerate(pairs[:3])),
         )
 
-    def _picture(self, pair: tuple[str, Any]) -> Markup:
-        written = io.BytesIO()
-        self.plot(*pair).savefig(written, format="png", dpi=120)
-        data = base64.b64encode(written.getvalue()).decode()
+    def _picture(self, i: int, pair: tuple[str, Any]) -> Markup:
         heads = "; ".join(one._head(each) for one, each in self._told(pair[1]) if each == pair)
-        image = Markup(f'<img style="min-width: 44rem" src="data:image/png;base64,{data}" alt="{escape(heads)}">')
-        return Markup('<div class="scroll" role="region" tabindex="0" aria-label="Waterfall">{}</div>').format(image)
+        return figure_markup(lambda: self.plot(*pair), f"waterfall-{i}", f"Waterfall: {heads}", heads)
 
     def _table(self, i: int, pair: tuple[str, Any]) -> Table:
         own = self._of(pair)
@@ -304,6 +300,33 @@ class Decomposition:
         note = f"Intervals of the parts hold together at {self.level:.0%}."
         caption = f"{shorten(self.graph.sensitive_column)}={' and '.join(self._labels()[::-1])}: {self._what(pair)}"
         return make_table(f"parts-{i}", caption, shown, own.reset_index(drop=True), note=note)
+
+    def _subgroups(self) -> list[Block]:
+        """Return the parts in each level of each subgroup, and which levels have none; nothing without subgroups."""
+        tables: list[Table] = []
+        panels: list[Tracks] = []
+        for i, (one, pair) in enumerate(self._told()):
+            own = _rows_of(one.subgroups, pair)
+            if own.empty:
+                continue
+            rows: Any = list(own.itertuples())
+            shown = own[["subgroup", "level", "rows"]].assign(
+                part=[self._word(row.part) for row in rows],
+                points=[points(row.estimate) for row in rows],
+                interval=[_span(row, point=False) for row in rows],
+            )
+            of = f"{one._labels()[1]}, {one._what(pair)}" if self.levels else one._what(pair)
+            tables.append(make_table(f"parts-within-{i}", of, shown, own))
+            scale = scale_of(rows)
+            for (subgroup, level), part in own.groupby(["subgroup", "level"], sort=False):
+                named = {self._word(str(row.part)): row for row in part.itertuples()}
+                panels.append(of_parts(f"{of}, {subgroup} {level}, {part['rows'].iloc[0]:,} rows", named, scale))
+        absent = self.subgroups[self.subgroups["note"].fillna("") != ""] if len(self.subgroups) else self.subgroups
+        lines = [f"{row.subgroup} {row.level}: {row.note}." for row in absent.itertuples()]
+        if not tables and not lines:
+            return []
+        told = f"All intervals hold together with {self.level:.0%}."
+        return [Block("subgroups", "Subgroups", lines, tables, [told], markup=lambda: tracks_markup("part", panels))]
 
     def _answer(self, pair: tuple[str, Any]) -> Answer:
         """Return the gap, and its parts in the order of their size."""
@@ -337,6 +360,7 @@ class Decomposition:
             lead=self._lead(),
             blocks=[
                 self.block(),
+                *self._subgroups(),
                 Block("graph", "The causal graph", aside=["Arrows are causes."], markup=lambda: drawing),
                 Block("contrasts", "After every set of other parts", tables=added),
                 Block("means", "The mean in each world", aside=[WORLDS], tables=means),

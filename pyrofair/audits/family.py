@@ -19,13 +19,13 @@ from pyrofair.audits.audit import Audit
 from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, rates_block, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
-from pyrofair.audits.display.words import answer, changes
+from pyrofair.audits.display.words import answer, changes, describe_comparison, of_decisions
 from pyrofair.audits.plots import plot_members
+from pyrofair.audits.report import check_line, in_doubt, section_lines, verdict_lines
 from pyrofair.audits.verdicts import Verdict, judge, quantities_of, read_audit, summed_up
 from pyrofair.audits.view import MOST_CARDS, Block, View
 from pyrofair.audits.wald import require_estimates
 from pyrofair.effects.potential_outcomes import SeveralContrasts, refuse_fitted
-from pyrofair.effects.scoring import DECISIONS
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import require_unfair
@@ -40,12 +40,14 @@ __all__ = [
     "SCHEMA",
     "FamilyAudit",
     "Members",
-    "of_decisions",
     "require_unfitted",
     "with_paths",
 ]
 
 SCHEMA = "pyrofair-family"
+EFFECTS = ("mean_unfair_effect", "piu_lower", "piu_upper")
+"""The numbers of the short report, if there are few members."""
+MORE = 'More: .details(), .summary(), .verdicts, .plot(), .to_html("audit.html").'
 KEY = ["model", "decisions", "quantity"]
 REFUSALS = (DataError, PositivityError)
 FAILURES = (NotIdentifiedError, *REFUSALS)
@@ -140,7 +142,14 @@ class FamilyAudit(ABC):
             beside,
             of_decisions(decisions) + ("" if several else f" of {models[0]}"),
             self.context["level"],
+            self._title(),
         )
+
+    def _title(self) -> str:
+        """Return the comparison and the rows, as figures are headed."""
+        unfair = next((each for each in self.unfair.values() if each is not None), None)
+        compares = "" if unfair is None else f"{describe_comparison(unfair)}; "
+        return f"{compares}{self.context['rows']:,} rows"
 
     def gathered(self, name: str) -> pd.DataFrame:
         """Return the tables that all audits have under a name, such as "stages", with the member in front."""
@@ -300,8 +309,34 @@ class FamilyAudit(ABC):
         """Return the whole report in plain text: every quantity, checks and assumptions."""
         return self.view.text()
 
+    def _opening(self) -> list[str]:
+        """Return the first lines of the short report: what was compared."""
+        return list(self._told().lead)
+
+    def _short(self, model: str, decisions: str) -> list[str]:
+        """Return what the short report says of a model over all members."""
+        return []
+
     def __str__(self) -> str:
-        return self.details()
+        verdicts, context = self.read(), self.context
+        of = {name: quantities_of(own) for name, own in self.quantities.groupby(self.key)}
+        chosen = self._chosen(verdicts)
+        numbers = EFFECTS if len(chosen) <= MOST_CARDS else ()
+        lines = self._opening() + [""] * (not numbers)
+        for (name, model, decisions), each in chosen.items():
+            told = verdict_lines(f"{model}, {self.label(name)}", each, of[name][model, decisions], {}, numbers)[1:]
+            beside = self._beside(model, decisions)[name]
+            told[0] += f" ({beside})" if beside else ""
+            lines += [*([""] if numbers else []), *told]
+        pairs = dict.fromkeys(key[1:] for key in chosen)
+        failed = [
+            f"{model}, {self.label(name)}"
+            for name, one in self.audits.items()
+            for model in in_doubt({key[1:]: each for key, each in verdicts.items() if key[0] == name}, one.context)
+        ]
+        lines += [line for pair in pairs for line in self._short(*pair)]
+        lines += section_lines(context.get("sections", ()))
+        return "\n".join([*lines, "", check_line(failed, context.get("warnings", ())), MORE])
 
     def _repr_html_(self) -> str:
         return self.view.fragment()
@@ -384,11 +419,6 @@ class Members:
             part.insert(0, self.key, [name] * len(part))
             whole.append(part)
         return pd.concat(whole, ignore_index=True)
-
-
-def of_decisions(decisions: object) -> str:
-    """Return what is judged, in a word."""
-    return "decisions" if decisions == DECISIONS[0] else "scores"
 
 
 def with_paths(source: Any, unfair: UnfairPaths) -> Any:

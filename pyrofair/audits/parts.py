@@ -283,7 +283,7 @@ def tell_all(of: Mapping[Any, Means], level: float) -> dict[Any, dict[str, Any]]
         told = [(at, found[key, at].assign(rows=len(own.of.weight), note="")) for at, own in each.within.items()]
         told += [(at, pd.DataFrame({"note": [text]})) for at, text in each.absent.items()]
         if tables := [table.assign(subgroup=name, level=value) for (name, value), table in told]:
-            made["subgroups"][key] = pd.concat(tables, ignore_index=True)[columns]
+            made["subgroups"][key] = pd.concat(tables, ignore_index=True).reindex(columns=columns)
     return {key: {name: tables[key] for name, tables in made.items()} for key in of}
 
 

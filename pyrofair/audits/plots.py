@@ -1,11 +1,10 @@
-"""Figures of an audit, of a penalty path, and of the marginals that a penalty allows."""
+"""Figures of an audit, of a family of audits, of a penalty path, and of the marginals that a penalty allows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from textwrap import fill
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +14,24 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from pyrofair._figures import BLUE, COLOURS, GREY, LEGEND, RED, ShownAxes, ShownFigure
+from pyrofair._figures import (
+    BLUE,
+    COLOURS,
+    GREY,
+    LEGEND,
+    LINES,
+    RED,
+    TEXT,
+    ShownAxes,
+    finish,
+    in_percent,
+    label_places,
+    make_figure,
+    make_rows,
+    write_beside,
+)
 from pyrofair._validation import listed, require_instance, require_real, shown
+from pyrofair.audits.display.words import of_decisions, shorten
 from pyrofair.effects.bounds import feasible_interval
 from pyrofair.effects.estimates import reach_of
 from pyrofair.exceptions import DataError
@@ -28,13 +43,20 @@ __all__ = [
     "plot_frontier",
     "plot_members",
     "plot_stages",
+    "plot_thresholds",
     "plot_trade_off",
 ]
 
 BAND = 0.18
-"""How opaque a band over seeds is."""
-LONGEST = 26
-"""The characters of a line of a name; with longer ones the panels would be too narrow for their titles."""
+"""How opaque a band over seeds is, or of an interval."""
+TICK, CROSS = "\N{CHECK MARK}", "\N{BALLOT X}"
+CORNERS = {
+    (0, 0): "all rejected,\nin both worlds",
+    (1, 1): "all accepted,\nin both worlds",
+    (0, 1): "accepted only\nif switched",
+    (1, 0): "rejected only\nif switched",
+}
+"""What the corners of the square of marginals are."""
 
 
 def plot_audit(
@@ -52,17 +74,14 @@ def plot_audit(
     """
     _check_decisions(table, decisions)
     models = list(dict.fromkeys(table["model"][table["decisions"] == decisions]))  # some give decisions alone
-    height = np.arange(len(models))[::-1]
-    figure = ShownFigure(figsize=(12.0, 1.9 + 0.5 * len(models)), layout="constrained")
-    left, middle, right = figure.subplots(1, 3, width_ratios=(2, 2, 3), sharey=True)
-    what = "decisions" if decisions == "threshold" else "scores"
+    figure, (left, middle, right), height = make_rows(models, (2, 2.4, 3), 12.0, title)
     _draw_accuracy(left, table, models, height)
     effect = _column(table, decisions, "mean_unfair_effect", models)
     _whiskers(middle, effect, height, BLUE)
     middle.axvline(0.0, color=GREY, linewidth=1)
-    middle.set_xlabel(f"mean unfair effect, {what}")
+    middle.set_xlabel(f"mean unfair effect (points), {of_decisions(decisions)}")
     _draw_piu(right, table, decisions, models, height)
-    right.set_xlabel(f"individual unfairness (PIU), {what}")
+    right.set_xlabel(f"individual unfairness (PIU, %), {of_decisions(decisions)}")
     handles = [
         Patch(color=RED, alpha=0.35, label="PIU, lower to upper bound"),
         Line2D([], [], color=BLUE, linewidth=2, label=f"{level:.0%} confidence interval of each number"),
@@ -77,37 +96,26 @@ def plot_audit(
         ):
             if drawn.any():
                 handles.append(Line2D([], [], color=GREY, marker=marker, markersize=6, linestyle="", label=label))
-    for model, at in zip(models, height, strict=True):
-        right.annotate((verdicts or {}).get(model, ""), (1.0, at), xycoords=("axes fraction", "data"), xytext=(8, 0),
-                       textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
-    figure.suptitle(title, fontsize=11)
+    write_beside(right, height, [(verdicts or {}).get(model, "") for model in models])
     figure.legend(handles=handles, ncols=4, **LEGEND)
-    left.set_yticks(height, [fill(str(each), LONGEST) for each in models])
-    left.set_ylim(-0.6, len(models) - 0.4)
     for axes in (left, middle, right):
-        axes.locator_params(axis="x", nbins=5)
-        _finish(axes, "x")
+        in_percent(axes.xaxis)
     return figure
-
-
-def _finish(axes: Axes, grid: Literal["both", "x"]) -> None:
-    axes.grid(axis=grid, alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_accuracy(axes: Axes, table: pd.DataFrame, models: Sequence[str], height: Any) -> None:
     accuracy = _column(table, "threshold", "accuracy", models)
     majority = _column(table, "threshold", "majority_rate", models)["estimate"]
-    exact = accuracy["note"].astype(str).str.contains("test-set").any()
-    axes.set_xlabel("accuracy (exact interval)" if exact else "accuracy")
+    exact = bool(accuracy["note"].astype(str).str.contains("test-set").any())
+    axes.set_xlabel(f"accuracy{' (exact interval)' * exact}, %")
     if accuracy["estimate"].isna().all():
-        axes.text(0.5, 0.5, "no outcomes", transform=axes.transAxes, ha="center", color=GREY, fontsize=8)
+        axes.text(0.5, 0.5, "no outcomes", transform=axes.transAxes, ha="center", color=GREY, fontsize=TEXT)
         axes.set_xticks([])
         return
     _whiskers(axes, accuracy, height, BLUE)
     axes.axvline(majority.iloc[0], color=GREY, linestyle="--", linewidth=1)
     axes.annotate("majority class", (majority.iloc[0], 1.0), xycoords=("data", "axes fraction"), color=GREY,
-                  xytext=(0, 3), textcoords="offset points", fontsize=8, ha="center")  # fmt: skip
+                  xytext=(0, 3), textcoords="offset points", fontsize=TEXT, ha="center")  # fmt: skip
 
 
 def _draw_piu(axes: Axes, table: pd.DataFrame, decisions: str, models: Sequence[str], height: Any) -> None:
@@ -116,23 +124,30 @@ def _draw_piu(axes: Axes, table: pd.DataFrame, decisions: str, models: Sequence[
     for end in (low, high):
         _whiskers(axes, end, height, BLUE, marker="|")
     for at in height[low["estimate"].isna().to_numpy()]:
-        axes.text(0.5, at, "not available", ha="center", va="center", color=GREY, fontsize=9)
+        axes.text(0.5, at, "not available", ha="center", va="center", color=GREY, fontsize=TEXT)
     axes.set_xlim(-0.02, 1.02)
 
 
-def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure:
-    """Draw the stages of an audit by world: mean weights, effective sizes, and balance and correction by their z."""
+def plot_stages(
+    stages: pd.DataFrame, model: str | None, limit: float, *, title: str = "", weighted: Callable[[str], str] = str
+) -> Figure:
+    """Draw the stages of an audit by world: mean weights, effective sizes, and balance and correction by their z.
+
+    A row ends with what is wrong with its weights or regression, if anything is. With several models each z is the
+    largest of them, and its model is named. ``weighted`` makes of what a weight is given the name of its propensity.
+    """
     models = list(dict.fromkeys(stages["model"]))
     if model is not None and model not in models:
         raise DataError(f"model={shown(model)} must be one of {', '.join(map(repr, models))}, or None for all.")
     own = stages if model is None else stages[stages["model"] == model]
-    names = list(dict.fromkeys(zip(own["regime"], own["nodes"], strict=True)))
-    labels = [f"{regime} world: {nodes if len(nodes) < 32 else nodes[:30] + '…'}" for regime, nodes in names]
-    height = np.arange(len(names))[::-1]
-    figure = ShownFigure(figsize=(11.0, 1.9 + 0.42 * len(names)), layout="constrained")
-    left, middle, right = figure.subplots(1, 3, width_ratios=(3, 2, 4), sharey=True)
-    chosen = [own[(own["regime"] == regime) & (own["nodes"] == nodes)] for regime, nodes in names]
+    chosen = [rows for _, rows in own.groupby(["regime", "nodes"], sort=False)]
     first = pd.DataFrame([each.iloc[0] for each in chosen])
+    worlds = first["regime"].replace("unfair", "unfair-path")
+    names = [
+        f"{world} world: {nodes}\n{weighted(given)}"
+        for world, nodes, given in zip(worlds, first["nodes"], first["given"], strict=True)
+    ]
+    figure, (left, middle, right), height = make_rows(names, (3, 2, 4), 12.0, title)
     off = np.where(np.isfinite(first["mean_weight"]), first["mean_weight"] - 1.0, np.nan)
     z = first["mean_weight_z"].to_numpy(np.float64)
     half = reach_of(0.95) * np.abs(np.divide(off, z, out=np.zeros_like(off), where=z != 0.0))
@@ -142,33 +157,77 @@ def plot_stages(stages: pd.DataFrame, model: str | None, limit: float) -> Figure
         left.errorbar(1.0 + off[which], height[which], xerr=half[which], fmt="o", color=colour, capsize=3)
     reach = max(0.15, 1.15 * float(np.nanmax(np.abs(off) + half, initial=0.0)))
     left.set_xlim(1.0 - reach, 1.0 + reach)
-    left.set_xlabel("mean weight, 95 % interval (should contain 1)")
+    left.set_xlabel("mean weight, 95 % interval\n(should contain 1)")
     middle.barh(height, first["ess"], height=0.5, color=np.where(bad, RED, BLUE).tolist(), alpha=0.5)
     for at, size in zip(height, first["ess"], strict=True):
-        middle.annotate(f"{size:,.0f}", (size, at), xytext=(3, 0), textcoords="offset points", va="center", fontsize=8)
-    middle.set_xlim(0.0, 1.3 * max(float(first["ess"].max()), 1.0))
+        middle.annotate(f"{size:,.0f}", (size, at), xytext=(3, 0), textcoords="offset points", va="center")
+    middle.set_xlim(0.0, 1.45 * max(float(first["ess"].max()), 1.0))
     middle.set_xlabel("effective size, rows")
-    furthest = limit
-    for name, marker, shift in (("balance", "o", 0.14), ("correction", "s", -0.14)):
-        size = np.array([each.loc[each["counts"], f"{name}_z"].abs().max() for each in chosen])
-        furthest = max(furthest, float(np.nanmax(size, initial=0.0)))
-        beyond = size > limit
-        for which, colour in ((~beyond, BLUE), (beyond, RED)):
-            right.hlines(height[which] + shift, 0.0, size[which], color=colour, linewidth=1.5)
-            right.plot(size[which], height[which] + shift, marker, color=colour, markersize=6)
+    furthest, wrong = limit, [["weights unusable"] if each else [] for each in bad]
+    for name, marker, shift in (("balance", "o", 0.17), ("correction", "s", -0.17)):
+        for told, at, each in zip(wrong, height + shift, chosen, strict=True):
+            size = each.loc[each["counts"], f"{name}_z"].abs()
+            if size.isna().all():
+                continue
+            most, whose = float(size.max()), each.loc[size.idxmax(), "model"]
+            furthest = max(furthest, most)
+            colour = RED if most > limit else BLUE
+            right.hlines(at, 0.0, most, color=colour, linewidth=1.5)
+            right.plot(most, at, marker, color=colour, markersize=6)
+            if model is None and len(models) > 1:
+                right.annotate(shorten(whose, 22), (most, at), xytext=(6, 0), textcoords="offset points", va="center")
+            told += [name] if most > limit else []
     right.axvspan(limit, 1.1 * furthest + 0.5, color=RED, alpha=0.1)
     right.set_xlim(0.0, 1.1 * furthest + 0.5)
     right.set_xlabel("largest |z| of balance and correction")
+    write_beside(right, height, [f"{CROSS} {', '.join(each)}" if each else f"{TICK} weight ok" for each in wrong])
     handles = [
         Line2D([], [], color=BLUE, marker="o", label="balance: large if weights are wrong"),
         Line2D([], [], color=BLUE, marker="s", label="correction: large if regressions are wrong"),
         Patch(color=RED, alpha=0.3, label=f"beyond {limit:.2g}, or weights unusable: the verdict is withheld"),
     ]
     figure.legend(handles=handles, ncols=3, **LEGEND)
-    left.set_yticks(height, [fill(str(each), LONGEST) for each in labels])
-    left.set_ylim(-0.6, len(names) - 0.4)
-    for axes in (left, middle, right):
-        _finish(axes, "x")
+    return figure
+
+
+def plot_thresholds(table: pd.DataFrame, threshold: float, level: float, title: str) -> Figure:
+    """Draw the mean unfair effect and the bounds on PIU of each model against the threshold of its decisions.
+
+    The effect is a line with a band, its interval; PIU is a band between its bounds, with lines to their intervals.
+    ``threshold`` is that of the audit, which is marked.
+    """
+    figure = make_figure(11.0, 4.6, title)
+    left, right = figure.subplots(1, 2)
+    handles: list[Any] = []
+    for (model, own), colour, line in zip(
+        table.groupby("model", sort=False), cycle(COLOURS), cycle(LINES), strict=False
+    ):
+        effect, low, high = (
+            own[own["quantity"] == name].sort_values("threshold")
+            for name in ("mean_unfair_effect", "piu_lower", "piu_upper")
+        )
+        at = effect["threshold"]
+        left.fill_between(at, effect["lower"], effect["upper"], color=colour, alpha=BAND, linewidth=0)
+        left.plot(at, effect["estimate"], line, marker="o", markersize=4, color=colour)
+        right.fill_between(at, low["estimate"], high["estimate"], color=colour, alpha=2 * BAND, linewidth=0)
+        right.fill_between(at, low["lower"], high["upper"], color=colour, alpha=BAND / 2, linewidth=0)
+        for each in (low, high):
+            right.plot(at, each["estimate"], line, color=colour)
+        handles.append(Line2D([], [], color=colour, linestyle=line, marker="o", markersize=4, label=str(model)))
+    left.axhline(0.0, color=GREY, linewidth=1)
+    left.set_ylabel("mean unfair effect, points")
+    right.set_ylabel("PIU, lower to upper bound, %")
+    right.set_ylim(bottom=min(0.0, right.get_ylim()[0]))
+    for axes in (left, right):
+        axes.axvline(threshold, color=GREY, linewidth=1, linestyle=":")
+        axes.set_xlabel("threshold: decisions are positive above it")
+        in_percent(axes.yaxis)
+        finish(axes)
+    handles += [
+        Patch(color=GREY, alpha=BAND, label=f"{level:.0%} interval"),
+        Line2D([], [], color=GREY, linewidth=1, linestyle=":", label=f"the audit's threshold, {threshold:g}"),
+    ]
+    figure.legend(handles=handles, ncols=3, **LEGEND)
     return figure
 
 
@@ -185,8 +244,8 @@ def _column(table: pd.DataFrame, decisions: str, quantity: str, models: Sequence
     return chosen.set_index("model").reindex(pd.Index(models))
 
 
-def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, level: float) -> Figure:
-    """Draw the mean unfair effect and the interval of PIU of a model for each member of a family.
+def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, level: float, title: str = "") -> Figure:
+    """Draw the mean unfair effect and the interval of PIU of a model for each member of a family, a forest.
 
     Parameters
     ----------
@@ -197,10 +256,9 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
     what
         What is judged, for the axes.
     """
-    height = np.arange(len(members))[::-1].astype(np.float64)
-    figure = ShownFigure(figsize=(11.0, 1.6 + 0.42 * len(members)), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(2, 3), sharey=True)
     names = list(members)
+    longest = max(map(len, members.values()), default=0)
+    figure, (left, right), height = make_rows(names, (2, 3), 9.5 + 0.07 * longest, title)
 
     def column(quantity: str, *named: str) -> NDArray[np.float64]:
         own = rows.xs(quantity, level="quantity").reindex(pd.Index(names))
@@ -213,16 +271,12 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
     _bars(left, height, effect, (column("mean_unfair_effect", "lower"), column("mean_unfair_effect", "upper")), BLUE)
     _bars(right, height, piu, far, RED)
     left.axvline(0.0, color=GREY, linewidth=0.8)
-    left.set_xlabel(f"mean unfair effect, {what}")
+    left.set_xlabel(f"mean unfair effect (points),\n{what}")
     most = max(float(np.nanmax([*piu, *far], initial=0.0)), 0.01)
     least = min(float(np.nanmin([*piu, *far], initial=0.0)), 0.0)
     right.set_xlim(least - 0.01 * most, 1.04 * most)
-    right.set_xlabel(f"probability of individual unfairness, {what}")
-    for at, text in zip(height, members.values(), strict=True):
-        right.annotate(text, (1.0, at), xycoords=("axes fraction", "data"), xytext=(6, 0), fontsize=8,
-                       textcoords="offset points", va="center", annotation_clip=False)  # fmt: skip
-    left.set_yticks(height, [fill(str(each), LONGEST) for each in names])
-    left.set_ylim(-0.6, len(members) - 0.4)
+    right.set_xlabel(f"individual unfairness (PIU, %),\n{what}")
+    write_beside(right, height, list(members.values()))
     handles = [
         Patch(color=RED, alpha=0.4, label="PIU, lower to upper bound"),
         Line2D([], [], color=BLUE, marker="o", markersize=5, label="mean unfair effect"),
@@ -230,7 +284,7 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
     ]
     figure.legend(handles=handles, ncols=3, **LEGEND)
     for axes in (left, right):
-        _finish(axes, "x")
+        in_percent(axes.xaxis)
     return figure
 
 
@@ -258,7 +312,9 @@ def mean_by_strength(rows: pd.DataFrame) -> pd.DataFrame:
     return groups.mean().where(groups.count().eq(groups.size(), axis=0))  # mean(skipna=False) is new in pandas 3
 
 
-def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold", intervals: pd.DataFrame | None = None) -> Figure:
+def plot_trade_off(
+    table: pd.DataFrame, decisions: str = "threshold", intervals: pd.DataFrame | None = None, *, title: str = ""
+) -> Figure:
     """Draw a penalty path's table: accuracy, mean unfair effect and PIU by strength, and accuracy against PIU.
 
     Lines are means over seeds, bands reach from the lowest seed to the highest, and each dot is one seed, so that two
@@ -270,8 +326,9 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold", intervals:
     rows = table[table["decisions"] == decisions]
     rows = rows if "method" in rows else rows.assign(method="penalised")
     reach = None if intervals is None or intervals.empty else _far_ends(intervals, decisions)
-    figure = ShownFigure(figsize=(11.0, 7.6), layout="constrained")
+    figure = make_figure(11.0, 8.0, f"By strength of the penalty; {title}" if title else "")
     (accuracy, effect), (piu, frontier) = figure.subplots(2, 2)
+    labelled: list[pd.DataFrame] = []
     for colour, (_, own) in zip(cycle(COLOURS), rows.groupby("method", sort=False), strict=False):
         _draw_by_strength(accuracy, own, "accuracy", colour)
         _draw_by_strength(effect, own, "mean_unfair_effect", colour)
@@ -280,20 +337,23 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold", intervals:
         piu.plot(mean.index, mean["piu_lower"], "--", color=colour, linewidth=1)
         piu.plot(mean.index, mean["piu_paper_bound"], ":", color=colour)
         _draw_frontier(frontier, own, mean, reach, colour)
+        labelled.append(mean.dropna(subset=["piu_upper", "accuracy"]))
     frontier.set_ylim(frontier.get_ylim())  # as large as the frontier is: the first panel has the majority class
     for axes in (accuracy, frontier):
         axes.axhline(rows["majority_rate"].mean(), color=GREY, linestyle="--", linewidth=1)
-        axes.set_ylabel("accuracy")
+        axes.set_ylabel("accuracy, %")
     effect.axhline(0.0, color=GREY, linewidth=0.8)
-    effect.set_ylabel("mean unfair effect")
+    effect.set_ylabel("mean unfair effect, points")
     piu.set_ylim(0.0, 1.05 * max(min(1.0, rows["piu_paper_bound"].max()), 0.1))
-    piu.set_ylabel("PIU, lower to upper bound")
-    frontier.set_xlabel("PIU, lower to upper bound")
+    piu.set_ylabel("PIU, lower to upper bound, %")
+    frontier.set_xlabel("PIU, lower to upper bound, %")
+    in_percent(frontier.xaxis)
     frontier.set_xlim(left=min(0.0, frontier.get_xlim()[0]))
     for axes in (accuracy, effect, piu):
         axes.set_xlabel("strength of the penalty")
     for axes in figure.axes:
-        _finish(axes, "both")
+        in_percent(axes.yaxis)
+        finish(axes)
     methods = zip(cycle(COLOURS), dict.fromkeys(rows["method"]), strict=False)
     handles = [
         *(Line2D([], [], color=colour, marker=".", label=method) for colour, method in methods),
@@ -308,7 +368,9 @@ def plot_trade_off(table: pd.DataFrame, decisions: str = "threshold", intervals:
         handles.append(
             Line2D([], [], color=GREY, marker="|", label="accuracy against PIU: 95 % limit of the upper bound")
         )
-    figure.legend(handles=handles, ncols=4, **LEGEND)
+    figure.legend(handles=handles, ncols=3, **LEGEND)
+    ends = pd.concat([each.iloc[[0, -1] if len(each) > 1 else slice(None)] for each in labelled])
+    label_places(frontier, ends[["piu_upper", "accuracy"]], [f"{each:g}" for each in ends.index])
     return figure
 
 
@@ -318,6 +380,8 @@ def plot_frontier(
     intervals: pd.DataFrame,
     at_most: float | None = None,
     chosen: float | None = None,
+    *,
+    title: str = "",
 ) -> Figure:
     """Draw a penalty path's accuracy against the upper bound on PIU: a labelled point for each strength.
 
@@ -327,7 +391,7 @@ def plot_frontier(
     _check_decisions(table, decisions)
     rows = table[table["decisions"] == decisions]
     mean, majority = mean_by_strength(rows[["strength", "accuracy", "piu_upper"]]), rows["majority_rate"].mean()
-    figure = ShownFigure(figsize=(7.5, 5.0), layout="constrained")
+    figure = make_figure(8.0, 5.6, f"Accuracy against the upper bound on PIU; {title}" if title else "")
     axes = figure.add_subplot()
     axes.plot(mean["piu_upper"], mean["accuracy"], "-", color=GREY, linewidth=0.8, alpha=0.6)
     axes.plot(mean["piu_upper"], mean["accuracy"], "o", color=RED, markersize=6)
@@ -338,19 +402,17 @@ def plot_frontier(
         own = intervals[(intervals["decisions"] == "threshold") & (intervals["quantity"] == "accuracy")]
         around = mean_by_strength(own[["strength", "lower", "upper"]]).reindex(mean.index)
         axes.vlines(mean["piu_upper"], around["lower"], around["upper"], color=BLUE, linewidth=1.2)
-    for strength, row in mean.dropna().iterrows():
-        axes.annotate(f"{strength:g}", (row["piu_upper"], row["accuracy"]), xytext=(6, 6), textcoords="offset points")
     handles = [
         Line2D([], [], color=RED, marker="o", linestyle="", label="strength of the penalty (mean over seeds)"),
         Line2D([], [], color=RED, marker="|", label="up to the 95 % limit of PIU"),
         Line2D([], [], color=BLUE, label="interval of accuracy"),
-        Line2D([], [], color=GREY, linestyle="--", label=f"majority class: {majority:.2f}"),
+        Line2D([], [], color=GREY, linestyle="--", label=f"majority class: {majority:.1%}"),
     ]
     axes.set_ylim(axes.get_ylim())  # as large as the points are: the majority class may lie far below
     axes.axhline(majority, color=GREY, linestyle="--", linewidth=1)
     if at_most is not None:
         axes.axvline(at_most, color="black", linewidth=1)
-        handles.append(Line2D([], [], color="black", linewidth=1, label=f"limit {at_most:g}"))
+        handles.append(Line2D([], [], color="black", linewidth=1, label=f"limit {100.0 * at_most:.3g} %"))
     if chosen is not None:
         at = mean.loc[chosen]
         axes.plot(at["piu_upper"], at["accuracy"], "o", markersize=16, markerfacecolor="none", color="black")
@@ -358,12 +420,16 @@ def plot_frontier(
             Line2D([], [], color="black", marker="o", markersize=11, markerfacecolor="none", linestyle="",
                    label=f"chosen: strength {chosen:g}")
         )  # fmt: skip
-    axes.set_xlabel(f"upper bound on PIU, {'decisions' if decisions == 'threshold' else 'scores'}")
-    axes.set_ylabel("accuracy")
+    axes.set_xlabel(f"upper bound on PIU, {of_decisions(decisions)}, %")
+    axes.set_ylabel("accuracy, %")
     axes.set_xlim(left=0.0)
-    axes.set_title("Accuracy against the upper bound on PIU, by strength of the penalty", fontsize=11)
+    for axis in (axes.xaxis, axes.yaxis):
+        in_percent(axis)
     figure.legend(handles=handles, ncols=2, **LEGEND)
-    _finish(axes, "both")
+    finish(axes)
+    known = mean.dropna()
+    at = known[["piu_upper", "accuracy"]]
+    label_places(axes, at, [f"{strength:g}" for strength in known.index], [at])
     return figure
 
 
@@ -389,11 +455,6 @@ def _draw_frontier(
         axes.hlines(mean["accuracy"], mean["piu_upper"], ends, color=colour, linewidth=1)
         axes.plot(ends, mean["accuracy"], "|", color=colour)
     axes.plot(mean["piu_upper"], mean["accuracy"], "o-", color=colour, markersize=4)
-    known = mean.dropna(subset=["piu_upper", "accuracy"])
-    for strength in known.index[[0, -1]] if len(known) > 1 else known.index:
-        at = known.loc[strength]
-        axes.annotate(f"{strength:g}", (at["piu_upper"], at["accuracy"]), xytext=(5, 4), textcoords="offset points",
-                      fontsize=8, color=colour)  # fmt: skip
 
 
 def _far_ends(intervals: pd.DataFrame, decisions: str) -> pd.Series[float]:
@@ -415,10 +476,15 @@ def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes 
     References
     ----------
     Chikahara et al. (2021), eq. (11), eq. (12) and figure 2.
+
+    Examples
+    --------
+    >>> plot_feasible_region(0.2).get_xlabel()
+    'P(Y0 = 1)'
     """
     if ax is not None:
         require_instance("ax", ax, Axes, "axes of Matplotlib, or None")
-    own = ShownFigure(figsize=(4.2, 4.9), layout="constrained")
+    own = make_figure(5.4, 6.4, "Marginals that a penalty allows")
     axes = own.add_subplot(axes_class=ShownAxes) if ax is None else ax
     p0 = np.linspace(0.0, 1.0, 401)
     several = None if isinstance(levels, str | bytes) else listed(levels)
@@ -434,6 +500,10 @@ def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes 
         gap = level / 2.0
         axes.plot(p0, p0 - gap, style, color=BLUE, label=f"mean unfair effect within {gap:g} of 0 (FIO)")
         axes.plot(p0, p0 + gap, style, color=BLUE)
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="P(Y0 = 1)", ylabel="P(Ypi = 1)", aspect="equal")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.01), ncols=1, frameon=False, fontsize=8)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.set(xlabel="P(Y0 = 1), baseline world", ylabel="P(Ypi = 1), unfair-path world")
+    for (x, y), name in CORNERS.items():
+        axes.text(0.03 + 0.94 * x, 0.03 + 0.94 * y, name, ha="right" if x else "left", va="top" if y else "bottom",
+                  bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 2.0})  # fmt: skip
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.01), ncols=1, frameon=False, fontsize=TEXT)
     return axes

@@ -59,7 +59,6 @@ __all__ = [
     "section_lines",
     "setting_lines",
     "short_lines",
-    "show_interval",
     "sizes_of",
     "stage_lines",
     "subgroup_lines",
@@ -395,6 +394,9 @@ def verdict_lines(
         beside = {**beside, "piu_upper": "   below the lower bound by chance"}
     for quantity in () if verdict.status == "failed" else quantities:
         row, label = of[quantity], SHORT[quantity]
+        if np.isnan(row.estimate) and np.isfinite(getattr(row, "low", np.nan)):  # bounds of what is not identified
+            lines.append(f"  {label:20} {_points(row.low):+.1f} to {_points(row.high):+.1f} points")
+            continue
         if np.isnan(row.estimate):
             lines.append(f"  {label:20} {row.note or 'cannot be made'}")
             continue

@@ -14,13 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from pyrofair._figures import ShownFigure
+from pyrofair._figures import BLUE, GREY, INK, TEXT, UNFAIR, ShownFigure
 
 __all__ = ["Panel", "draw_waterfalls", "points"]
 
-UNFAIR, FAIR, NEUTRAL, RANGE, GROUP, INK, SOFT = (
-    "#B3261E", "#2F5D9B", "#6B7580", "#B9B9B9", "#DFE3E8", "#222222", "#5A5A5A",
-)  # fmt: skip
+RANGE, GROUP, RULE = "#B9B9B9", "#DFE3E8", "#EEF0F2"
 MINUS = "\N{MINUS SIGN}"
 WIDEST = 36
 """The most characters of a line of a label."""
@@ -83,7 +81,7 @@ def draw_waterfalls(panels: Sequence[Panel], level: float) -> Figure:
     top, reach = whole, [each for panel in panels for each in panel.reach]
     for panel, text, row, height in zip(panels, above, rows, heights, strict=True):
         figure.text(0.015, (top - 0.08) / whole, panel.title, fontsize=14, fontweight="bold", va="top", color=INK)
-        figure.text(0.015, (top - 0.4) / whole, text, fontsize=10, color=SOFT, va="top", linespacing=1.3)
+        figure.text(0.015, (top - 0.4) / whole, text, fontsize=TEXT, color=GREY, va="top", linespacing=1.3)
         top -= height
         axes = figure.add_axes((left / WIDTH, (top + TICKS) / whole, width / WIDTH, row / whole))
         axes.set_xlim(min(reach), max(reach) + 0.01 * np.ptp(reach))
@@ -101,7 +99,7 @@ def _draw_panel(axes: Axes, panel: Panel, level: float, width: float) -> None:
     ordered = panel.parts["smallest"].notna().any()
 
     def write(y: int, inches: float, text: str, **how: Any) -> None:
-        usual: dict[str, Any] = {"va": "center", "fontsize": 10, "color": SOFT}
+        usual: dict[str, Any] = {"va": "center", "fontsize": TEXT, "color": GREY}
         axes.text(1.0 + inches / width, y, text, transform=axes.get_yaxis_transform(), **usual | how)
 
     def write_row(y: int, row: Any, colour: str) -> None:
@@ -114,8 +112,8 @@ def _draw_panel(axes: Axes, panel: Panel, level: float, width: float) -> None:
     write(k - 1, INTERVAL, f"{level:.0%} interval")
     write(k - 1, ORDERS, "by order" if ordered else "")
     for y, row in zip(range(k - 2, 0, -1), parts, strict=True):
-        colour = UNFAIR if row.part in panel.unfair else NEUTRAL if row.part == "confounding" else FAIR
-        axes.plot([at, at], [y + BAR / 2.0, y + 1.0 - BAR / 2.0], color=NEUTRAL, linewidth=0.9)
+        colour = UNFAIR if row.part in panel.unfair else GREY if row.part == "confounding" else BLUE
+        axes.plot([at, at], [y + BAR / 2.0, y + 1.0 - BAR / 2.0], color=GREY, linewidth=0.9)
         axes.barh(y, row.estimate, left=at, height=BAR, color=colour, zorder=2)
         if np.isfinite(row.smallest):
             axes.barh(y - BELOW, row.largest - row.smallest, left=at + row.smallest, height=THIN, color=RANGE, zorder=1)
@@ -125,10 +123,10 @@ def _draw_panel(axes: Axes, panel: Panel, level: float, width: float) -> None:
             axes.errorbar(at + row.estimate, y, xerr=whisker, color=INK, linewidth=1.2, capsize=3, zorder=4)
         write_row(y, row, UNFAIR if colour == UNFAIR else INK)
         at += row.estimate
-    axes.plot([at, at], [BAR / 2.0, 1.0 - BAR / 2.0], color=NEUTRAL, linewidth=0.9)
+    axes.plot([at, at], [BAR / 2.0, 1.0 - BAR / 2.0], color=GREY, linewidth=0.9)
     _draw_group(axes, 0, last, unit)
     rule = [1.0 + 0.05 / width, 1.0 + (ORDERS - 0.1) / width]
-    axes.plot(rule, [0.45, 0.45], color=NEUTRAL, linewidth=0.9, transform=axes.get_yaxis_transform(), clip_on=False)
+    axes.plot(rule, [0.45, 0.45], color=GREY, linewidth=0.9, transform=axes.get_yaxis_transform(), clip_on=False)
     write_row(0, panel.gap, INK)
     axes.set_yticks(range(k), names[::-1], fontsize=11)
     for tick, name in zip(axes.get_yticklabels(), ["", *panel.parts["part"][::-1], ""], strict=True):
@@ -136,9 +134,9 @@ def _draw_panel(axes: Axes, panel: Panel, level: float, width: float) -> None:
         tick.set_fontweight("normal" if name else "bold")
     low, high = axes.get_xlim()
     ticks = [each for each in axes.get_xticks() if low <= each <= high]
-    axes.set_xticks(ticks, [f"{100.0 * each:.0f}%".replace("-", MINUS) for each in ticks], fontsize=10, color=SOFT)
+    axes.set_xticks(ticks, [f"{100.0 * each:.0f}%".replace("-", MINUS) for each in ticks], fontsize=TEXT, color=GREY)
     for each in ticks:
-        axes.axvline(each, color="#EEF0F2", linewidth=0.9, zorder=0)
+        axes.axvline(each, color=RULE, linewidth=0.9, zorder=0)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
 
@@ -151,11 +149,11 @@ def _draw_group(axes: Axes, y: int, mean: float, unit: float) -> None:
 
 
 def _add_legend(figure: Figure, unfair: bool, together: str, *, ordered: bool) -> None:
-    handles: list[Any] = [Patch(color=FAIR, label="a part of the effect")]
+    handles: list[Any] = [Patch(color=BLUE, label="a part of the effect")]
     if unfair:
-        handles = [Patch(color=UNFAIR, label="called unfair"), Patch(color=FAIR, label="not called unfair")]
-    handles.append(Patch(color=NEUTRAL, label="confounding"))
+        handles = [Patch(color=UNFAIR, label="called unfair"), Patch(color=BLUE, label="not called unfair")]
+    handles.append(Patch(color=GREY, label="confounding"))
     handles.append(Line2D([], [], color=INK, marker="|", markersize=7, label=together))
     handles += [Patch(color=RANGE, label="range over orders")] if ordered else []
     near = {"bbox_to_anchor": (0.005, -0.005), "handlelength": 1.2, "columnspacing": 1.3, "handletextpad": 0.5}
-    figure.legend(handles=handles, loc="lower left", ncols=5, frameon=False, fontsize=9.5, **near)
+    figure.legend(handles=handles, loc="lower left", ncols=5, frameon=False, fontsize=TEXT, **near)

@@ -204,6 +204,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     history_ : DataFrame
         Loss, penalty and validation objective by epoch.
 
+    See Also
+    --------
+    penalty_path : A range of strengths, and help in the choice of one.
+    disagreement, effect_gap, piu_upper : The penalties.
+    audit : Measures what a penalty has changed.
+
     References
     ----------
     Chikahara et al. (2021), eq. (1), eq. (10), section 5 and appendix G.1.

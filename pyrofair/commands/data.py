@@ -584,7 +584,7 @@ def distinct_values(series: pd.Series[Any]) -> list[Any]:
 
 def list_values(series: pd.Series[Any]) -> str:
     """Return the values of a column with their numbers of rows, the most frequent first."""
-    from pyrofair.tables.labels import show_counts  # it loads torch
+    from pyrofair.tables.labels import show_counts  # it loads scikit-learn
 
     return show_counts(series)
 

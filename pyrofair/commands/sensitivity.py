@@ -63,13 +63,13 @@ def run(settings: Settings, lines: Any) -> int:
         return own.finish(lines, *(each for text in texts for each in ("", text)))
 
 
-def _sweeps(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> list[str]:
+def _sweeps(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> list[Any]:
     """Add the tables of each model, and the picture of the first, and return their texts."""
     import pandas as pd
 
     found = {name: analyse(settings, problem, model, settings["doubt"]) for name, model in models.items()}
 
-    texts = [f"{name}\n{each}" for name, each in found.items()]
+    texts = [each for pair in found.items() for each in pair]
     for file, part in (("sensitivity.csv", "table"), ("flips.csv", "flips_at")):
         tables = [getattr(each, part).assign(model=name) for name, each in found.items()]
         folder.add_table(file, pd.concat(tables, ignore_index=True))
@@ -84,7 +84,7 @@ def _sweeps(settings: Settings, problem: Problem, models: dict[str, Any], folder
     return texts
 
 
-def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> list[str]:
+def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder: ResultsFolder) -> list[Any]:
     """Add the table and the page of audits without an edge, and return their text."""
     from pyrofair.robustness import edge_costs
 
@@ -92,7 +92,7 @@ def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder:
     found = edge_costs(models, source, problem.frame, absent, **asked_of(settings, problem))
     folder.add_table("edges.csv", found.table)
     folder.add("report.html", found.to_html)
-    return [str(found)]
+    return [found]
 
 
 def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "confounding") -> Any:

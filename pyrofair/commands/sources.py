@@ -74,5 +74,5 @@ def make_source(settings: Settings, unfair: UnfairPaths) -> Any:
         given["arm"] = int(given["arm"])
     if name == "ipw" and "arm" not in given and settings.values.get("score"):
         given["arm"] = "paper"  # a column has no scores of the other group's rows in another world
-    make = {"onestep": sources.OneStep, "ipw": sources.IPW, "gcomputation": sources.GComputation}[name]
+    make = getattr(sources, {"onestep": "OneStep", "ipw": "IPW", "gcomputation": "GComputation"}[name])
     return make(unfair, random_state=settings["seed"], **given)

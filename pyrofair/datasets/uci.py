@@ -173,6 +173,9 @@ def load_adult(
     References
     ----------
     B. Becker and R. Kohavi, *Adult*, UCI Machine Learning Repository, 1996, doi:10.24432/C5XW20.
+
+    Examples
+    --------
     >>> adult = load_adult()
     >>> adult.frame.shape, adult.n_train
     ((44869, 9), 34000)
@@ -251,6 +254,9 @@ def load_german(path: str | os.PathLike[str] | None = None, *, columns: Literal[
 
     U. Grömping, *South German Credit Data: Correcting a Widely Used Data Set*, Report 4/2019, Reports in Mathematics,
     Physics and Chemistry, Department II, Beuth University of Applied Sciences Berlin, 2019.
+
+    Examples
+    --------
     >>> german = load_german()
     >>> german.frame.shape, german.n_train
     ((1000, 9), 900)

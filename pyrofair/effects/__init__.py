@@ -4,10 +4,12 @@ In come two :class:`CounterfactualSample`, one per world, from any source (:clas
 worlds, functionals of them (penalties and effects), and bounds on what they leave open. No source is known here.
 """
 
+from typing import TYPE_CHECKING
+
+from pyrofair._lazy import when_used
 from pyrofair.effects.adapters import DecisionsOf, ScoresOf
 from pyrofair.effects.bounds import PIUBounds, feasible_interval, piu_bounds, test_set_bound
 from pyrofair.effects.crossed import Crossed, cross, from_one_hot
-from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 from pyrofair.effects.group_agreement import compare_groups
 from pyrofair.effects.influence import InfluenceBased, InfluenceValues
 from pyrofair.effects.potential_outcomes import (
@@ -24,6 +26,9 @@ from pyrofair.effects.potential_outcomes import (
     SeveralContrasts,
     Stratified,
 )
+
+if TYPE_CHECKING:
+    from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
 
 __all__ = [
     "Bounding",
@@ -55,3 +60,6 @@ __all__ = [
     "piu_upper",
     "test_set_bound",
 ]
+
+_NEED_TORCH = {"functionals": "disagreement effect_gap interval_disagreement piu_upper"}
+__getattr__, __dir__ = when_used(__name__, _NEED_TORCH, __all__)

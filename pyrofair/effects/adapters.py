@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from pyrofair._random import neutral_torch
 from pyrofair._validation import listed, require_choice, require_unmasked, shown
@@ -22,6 +20,7 @@ from pyrofair.effects.scoring import (
     as_floats,
     checked_scores,
     is_model,
+    is_module,
     order_columns,
     positive_scores,
     read_classes,
@@ -31,6 +30,10 @@ from pyrofair.effects.scoring import (
 )
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 __all__ = ["DecisionsOf", "Score", "ScoresOf", "ask_scores"]
 
@@ -93,7 +96,7 @@ class DecisionsOf(Adapter):
         labels: tuple[Hashable, Hashable] | None = None,
     ) -> None:
         super().__init__(model, columns, passes)
-        if isinstance(model, nn.Module):
+        if is_module(model):
             raise DataError("A torch module returns numbers, no labels: ScoresOf(module, returns='logit') takes it.")
         if not hasattr(model, "predict") and (not callable(model) or isinstance(model, type)):
             raise DataError(
@@ -202,6 +205,7 @@ class ScoresOf(Adapter):
     >>> rng = np.random.default_rng(0)
     >>> a = rng.integers(0, 2, 400)
     >>> df = pd.DataFrame({"A": a, "M": a + rng.normal(size=400)})
+    >>> from torch import nn
     >>> module = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> model = ScoresOf(module, returns="logit", columns=["A", "M"])
     >>> report = audit({"network": model}, graph.unfair("A -> Y"), df, random_state=0)
@@ -228,7 +232,9 @@ class ScoresOf(Adapter):
             )
         if encoder is not None and not hasattr(encoder, "transform"):
             raise DataError(f"encoder={shown(encoder)} must be a fitted transformer, with transform; or None.")
-        if isinstance(model, nn.Module):
+        if is_module(model):
+            from torch import nn
+
             if returns is None:
                 raise DataError(
                     "A torch module returns log-odds or probabilities, and nothing in it shows which: pass "
@@ -245,13 +251,15 @@ class ScoresOf(Adapter):
 
     def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
         encoded = X if self.encoder is None else self.encoder.transform(X)
-        if isinstance(self.model, nn.Module):
+        if is_module(self.model):
             return _forward(name, self.model, encoded, passed)
         return self.model(encoded, **passed)
 
     def read(self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None) -> Scores:
         """Return the probabilities in the n numbers, or pairs of them, that were returned."""
-        if isinstance(returned, torch.Tensor):
+        if hasattr(returned, "detach"):  # a tensor
+            import torch
+
             returned = returned.detach().cpu()
             returned = (returned.float() if returned.dtype == torch.bfloat16 else returned).numpy()
         require_unmasked(f"the output of {name!r}", returned)
@@ -322,6 +330,8 @@ def _evaluation(module: nn.Module) -> Iterator[None]:
 
 def _forward(name: str, module: nn.Module, encoded: Any, passed: Mapping[str, Any]) -> torch.Tensor:
     """Return what a module returns for encoded rows, in evaluation mode, which is undone."""
+    import torch
+
     if passed:
         raise DataError(
             f"{name!r} is a torch module, which takes a tensor alone, not {', '.join(passed)}. Wrap it in a function: "

@@ -89,6 +89,8 @@ def piu_bounds(p0: npt.ArrayLike, p1: npt.ArrayLike) -> PIUBounds:
     ----------
     Chikahara et al. 2021, Theorem 1, eq. (7) and (8); eq. (A19).
 
+    Examples
+    --------
     >>> bounds = piu_bounds(0.25, 0.625)
     >>> bounds.lower, bounds.upper, bounds.paper, bounds.vacuous
     (0.375, 0.875, 1.125, True)
@@ -122,6 +124,8 @@ def feasible_interval(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """For each baseline marginal, the other marginals that keep the paper's penalty at or below a level.
 
+    The penalty is :func:`disagreement`; :func:`pyrofair.audits.plot_feasible_region` draws the region.
+
     Parameters
     ----------
     p0 : array_like
@@ -142,6 +146,9 @@ def feasible_interval(
     References
     ----------
     Chikahara et al. 2021, eq. (11) and the red regions of Figure 2.
+
+    Examples
+    --------
     >>> low, high = feasible_interval([0.0, 0.5, 0.875], 0.25)
     >>> low
     array([0.        ,        nan, 0.83333333])
@@ -161,7 +168,7 @@ def feasible_interval(
 def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, float]:  # noqa: PT028
     """Confidence interval for the error rate of a classifier on fresh rows, by inverting exact binomial tails.
 
-    Assumes that the test rows are independent and took no part in training or selection.
+    Assumes independent test rows that took no part in training or selection, as :func:`pyrofair.audit` does.
 
     Parameters
     ----------
@@ -184,6 +191,9 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
     ----------
     Chikahara et al. 2021, table "Test error and test set bound"; Langford 2005, "Tutorial on practical prediction
     theory for classification".
+
+    Examples
+    --------
     >>> low, high = test_set_bound(24, 100)
     >>> round(low, 5), round(high, 5)
     (0.17135, 0.3206)

@@ -47,7 +47,11 @@ __all__ = ["Formula", "disagreement", "effect_gap", "formula_of", "interval_disa
 def disagreement(scored0: Scored, scored1: Scored) -> torch.Tensor:
     """Probability that the two outcomes differ when, within a unit, they are independent: sum w (a(1-b) + (1-a)b).
 
-    Chikahara et al. 2021, eq. (8) and eq. (10), the penalty G; twice it bounds PIU by Theorem 1, eq. (7).
+    Chikahara et al. 2021, eq. (8) and eq. (10), the penalty G; twice it bounds PIU by Theorem 1, eq. (7). The sharp
+    bounds are :func:`effect_gap` and :func:`piu_upper`.
+
+    Examples
+    --------
     >>> scored0, scored1 = (Scored(torch.tensor([p]), torch.ones(1)) for p in (0.25, 0.6))
     >>> disagreement(scored0, scored1)
     tensor(0.5500)
@@ -61,6 +65,9 @@ def effect_gap(scored0: Scored, scored1: Scored, *, squared: bool = False) -> to
 
     Without units it is the absolute mean unfair effect, which FIO constrains. With ``squared`` it is sum w (a - b)^2,
     which has no kink and is no bound on PIU. Chikahara et al. 2021, eq. (6), (12) and (A19), left.
+
+    Examples
+    --------
     >>> scored0, scored1 = (Scored(torch.tensor([p]), torch.ones(1)) for p in (0.25, 0.6))
     >>> effect_gap(scored0, scored1)
     tensor(0.3500)
@@ -72,7 +79,11 @@ def effect_gap(scored0: Scored, scored1: Scored, *, squared: bool = False) -> to
 def piu_upper(scored0: Scored, scored1: Scored) -> torch.Tensor:
     """Largest probability that the two outcomes differ, given the means: sum w (1 - abs(1 - a - b)).
 
-    Chikahara et al. 2021, eq. (A19), right: min(b, 1-a) + min(a, 1-b) = 1 - abs(1 - a - b).
+    Chikahara et al. 2021, eq. (A19), right: min(b, 1-a) + min(a, 1-b) = 1 - abs(1 - a - b); :func:`effect_gap` is its
+    left side, and :func:`piu_bounds` takes numbers.
+
+    Examples
+    --------
     >>> scored0, scored1 = (Scored(torch.tensor([p]), torch.ones(1)) for p in (0.25, 0.6))
     >>> piu_upper(scored0, scored1)
     tensor(0.8500)
@@ -87,6 +98,9 @@ def interval_disagreement(bounds0: Scored | MarginalBounds, bounds1: Scored | Ma
     A `Scored` is a point, its mean, whatever its units. The value is at least the disagreement of any two marginals
     between the bounds, equals `disagreement` at two points, and can reach 2. Ends outside [0, 1] are projected and half
     their distance is added, as for a point. Chikahara et al. 2021, eq. (13).
+
+    Examples
+    --------
     >>> bounds = MarginalBounds(torch.tensor(0.5), torch.tensor(0.75))
     >>> interval_disagreement(Scored(torch.tensor([0.25]), torch.tensor([1.0])), bounds)
     tensor(0.6875)

@@ -79,6 +79,15 @@ def compare_groups(
     ------
     DataError
         If the level is no probability, the score is not a function of a row, or as for the ``worlds`` of the source.
+
+    Examples
+    --------
+    >>> from pyrofair import IPW, CausalGraph
+    >>> unfair = CausalGraph("{A C} -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
+    >>> df = pd.DataFrame({"A": [0, 1, 0, 1] * 99, "C": [0, 0, 1, 1] * 99, "Y": [0, 1, 1, 1] * 99})
+    >>> source = IPW(unfair, propensity="saturated").fit(df)
+    >>> bool(compare_groups(source, lambda rows: 0.2 + 0.5 * rows["C"])["agree"].all())
+    True
     """
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     require_callable("score", score, "a function of rows that returns a score for each")

@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import require_instance, require_unmasked, shown
 from pyrofair.effects.estimates import kish_size
 from pyrofair.exceptions import DataError
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "FEWEST_ROWS",
@@ -70,6 +72,10 @@ class Scored:
         What the row shares with rows of the other world; None: nothing is shared for certain.
     by_unit : bool
         Whether row i is the mean of unit i, for i = 0, 1, ..., so that nobody has to collect the rows of a unit.
+
+    Examples
+    --------
+    >>> import torch
     >>> Scored(torch.tensor([0.2, 0.6]), torch.tensor([0.75, 0.25])).mean
     tensor(0.3000)
     """
@@ -80,6 +86,8 @@ class Scored:
     by_unit: bool = False
 
     def __post_init__(self) -> None:
+        import torch
+
         for name in ("score", "weight"):
             require_instance(name, getattr(self, name), torch.Tensor, "a tensor, one number a row")
         shapes = {"score": self.score.shape, "weight": self.weight.shape}
@@ -103,6 +111,8 @@ class Scored:
 class CounterfactualSample:
     """A potential outcome as a weighted sample of the feature rows that the classifier would read in that world.
 
+    A :class:`PotentialOutcomes` makes two of them.
+
     Parameters
     ----------
     rows : pandas.DataFrame, m rows
@@ -121,6 +131,9 @@ class CounterfactualSample:
     DataError
         If a length differs from the number of rows, a weight is negative or not finite, an id is not an integer, or an
         origin is below -1.
+
+    Examples
+    --------
     >>> world = CounterfactualSample(pd.DataFrame({"A": [0, 0], "M": [0, 1]}), np.array([0.75, 0.25]))
     >>> round(world.effective_size, 2)
     1.6
@@ -190,6 +203,8 @@ class CounterfactualSample:
 
         Decisions (bool, int) become float64, and a tensor keeps its gradient. Another shape is a DataError.
         """
+        import torch
+
         # torch.tensor copies: tables own their arrays and hand out read-only views, which torch must not alias.
         score = scores if isinstance(scores, torch.Tensor) else torch.tensor(np.asarray(scores))
         if not score.is_floating_point():
@@ -218,6 +233,10 @@ class MarginalBounds:
     The ends are tensors of shape (), which may carry a gradient; no scalars, or a lower end above the upper one by more
     than rounding, are a DataError. Chikahara et al. 2021, "Extension for dealing with latent confounders", the display
     before eq. (13).
+
+    Examples
+    --------
+    >>> import torch
     >>> MarginalBounds(torch.tensor(0.25), torch.tensor(0.5)).upper
     tensor(0.5000)
     """
@@ -226,6 +245,8 @@ class MarginalBounds:
     upper: torch.Tensor
 
     def __post_init__(self) -> None:
+        import torch
+
         for name in ("lower", "upper"):
             require_instance(name, getattr(self, name), torch.Tensor, "a tensor of one number")
         if self.lower.ndim or self.upper.ndim:
@@ -242,8 +263,8 @@ class MarginalBounds:
 class GroupSize:
     """The rows of one observed group (0 or 1) that the conditional distributions of a world depend on.
 
-    ``rows`` have a sample weight above 0; ``effective_size`` is Kish's number of these, weighted to the distribution
-    of what the sensitive attribute does not cause.
+    A :class:`Diagnosed` source returns them. ``rows`` have a sample weight above 0; ``effective_size`` is Kish's number
+    of these, weighted to the distribution of what the sensitive attribute does not cause.
     """
 
     group: int
@@ -265,6 +286,9 @@ class Estimate:
 
     ``posterior_sd`` is, of a mean over posterior draws of an SEM's parameters, the standard deviation between draws,
     which does not shrink with more units, and 0 otherwise.
+
+    Examples
+    --------
     >>> print(Estimate(0.25, 0.004))
     0.2500 ± 0.0040
     """

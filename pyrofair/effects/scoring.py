@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,9 @@ from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.tables.reading import require_aligned
 
+if TYPE_CHECKING:
+    from torch import nn
+
 __all__ = [
     "DECISIONS",
     "Adapter",
@@ -37,6 +41,7 @@ __all__ = [
     "checked_scores",
     "decide",
     "is_model",
+    "is_module",
     "no_probabilities",
     "order_columns",
     "positive_scores",
@@ -323,10 +328,16 @@ def require_decisions(decisions: object, threshold: object) -> None:
     require_real("threshold", threshold, least=0.0, below=1.0)
 
 
+def is_module(model: object) -> TypeGuard[nn.Module]:
+    """Return whether a model is a module of torch, which is loaded if there is one."""
+    loaded = sys.modules.get("torch")
+    return loaded is not None and isinstance(model, loaded.nn.Module)
+
+
 def no_probabilities(name: str, model: object) -> str:
     """Return that a model has no ``predict_proba``, and the adapter that takes it."""
     lacks = f"{name!r} is a {type(model).__name__} without predict_proba."
-    if "torch" in {base.__module__.split(".")[0] for base in type(model).__mro__}:
+    if is_module(model):
         return f"{lacks} Say what it returns: pf.ScoresOf(module, returns='logit'), or returns='probability'."
     if hasattr(model, "_pmf_predict"):
         return (

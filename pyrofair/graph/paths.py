@@ -341,6 +341,13 @@ class UnfairPaths:
     References
     ----------
     Chikahara et al. (2021), section 2.2 and appendix A.3; Avin, Shpitser and Pearl (2005).
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> unfair = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    >>> list(unfair.paths)
+    [('A', 'M', 'Y')]
     """
 
     graph: CausalGraph
@@ -456,7 +463,14 @@ def require_unfair(name: str, value: object, *, each: bool = False) -> UnfairPat
 class Regime:
     """One world, ``"baseline"`` or ``"unfair"``: the value of the sensitive attribute that each path carries.
 
-    Unfair paths carry ``on_unfair`` and all others ``on_fair``, each 0 (baseline) or 1 (contrast).
+    Unfair paths carry ``on_unfair`` and all others ``on_fair``, each 0 (baseline) or 1 (contrast). Both worlds are
+    :attr:`pyrofair.UnfairPaths.regimes`.
+
+    Examples
+    --------
+    >>> from pyrofair import CausalGraph
+    >>> CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y").regimes[1]
+    Regime('unfair', unfair paths carry 1, fair ones 0)
     """
 
     unfair: UnfairPaths

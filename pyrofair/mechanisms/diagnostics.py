@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import kstwobign
 from torch import Tensor
 
-from pyrofair._figures import BLUE, GREY, RED, ShownFigure
+from pyrofair._figures import BLUE, GREY, LEGEND, RED, TEXT, finish, make_figure
 from pyrofair.mechanisms.families import GAP, Family, decode, support
 from pyrofair.mechanisms.fitting import Fit, Rows
 from pyrofair.programs.couplings import CouplingError, noise_of
@@ -155,7 +155,9 @@ def plot_calibration(checked: Sequence[Checked]) -> Figure:
     """Draw for each column the predicted beside the observed distribution, and the transforms of its values."""
     pairs = 1 if len(checked) <= PAIRS else 2
     count = -(-len(checked) // pairs)
-    figure = ShownFigure(figsize=(1.0 + 5.5 * pairs, 0.8 + 1.75 * count), layout="constrained")
+    rows = f"{len(checked[0].pit):,} rows" if checked else "no rows"
+    title = f"Calibration of learned mechanisms: predicted beside observed distributions; {rows}"
+    figure = make_figure(1.5 + 6.5 * pairs, 1.5 + 2.3 * count, title)
     panels = figure.subplots(count, 2 * pairs, squeeze=False, width_ratios=[3, 2] * pairs)
     for axes in panels.flat:
         axes.set_visible(False)
@@ -165,29 +167,26 @@ def plot_calibration(checked: Sequence[Checked]) -> Figure:
         _draw_transforms(right, one)
         for axes in (left, right):
             axes.set_visible(True)
-            axes.tick_params(labelsize=7)
-            axes.spines[["top", "right"]].set_visible(False)
+            finish(axes, "y")
     figure.legend(
         handles=[
             Patch(color=GREY, alpha=0.4, label="observed"),
             Line2D([], [], color=RED, marker="o", markersize=4, label="predicted, averaged over rows"),
-            Line2D([], [], color=BLUE, label="share of rows below their distribution's quantile, minus its level"),
+            Line2D([], [], color=BLUE, label="share of rows below each level, minus the level"),
             Patch(color=BLUE, alpha=0.15, label=f"{BAND:.0%} of right distributions stay inside"),
         ],
-        loc="outside lower center",
         ncols=2 * pairs,
-        frameon=False,
-        fontsize=8,
+        **LEGEND,
     )
     return figure
 
 
 def _draw_distribution(axes: Axes, one: Checked) -> None:
     known, gaps = support(one.family), one.observed == GAP
-    axes.set_title(one.column, fontsize=9, loc="left")
+    axes.set_title(one.column, fontsize=TEXT, loc="left")
     if gaps.any():
         predicted, observed = one.below(torch.tensor([GAP]))
-        axes.set_title(f"missing: {observed[0]:.2f}, predicted: {predicted[0]:.2f}", fontsize=7, loc="right")
+        axes.set_title(f"missing: {observed[0]:.2f}, predicted: {predicted[0]:.2f}", fontsize=TEXT, loc="right")
     if known is not None and len(known) <= POINTS:
         predicted, observed = (np.diff(each, prepend=0.0) for each in one.below(known))
         labels = decode(one.family, known)
@@ -196,12 +195,12 @@ def _draw_distribution(axes: Axes, one: Checked) -> None:
         axes.bar(at, observed, width=0.8 * np.diff(at).min(initial=1.0), color=GREY, alpha=0.4, linewidth=0)
         axes.plot(at, predicted, "o", color=RED, markersize=3)
         if len(labels) > LABELS and at is not labels:
-            axes.set_xlabel("index of the level", fontsize=7)
+            axes.set_xlabel("index of the level")
         elif len(labels) <= LABELS:
             texts = ["missing" if none else str(each) for each, none in zip(labels, lacking, strict=True)]
             axes.set_xticks(at, [each if len(each) < 12 else each[:11] + "…" for each in texts])
             axes.tick_params(axis="x", rotation=20 if sum(map(len, texts)) > 40 else 0)
-        axes.set_ylabel("probability", fontsize=7)
+        axes.set_ylabel("probability")
     else:
         recorded = one.observed[~gaps]
         edges = np.linspace(float(recorded.min()), float(recorded.max()), 41)
@@ -211,7 +210,7 @@ def _draw_distribution(axes: Axes, one: Checked) -> None:
         width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2.0
         axes.bar(middle, observed / width, width=width, color=GREY, alpha=0.4, linewidth=0)
         axes.plot(middle, predicted / width, "-", color=RED, linewidth=1.2)
-        axes.set_ylabel("density", fontsize=7)
+        axes.set_ylabel("density")
 
 
 def _draw_transforms(axes: Axes, one: Checked) -> None:
@@ -222,3 +221,4 @@ def _draw_transforms(axes: Axes, one: Checked) -> None:
     axes.plot(np.concatenate([[0.0], pit, [1.0]]), np.concatenate([[0.0], share - pit, [0.0]]), color=BLUE, linewidth=1)
     most = 1.6 * max(band, one.distance())
     axes.set(xlim=(0.0, 1.0), ylim=(-most, most), xticks=(0.0, 0.5, 1.0))
+    axes.set(xlabel="level of the predicted distribution", ylabel="difference in share")

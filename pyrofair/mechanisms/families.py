@@ -1,4 +1,12 @@
-"""Families of distributions of one column, and their values as numbers."""
+"""Families of distributions of one column, and their values as numbers.
+
+:func:`pyrofair.learn_mechanisms` chooses one for each column, or takes yours.
+
+Examples
+--------
+>>> choose_family(pd.Series(["no", "yes", "yes"]))
+Categorical(levels=('no', 'yes'), ordered=False)
+"""
 
 from __future__ import annotations
 

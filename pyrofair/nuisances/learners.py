@@ -71,7 +71,7 @@ MOST_LEAVES = 100_000_000
 """Fits of more rows times trees are fitted from scratch for a replicate: a refit remembers the leaf of each."""
 FEW, ALONE = 10, 1e-9
 """Cells of fewer rows leave residuals that are too small by a share that counts; one row leaves none."""
-MOST_OWN, CHUNK = 0.9, 1 << 16
+MOST_OWN, CHUNK = 0.5, 1 << 16
 """A row counts as drawing a logistic regression to itself by this share at most; so many rows are asked at once."""
 SMALL = 300
 """Trees alone find hardly a split in a group of fewer rows, so that they adjust for nothing: a stack is taken."""

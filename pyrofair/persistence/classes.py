@@ -58,7 +58,7 @@ CLASSES = {
     "pyrofair.nuisances.rows": "Nuisances Rows",
     "pyrofair.programs.covariates": "ProgramWithCovariates",
     "pyrofair.sources.gcomputation": "SplitMechanisms",
-    "pyrofair.sources.gformula": "MechanismGraph",
+    "pyrofair.sources.mechanism_graph": "MechanismGraph",
     "pyrofair.tables.encoder": "TableEncoder",
     "sklearn.ensemble": "HistGradientBoostingClassifier",
     "sklearn.linear_model": "LogisticRegression",

@@ -125,6 +125,16 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
     -----
     PyrofairWarning
         If another version of the package wrote the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pyrofair import CausalGraph
+    >>> graph = CausalGraph("A -> Y", sensitive="A", outcome="Y")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(graph, f"{folder}/graph.pyrofair")
+    ...     load(f"{folder}/graph.pyrofair") == graph
+    True
     """
     place = require_path("path", path, FILE).absolute()
     if given is not None:

@@ -69,7 +69,22 @@ WRAPPERS = (distributions.Independent, dist.ExpandedDistribution, dist.MaskedDis
 
 
 class CouplingError(PyrofairError):
-    """A family of distributions cannot be coupled as asked."""
+    """A family of distributions cannot be coupled as :class:`pyrofair.SEM` was asked to.
+
+    Examples
+    --------
+    >>> import pyro, pyro.distributions as dist
+    >>> from pyrofair import SEM, CausalGraph
+    >>> unfair = CausalGraph("A -> M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    >>> def program(n):
+    ...     with pyro.plate("units", n):
+    ...         A = pyro.sample("A", dist.Bernoulli(0.5))
+    ...         pyro.deterministic("Y", pyro.sample("M", dist.VonMises(A, 1.0)))
+    >>> SEM(program, unfair).worlds(10)
+    Traceback (most recent call last):
+        ...
+    pyrofair.programs.couplings.CouplingError: The site 'M' is drawn from VonMises, which has no usable quantile ...
+    """
 
 
 def require_couplings(given: Iterable[Any]) -> list[Coupling]:

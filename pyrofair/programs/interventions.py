@@ -28,7 +28,16 @@ NATURAL = "__natural"
 
 
 class InterventionError(PyrofairError):
-    """An intervention names an unknown site, or a value that does not fit it."""
+    """An intervention names an unknown site, or a value that does not fit it.
+
+    Examples
+    --------
+    >>> import pyro
+    >>> do(lambda: pyro.deterministic("A", torch.ones(())), {"B": 1})()
+    Traceback (most recent call last):
+        ...
+    pyrofair.programs.interventions.InterventionError: The program has no site 'B' to intervene on. Its sites: A.
+    """
 
 
 def do(program: Callable[..., Any], values: Mapping[str, Any]) -> Callable[..., Any]:

@@ -16,9 +16,8 @@ from pyrofair._validation import did_you_mean, require_seed, shown
 from pyrofair.audits.audit import Audit, audit, require_audit_settings
 from pyrofair.audits.audit_view import graph_block
 from pyrofair.audits.display.page import make_table
-from pyrofair.audits.display.words import span
-from pyrofair.audits.family import SCHEMA, FamilyAudit, Members, of_decisions, require_unfitted, with_paths
-from pyrofair.audits.report import show_interval
+from pyrofair.audits.display.words import of_decisions, span
+from pyrofair.audits.family import SCHEMA, FamilyAudit, Members, require_unfitted, with_paths
 from pyrofair.audits.view import Block, View
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Estimate, Key
 from pyrofair.effects.influence import InfluenceBased
@@ -110,7 +109,7 @@ class EdgeCosts(FamilyAudit):
             ],
             lead=[
                 f"What each disputed edge costs, on {self.context['rows']:,} rows; unfair: {show_paths(paths.paths)}.",
-                "A line is the interval of PIU if what it names were absent, and by how much its upper end falls; in "
+                "A line is about the graph without what it names: its verdict, and by how much PIU at most changes; in "
                 f"brackets {self.context['level']:.0%} intervals.",
             ],
             blocks=[
@@ -134,9 +133,13 @@ def _beside(row: Mapping[Any, Any]) -> str:
         return "no unfair path left: 0 by assumption"
     if np.isnan(row["gain"]):
         return ""
-    shared = f"{row['becomes_shared']} shared" if row["becomes_shared"] else ""
-    gain = show_interval(*(row[each] for each in ("gain", "gain_lower", "gain_upper")))
-    return "; ".join(filter(None, [f"gain {gain}", shared]))
+    shared = f"; {row['becomes_shared']} shared" if row["becomes_shared"] else ""
+    sign = 1.0 if row["gain"] > 0.0 else -1.0
+    gain, *ends = (100.0 * sign * row[each] for each in ("gain", "gain_lower", "gain_upper"))
+    if gain < 0.05:
+        return f"PIU at most: unchanged{shared}"
+    interval = f" [{min(ends):.1f}, {max(ends):.1f}]" if np.isfinite(ends).all() else ""
+    return f"PIU at most: {gain:.1f} points {'lower' if sign > 0.0 else 'higher'}{interval}{shared}"
 
 
 def _notes(costs: pd.DataFrame) -> str:

@@ -15,8 +15,8 @@ from pyrofair._random import seed_from
 from pyrofair._validation import require_flag, require_integer, require_seed, shown
 from pyrofair.audits.audit import audit, require_audit_settings
 from pyrofair.audits.display.page import make_table
-from pyrofair.audits.display.words import span
-from pyrofair.audits.family import KEY, REFUSALS, SCHEMA, FamilyAudit, Members, of_decisions
+from pyrofair.audits.display.words import between, of_decisions, percent, span
+from pyrofair.audits.family import KEY, REFUSALS, SCHEMA, FamilyAudit, Members
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.view import Block, View
 from pyrofair.effects.estimates import OF_WORLDS
@@ -91,6 +91,14 @@ class GraphsAudit(FamilyAudit):
         own = self.table[(self.table["model"] == model) & (self.table["quantity"] == "piu_upper")]
         how = {name: by for name, by in zip(own["graph"], own["by"], strict=True) if by}
         return super()._beside(model, decisions) | how
+
+    def _short(self, model: str, decisions: str) -> list[str]:
+        own = self.union[(self.union["model"] == model) & (self.union["decisions"] == decisions)]
+        low, high = (own[own["quantity"] == each].iloc[0] for each in ("piu_lower", "piu_upper"))
+        if np.isnan([low["smallest"], high["largest"]]).any():
+            return ["", f"{model}, over all graphs: no range, because a graph has no answer."]
+        ends = f"[{percent(low['lower'])}, {percent(high['upper'])}]"
+        return ["", f"{model}, over all graphs: PIU {between(low['smallest'], high['largest'])} {ends}."]
 
     def _told(self) -> View:
         without = [name for name in self.failures if name not in self.bounds]

@@ -46,6 +46,12 @@ METHODS: dict[str, Callable[[Scenario], Any]] = {
 *FIO* and *Proposed* are the paper's, by inverse probabilities in the paper's group; with ``(free group)`` in the group
 that ``arm="auto"`` takes, with ``(pooled)`` in both, with ``(given S)`` by learned mechanisms, given the shared
 features. *Oracle* is trained with a penalty on the disagreement of each unit's own worlds, by the true program.
+
+Examples
+--------
+>>> from pyrofair.simulate import METHODS, scenario
+>>> METHODS["FIO"](scenario("hiring")).source
+IPW(arm='paper', unfair=UnfairPaths('A -> D -> Y', 'A -> Y'))
 """
 PENALISED = tuple(name for name in METHODS if name.startswith(("FIO", "Proposed", "Oracle")))
 

@@ -68,6 +68,11 @@ def hiring(
     truncation
         ``"floor"``, the paper's sign; or ``"truncate"``, its words ("removing the decimal places"), which differ for
         negative numbers.
+
+    Examples
+    --------
+    >>> list(scenario("hiring").draw(3, random_state=0))
+    ['A', 'Q', 'D', 'M', 'Y']
     """
     integer = INTEGER_PART[truncation]
     with pyro.plate("units", n):
@@ -100,6 +105,11 @@ def additive(
 
     The paper gives no h here; that of the hiring scenario is used. Parameters as for :func:`hiring`, but ``u_d`` and
     ``u_m`` are means and standard deviations of normal noise.
+
+    Examples
+    --------
+    >>> list(scenario("additive").draw(3, random_state=0))
+    ['A', 'Q', 'D', 'M', 'Y']
     """
     integer = INTEGER_PART[truncation]
     with pyro.plate("units", n):
@@ -132,6 +142,11 @@ def latent(
 
     Parameters as for :func:`hiring`; ``h`` is the mean and standard deviation of H, and ``r_a, r_h, y_h`` are the
     coefficients of A and H in R and of H in Y.
+
+    Examples
+    --------
+    >>> list(scenario("latent").draw(3, random_state=0))
+    ['A', 'R', 'M', 'Y']
     """
     integer = INTEGER_PART[truncation]
     with pyro.plate("units", n):

@@ -7,10 +7,10 @@ import os
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set, Sized
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import islice, product
+from dataclasses import dataclass, replace
+from itertools import cycle, islice, product
 from typing import Any
 
 import joblib
@@ -20,7 +20,7 @@ from joblib.parallel import get_active_backend
 from matplotlib.figure import Figure
 
 from pyrofair._cells import Cell, CellFolder, Failure, Key, cell_name
-from pyrofair._figures import ShownFigure
+from pyrofair._figures import COLOURS, LEGEND, MARKERS, TEXT, finish, in_percent, make_figure
 from pyrofair._progress import progress_bar
 from pyrofair._validation import (
     listed,
@@ -60,6 +60,21 @@ PATIENCE = 3
 """After so many losses a few cells are computed one by one, to find one that ends its process."""
 ALONE = 8
 """How many."""
+
+
+FEW_SIZES = 2
+"""So many sizes are no curve: their points are not joined."""
+MOST_SHOWN = 8
+"""The most lines of each kind in the short report, which is about the largest size."""
+MORE = "More: .details(), .summary(), .table, .plot()."
+SHARES = {
+    "accuracy": "accuracy, %",
+    "positive_rate": "positive rate, %",
+    "majority_rate": "majority class, %",
+    "mean_unfair_effect": "true mean unfair effect, points",
+    "piu": "true PIU, %",
+}
+"""The titles of axes of shares; other quantities have their own units."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,32 +157,52 @@ class Study:
         names = require_names("quantities", quantities, "quantities", one=True)
         for name in names:
             require_choice("quantities", name, self.quantities)
-        table = self.summary()
+        table, sizes = self.summary(), sorted(self.table["n"].unique())
         scenarios = list(dict.fromkeys(table["scenario"]))
-        size = (1.0 + 3.6 * max(len(scenarios), 1), 2.6 * len(names))
-        figure = ShownFigure(figsize=size, layout="constrained")
+        seeds = self.table["seed"].nunique()
+        title = f"Means over {seeds} seed{'s' * (seeds != 1)}, with two standard errors, by training rows"
+        figure = make_figure(3.6 + 3.6 * max(len(scenarios), 1), 1.4 + 2.6 * len(names), title)
         panels = figure.subplots(len(names), max(len(scenarios), 1), squeeze=False, sharex="col", sharey="row")
+        named: list[Any] = list(table.groupby(["method", "strength"], sort=False, dropna=False).groups)
+        styles = dict(zip(named, zip(cycle(COLOURS), cycle(MARKERS), strict=False), strict=False))
         for (row, name), (column, place) in product(enumerate(names), enumerate(scenarios)):
             axes = panels[row, column]
             chosen = table[(table["quantity"] == name) & (table["scenario"] == place)]
-            for (label, strength), line in chosen.groupby(["method", "strength"], sort=False, dropna=False):
-                text = label if pd.isna(strength) else f"{label}, strength {strength:g}"
-                axes.errorbar(line["n"], line["mean"], 2.0 * line["error"].fillna(0.0), marker="o", ms=3, label=text)
+            for i, (key, (colour, marker)) in enumerate(styles.items()):
+                method, strength = key
+                same = chosen["strength"].isna() if pd.isna(strength) else chosen["strength"] == strength
+                line = chosen[(chosen["method"] == method) & same]
+                shift = 1.0 + 0.02 * (i - (len(styles) - 1) / 2.0)  # side by side, so that none covers another
+                text = method if pd.isna(strength) else f"{method}, strength {strength:g}"
+                axes.errorbar(shift * line["n"], line["mean"], 2.0 * line["error"].fillna(0.0), marker=marker, ms=5,
+                              color=colour, label=text, ls="-" if len(sizes) > FEW_SIZES else "")  # fmt: skip
             axes.set_xscale("log")
-            axes.set_xticks(sorted(set(table["n"])), sorted(set(table["n"])))
+            axes.set_xticks(sizes, [f"{each:,}" for each in sizes])
             axes.minorticks_off()
-            axes.set_xlabel("units" if row == len(names) - 1 else "")
-            axes.set_ylabel("" if column else name)
-            axes.set_title("" if row else place, fontsize=10)
-            axes.spines[["top", "right"]].set_visible(False)
+            axes.margins(x=0.3 if len(sizes) <= FEW_SIZES else 0.05)
+            axes.set_xlabel("training rows" if row == len(names) - 1 else "")
+            axes.set_ylabel("" if column else SHARES.get(name, name))
+            axes.set_title("" if row else place, fontsize=TEXT)
+            if name in SHARES:
+                in_percent(axes.yaxis)
+            finish(axes)
         handles, labels = panels[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=8)
+        figure.legend(handles, labels, **(LEGEND | {"ncols": max(1, len(scenarios) + 1)}))
         return figure
 
     def __str__(self) -> str:
+        largest = self.table[self.table["n"] == self.table["n"].max()]
+        return "\n".join([*self._lines(largest, MOST_SHOWN), MORE])
+
+    def details(self) -> str:
+        """Return the means of every size, method and strength, and all that failed, in plain text."""
+        return "\n".join(self._lines(self.table, None))
+
+    def _lines(self, table: pd.DataFrame, most: int | None) -> list[str]:
+        """Return the report about some cells of the table, at most so many lines of each kind."""
         lines = [f"Study: {len(self.table)} cell{'s' * (len(self.table) != 1)} finished{self._left()}."]
-        if len(self.table):
-            wide = self.summary()
+        if len(table):
+            wide = replace(self, table=table).summary()
             wide = wide[wide["quantity"].isin(["accuracy", "mean_unfair_effect", "piu"])]
             text = [f"{row.mean:.3f} ± {row.error:.3f}" for row in wide.itertuples()]
             wide = wide.assign(shown=text).pivot_table(
@@ -180,14 +215,15 @@ class Study:
             )
             wide = wide.dropna(how="all").rename_axis(columns=None)
             lines += ["Means over seeds ± Monte Carlo standard errors; effects are true ones, by the program:"]
-            lines += [wide.to_string()]
+            lines += [wide.head(most or len(wide)).to_string(), *_more(wide, most)]
         if len(self.failures):
-            errors = self.failures.groupby(["scenario", "method", "error"], sort=False)
+            errors = [*self.failures.groupby(["scenario", "method", "error"], sort=False)]
             lines += ["Failed, with tracebacks in .failures:"]
-            lines += [f"  {len(rows)} of {place}, {name}: {error:.200}" for (place, name, error), rows in errors]
+            lines += [f"  {len(rows)} of {place}, {name}: {error:.200}" for (place, name, error), rows in errors[:most]]
+            lines += _more(errors, most)
         if len(self.warnings):
             lines += [f"{len(self.warnings)} warnings of cells are in .warnings."]
-        return "\n".join(lines)
+        return lines
 
     def _repr_html_(self) -> str:
         note = f"{len(self.table)} finished cells{self._left()}."
@@ -199,6 +235,11 @@ class Study:
     def _left(self) -> str:
         failed = f", {len(self.failures)} failed" if len(self.failures) else ""
         return failed + (f", {self.unfinished} not computed" if self.unfinished else "")
+
+
+def _more(found: Sized, most: int | None) -> list[str]:
+    """Return how many lines are left out."""
+    return [f"  and {len(found) - most} more"] if most is not None and len(found) > most else []
 
 
 def study(

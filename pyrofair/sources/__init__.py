@@ -5,12 +5,17 @@ whose truth can be computed); out go two :class:`~pyrofair.effects.Counterfactua
 :class:`~pyrofair.effects.InfluenceValues`, and what is known of overlap.
 """
 
+from typing import TYPE_CHECKING
+
+from pyrofair._lazy import when_used
 from pyrofair.sources.contrasts import Contrasts
-from pyrofair.sources.gcomputation import GComputation
 from pyrofair.sources.ipw import IPW
 from pyrofair.sources.onestep import OneStep
-from pyrofair.sources.sem import SEM, effect_posterior
-from pyrofair.sources.truth import EffectPosterior, Truth
+
+if TYPE_CHECKING:
+    from pyrofair.sources.gcomputation import GComputation
+    from pyrofair.sources.sem import SEM, effect_posterior
+    from pyrofair.sources.truth import EffectPosterior, Truth
 
 __all__ = [
     "IPW",
@@ -22,3 +27,6 @@ __all__ = [
     "Truth",
     "effect_posterior",
 ]
+
+_NEED_TORCH = {"gcomputation": "GComputation", "sem": "SEM effect_posterior", "truth": "EffectPosterior Truth"}
+__getattr__, __dir__ = when_used(__name__, _NEED_TORCH, __all__)

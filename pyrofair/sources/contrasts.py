@@ -6,12 +6,11 @@ import copy
 import warnings
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
@@ -22,6 +21,9 @@ from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph.paths import UnfairPaths, require_unfair
 from pyrofair.tables.labels import read_contrasts
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Combined", "Contrasts", "Over"]
 
@@ -62,7 +64,7 @@ class Combined(BaseEstimator):  # type: ignore[misc]
         if isinstance(self.over, Mapping):
             return (values.new_tensor([float(self.over.get(name, 0.0)) for name in self.sources_]) * values).sum()
         if self.over == "smooth":
-            return SMOOTH * (torch.logsumexp(values / SMOOTH, 0) - float(np.log(len(values))))
+            return SMOOTH * ((values / SMOOTH).logsumexp(0) - float(np.log(len(values))))
         return values.amax()
 
 

@@ -42,7 +42,8 @@ from pyrofair.nuisances.diagnostics import group_sizes
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
-from pyrofair.sources.gformula import GFormula, MechanismGraph, World, collect_units, sample_units
+from pyrofair.sources.gformula import GFormula, World, collect_units, sample_units
+from pyrofair.sources.mechanism_graph import MechanismGraph
 from pyrofair.tables.reading import read_weight, warn_unused
 from pyrofair.tables.recorded import Missing, assumed_of_records, warn_of_truths
 
@@ -207,6 +208,12 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         The formulas.
     mechanisms_ : LearnedMechanisms
         The learned mechanisms.
+
+    See Also
+    --------
+    IPW : Weights on observed rows, without mechanisms.
+    OneStep : For audits: regressions and weights, each repairing the other.
+    SEM : A program of your own instead of learned mechanisms.
 
     References
     ----------

@@ -42,7 +42,7 @@ from pyrofair.sources.donors import (
     Positions,
     Regression,
 )
-from pyrofair.sources.gformula import MechanismGraph
+from pyrofair.sources.mechanism_graph import MechanismGraph
 from pyrofair.sources.prefix_form import check_scores, sign_of
 from pyrofair.tables.labels import repeat_label
 

@@ -110,6 +110,11 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     trimmed_ : int
         How many rows were trimmed.
 
+    See Also
+    --------
+    GComputation : Learned mechanisms; they give units, and train with less loss of accuracy.
+    OneStep : For audits: regressions and weights, each repairing the other.
+
     References
     ----------
     Chikahara et al. (2021), eq. (9) and appendix D; Huber (2014).

@@ -119,6 +119,10 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
     nuisances_ : Nuisances
         The fitted rows, and the propensities.
 
+    See Also
+    --------
+    IPW, GComputation : Samples of both worlds, to train on.
+
     References
     ----------
     Robins, Rotnitzky and Zhao (1994); Tchetgen Tchetgen and Shpitser (2012); Miles et al. (2020), for paths through one

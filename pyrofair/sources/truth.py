@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from pyrofair._arviz import equal_tailed, summarise, to_arviz
-from pyrofair._figures import BLUE, GREY, ShownFigure
+from pyrofair._figures import BLUE, GREY, make_rows
 from pyrofair._validation import require_choice, require_real
 from pyrofair.effects.potential_outcomes import Estimate
 from pyrofair.effects.scoring import DECISIONS, Decisions, checked_scores, decide, positive_scores
@@ -270,17 +270,12 @@ class EffectPosterior:
         """Return a forest plot: of each quantity the median, the quartiles, and the interval of the table."""
         drawn = np.concatenate([self.samples[quantity].reshape(-1, len(self.models)) for quantity in QUANTITIES], 1)
         names = [self._name(*row) for row in product(QUANTITIES, self.models)]
-        height = np.arange(len(names))[::-1]
-        figure = ShownFigure(figsize=(8.0, 1.2 + 0.35 * len(names)), layout="constrained")
-        axes = figure.subplots()
+        figure, (axes,), height = make_rows(names, (1,), 8.0, f"Posterior; {_describe(self)}; {self.n:,} units")
         axes.axvline(0.0, color=GREY, linestyle="--", linewidth=1, zorder=0)
         axes.hlines(height, *equal_tailed(drawn, self.level), color=BLUE, linewidth=1.5)
         axes.hlines(height, *equal_tailed(drawn, 0.5), color=BLUE, linewidth=4)
         axes.plot(np.median(drawn, axis=0), height, "o", color=BLUE, markerfacecolor="white")
-        axes.set_yticks(height, names)
         axes.set_xlabel(f"median, quartiles and equal-tailed {100 * self.level:g} % interval")
-        axes.set_title(f"posterior; {_describe(self)}", fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
         return figure
 
 

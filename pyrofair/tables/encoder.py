@@ -31,6 +31,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     categories seen in ``fit``. With ``missing="recorded"`` a column may have missing values if it had some in ``fit``:
     they are a level of categories, and of numbers the mean beside a flag.
 
+    Examples
+    --------
     >>> df = pd.DataFrame({"age": [20, 40], "job": ["cook", "nurse"]})
     >>> TableEncoder().fit_transform(df)
     array([[-1.,  1.,  0.],

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_object_dtype
 
@@ -120,6 +119,8 @@ def moments(numbers: NDArray[np.float64], shares: NDArray[np.float64]) -> tuple[
 
 def _require_resolved(values: pd.Series[Any], largest: float, *, positive: bool) -> None:
     """Refuse numbers that overflow, or differ by little more than the precision of a program."""
+    import torch  # which other readers of columns do without
+
     name, numbers = values.name, values.to_numpy(dtype=np.float64)
     spread = float(numbers.std()) if largest < LARGEST else np.inf
     if largest >= LARGEST or not (positive or 1.0 / FARTHEST < spread < FARTHEST):

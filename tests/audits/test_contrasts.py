@@ -312,7 +312,8 @@ def test_thresholds_and_subgroups_hold_at_once_for_all_contrasts() -> None:
     for part in ("'asian', model: decisions at several thresholds", "'black', model, by Q"):
         assert part in text
         assert part.replace("'", "&#39;") in page
-    assert page.count('class="track piu"') == 2
+    assert page.count('class="track piu"') == 2 + 4  # of contrasts, and of two levels of Q in each
+    assert page.count('class="plot"') == 2
     assert len(found["thresholds"]) == len(report.thresholds)
     assert len(found["subgroups"]) == len(report.subgroups)
 

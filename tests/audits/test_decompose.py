@@ -14,7 +14,7 @@ import pytest
 
 import pyrofair as pf
 from pyrofair.audits.decomposition import Decomposition
-from pyrofair.audits.parts import union_of
+from pyrofair.audits.parts import tell_all, union_of
 from pyrofair.graph.first_edges import Switched, beginning_with, heads_of
 from tests.test_oracles import Sem, random_graph, random_model
 
@@ -275,6 +275,20 @@ def test_thresholds_subgroups_and_clusters(parts: Decomposition) -> None:
         assert by["gap"] == pytest.approx(p[rows["A"] == 1].mean() - p[rows["A"] == 0].mean(), abs=1e-12)
         assert abs(by["confounding"]) < 1e-10, "C is the only cause"
         assert by.drop(["gap", "total effect"]).sum() == pytest.approx(by["gap"], abs=1e-12)
+    at = found.subgroups.query("decisions == 'threshold'")
+    shown = next(block for block in found.view.blocks if block.name == "subgroups")
+    assert [len(each.rows) for each in shown.tables] == at.groupby("model", sort=False).size().tolist()
+    assert found.to_html().count('class="track effect"') == len(at)
+    assert len(json.loads(found.to_json())["subgroups"]) == len(found.subgroups)
+
+
+def test_levels_of_which_none_has_an_answer_are_listed(parts: Decomposition) -> None:
+    assert parts.estimates is not None
+    means = replace(parts.estimates, within={}, absent={("C", "0"): "too few rows"})
+    table = tell_all({"": means}, 0.95)[""]["subgroups"]
+    assert table[["subgroup", "level", "note"]].to_numpy().tolist() == [["C", "0", "too few rows"]]
+    shown = next(block for block in replace(parts, subgroups=table).view.blocks if block.name == "subgroups")
+    assert (list(shown.lines), list(shown.tables)) == (["C 0: too few rows."], [])
 
 
 def test_copies_as_weights_change_nothing_but_intervals(parts: Decomposition) -> None:

@@ -10,8 +10,10 @@ import re
 import shutil
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +23,7 @@ import pytest
 
 import pyrofair as pf
 from pyrofair.audits.display import SCHEMA_VERSION, table_fragment
+from pyrofair.audits.display.tracks import SHARES, scale_of
 from pyrofair.audits.display.words import answer, percent
 from pyrofair.audits.verdicts import WORDINGS, Verdict, read_audit
 
@@ -277,6 +280,36 @@ def test_nothing_on_the_page_is_cut_and_the_shortest_paths_come_first(report: pf
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def test_effects_have_a_scale_of_their_own_with_0() -> None:
+    known = SimpleNamespace(lower=-0.02, estimate=0.01, upper=0.04)
+    scale = scale_of([known, SimpleNamespace(lower=np.nan, estimate=0.05, upper=np.nan)])
+    assert scale.marks[0] <= -0.02
+    assert scale.marks[-1] >= 0.05
+    assert [at for at, _, is_zero in scale.ticks if is_zero] == [scale.at(0.0)]
+    assert scale.at(scale.marks[0]) == "0.00%"
+    assert scale.at(scale.marks[-1]) == "100.00%"
+    assert [SHARES.at(each) for each in (0.25, 2.0, np.nan)] == ["25.00%", "100.00%", None]
+    none = scale_of([])
+    assert none.at(0.0) is not None
+
+
+def test_thresholds_and_subgroups_are_drawn(report: pf.audits.Audit) -> None:
+    page, models = report.to_html(), report.table["model"].nunique()
+    levels = report.subgroups["level"].nunique()
+    assert page.count('class="track piu"') == page.count('class="track effect"') == models * (1 + levels)
+    assert 'id="thresholds-drawing-title"' in page
+    assert 'data-label="PIU at most"' in page
+    assert "details::details-content" in page
+    labels = [each.get_text() for each in report.plot_subgroups("plain").axes[0].get_yticklabels()]
+    assert labels == [f"Q: {level}" for level in dict.fromkeys(report.subgroups["level"])]
+    assert len(report.plot_subgroups().axes[0].get_yticklabels()) == models * levels
+    assert len(report.plot_thresholds().axes[0].collections) == models
+    without = replace(report, thresholds=pd.DataFrame(), subgroups=report.subgroups.head(0))
+    for draw in (without.plot_thresholds, without.plot_subgroups):
+        with pytest.raises(pf.DataError, match="to draw: audit with"):
+            draw()
 
 
 def test_json_holds_all_tables(report: pf.audits.Audit) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import pyrofair as pf
+from pyrofair.audits.audit_view import view_of
 
 GRAPH = pf.CausalGraph("A -> {M D}; {A M D} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
@@ -67,7 +68,11 @@ def test_they_are_shown_on_the_page() -> None:
     table = pf.audits.flips({"one": Model()}, pf.SEM(program, UNFAIR), ROWS)
     df = pd.DataFrame({"A": [0, 1] * 100, "M": [0.0, 1.0, 1.0, 2.0] * 50, "D": [0.0] * 200})
     source = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0)
-    page = pf.audit({"one": Model()}, source, df, random_state=0).to_html(individuals=table)
+    report = pf.audit({"one": Model()}, source, df, random_state=0)
+    page = report.to_html(individuals=table)
+    shown = next(each for each in view_of(report, individuals=table).blocks if each.name == "individuals")
+    assert shown.pictures[0].source["flips"].dropna().is_monotonic_decreasing
+    assert page.count('class="track strip"') == min(12, len(table))
     assert "Which decisions flip, and along which path" in page
     assert 'download="individuals.csv"' in page
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import matplotlib as mpl
@@ -13,11 +14,19 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from pyrofair._figures import BLUE, COLOURS, RED
-from pyrofair.audits.plots import plot_audit, plot_feasible_region, plot_frontier, plot_stages, plot_trade_off
+from pyrofair.audits.plots import (
+    plot_audit,
+    plot_feasible_region,
+    plot_frontier,
+    plot_stages,
+    plot_thresholds,
+    plot_trade_off,
+)
 from pyrofair.effects.bounds import piu_bounds
 from pyrofair.effects.estimates import QUANTITIES
 from pyrofair.exceptions import DataError
@@ -144,7 +153,7 @@ def test_audit(models: dict[str, tuple[float, float]], decisions: str) -> None:
     assert [text.get_text() for text in right.texts[len(unknown) :]] == ["Undecided"] * len(names)
     assert right.get_xlim() == (-0.02, 1.02)
     assert right.get_xlabel().endswith("decisions" if decisions == "threshold" else "scores")
-    assert left.get_xlabel() == "accuracy (exact interval)"
+    assert left.get_xlabel() == "accuracy (exact interval), %"
     assert len(texts(figure)) == 2 + (paper_bounds < 1.0).any() + (paper_bounds >= 1.0).any()
     assert len(texts(plot_audit(table, decisions))) == 2
     inside(figure)
@@ -259,6 +268,49 @@ def test_one_point_for_each_strength() -> None:
     inside(axes.figure)
 
 
+def test_labels_of_near_places_cover_no_other_text() -> None:
+    table = path_table(seeds=1)
+    near = pd.concat(
+        table.assign(strength=table["strength"] + by, accuracy=table["accuracy"] - by) for by in (0, 1e-3, 2e-3)
+    )
+    axes = plot_frontier(near, "threshold", pd.DataFrame()).axes[0]
+    axes.figure.savefig(io.BytesIO())
+    boxes = [Text.get_window_extent(text) for text in axes.texts]  # without lines to places
+    assert len(boxes) == 9
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_texts_are_large_and_dark_enough() -> None:
+    """10 points at least, with a contrast of 4.5 with white (WCAG 2, level AA)."""
+    frontier = plot_frontier(path_table(), "threshold", pd.DataFrame(), 0.3, 0.5)
+    region = plot_feasible_region().figure
+    for figure in (plot_audit(audit_table(TWO), title="t"), plot_stages(stages(), None, 3.0), frontier, region):
+        figure.savefig(io.BytesIO())  # type: ignore[union-attr]
+        for text in figure.findobj(Text):
+            if text.get_text():
+                assert text.get_fontsize() >= 10.0
+                channels = np.array(to_rgb(text.get_color()))
+                linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+                assert 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05) >= 4.5
+
+
+def test_thresholds_are_a_line_with_a_band() -> None:
+    rows = [
+        {"model": model, "threshold": at, "quantity": name, "estimate": x, "lower": x - 0.1, "upper": x + 0.1}
+        for model in ("m", "n")
+        for at in (0.7, 0.3)
+        for name, x in (("mean_unfair_effect", at / 2), ("piu_lower", at / 2), ("piu_upper", at))
+    ]
+    figure = plot_thresholds(pd.DataFrame(rows), 0.5, 0.95, "title")
+    left, right = figure.axes
+    np.testing.assert_allclose(left.lines[0].get_xydata(), [(0.3, 0.15), (0.7, 0.35)])
+    band = left.collections[0].get_paths()[0].vertices.round(9).tolist()
+    assert all(corner in band for corner in ([0.3, 0.05], [0.3, 0.25], [0.7, 0.25], [0.7, 0.45]))
+    np.testing.assert_allclose([line.get_ydata()[0] for line in right.lines[:2]], [0.15, 0.3])
+    assert texts(figure)[:2] == ["m", "n"]
+    inside(figure)
+
+
 def test_one_seed_has_no_band() -> None:
     assert [len(axes.collections) for axes in plot_trade_off(path_table(seeds=1)).axes] == [0, 0, 0, 1]
 
@@ -288,7 +340,7 @@ def test_audit_of_what_is_missing() -> None:
     inside(figure)
     table = audit_table(TWO)
     for note in ("", np.nan):  # of a weighted accuracy, which has no exact interval; as read back from CSV
-        assert plot_audit(table.assign(note=note)).axes[0].get_xlabel() == "accuracy"
+        assert plot_audit(table.assign(note=note)).axes[0].get_xlabel() == "accuracy, %"
     table.loc[table["quantity"].isin(["accuracy", "majority_rate"]), ["estimate", "lower", "upper"]] = np.nan
     figure = plot_audit(table)
     assert [text.get_text() for text in figure.axes[0].texts] == ["no outcomes"]
@@ -357,7 +409,7 @@ def test_feasible_region() -> None:
 
 def stages(**changed: object) -> pd.DataFrame:
     rows = [
-        {"model": model, "decisions": decisions, "regime": regime, "nodes": nodes, "mean_weight": mean,
+        {"model": model, "decisions": decisions, "regime": regime, "nodes": nodes, "given": "C", "mean_weight": mean,
          "mean_weight_z": 2.0, "ess": ess, "balance_z": balance, "correction_z": -0.5, "problem": "",
          "counts": True}
         for model, balance in (("plain", 0.4), ("other", -5.2))
@@ -370,18 +422,19 @@ def stages(**changed: object) -> pd.DataFrame:
 def test_stages_show_weights_sizes_and_the_largest_z() -> None:
     figure = plot_stages(stages(), None, 3.0)
     left, middle, right = figure.axes
-    assert [label.get_text() for label in left.get_yticklabels()] == ["baseline world: M, L", "unfair world: M"]
+    rows = ["baseline world: M, L\nC", "unfair-path world: M\nC"]
+    assert [label.get_text() for label in left.get_yticklabels()] == rows
     blue = next(each for each in left.lines if to_hex(each.get_color()) == BLUE.lower() and len(each.get_xdata()))
     assert list(blue.get_xdata()) == [1.04, 0.98]
     assert [patch.get_width() for patch in middle.patches] == [900.0, 450.0]
-    drawn = {
-        (each.get_marker(), to_hex(each.get_color())): list(each.get_xdata())
-        for each in right.lines
-        if len(each.get_xdata())
-    }
-    assert drawn == {("o", RED.lower()): [5.2, 5.2], ("s", BLUE.lower()): [0.5, 0.5]}
+    drawn = {(each.get_marker(), to_hex(each.get_color()), *each.get_xdata()) for each in right.lines}
+    assert drawn == {("o", RED.lower(), 5.2), ("s", BLUE.lower(), 0.5)}
+    told = [text.get_text() for text in right.texts]
+    assert told.count("other") == 2  # whose balance is the largest
+    assert told[-2:] == ["\N{BALLOT X} balance"] * 2
     alone = plot_stages(stages(), "plain", 3.0).axes[2]
-    assert next(list(each.get_xdata()) for each in alone.lines if each.get_marker() == "o") == [0.4, 0.4]
+    assert [list(each.get_xdata()) for each in alone.lines if each.get_marker() == "o"] == [[0.4], [0.4]]
+    assert [text.get_text() for text in alone.texts] == ["\N{CHECK MARK} weight ok"] * 2
 
 
 def test_a_stage_without_usable_weights_is_red() -> None:

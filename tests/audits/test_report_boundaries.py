@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import pyrofair as pf
-from pyrofair.audits.penalty_path import PenaltyPath
+from pyrofair.audits.penalty_paths import PenaltyPath
 from pyrofair.commands.gate import judge
 from pyrofair.commands.options import LIMIT_EXCEEDED
 

@@ -9,17 +9,17 @@ import argparse
 import warnings
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import torch
 from strengths import fit_each
 
 import pyrofair as pf
+from pyrofair._figures import COLOURS, LEGEND, MARKERS, finish, in_percent, make_figure
 
 BOUNDS = {
     "marginal: piu_paper_bound": "the paper's bound",
     "marginal: piu_upper": "sharp upper bound, marginals",
-    "given: piu_upper": "upper end given what is shared",
+    "given: piu_upper": "upper bound given shared features",
 }
 KEPT = ["accuracy", "positive_rate", "piu_lower", "piu_upper", "piu_paper_bound"]
 
@@ -57,18 +57,22 @@ def run(name: str, seeds: int, strengths: list[float]) -> pd.DataFrame:
 def draw(table: pd.DataFrame, path: Path) -> None:
     """Draw accuracy against each bound, a row of panels for each data set, means over seeds."""
     names = table["data"].unique()
-    size = (11, 1.2 + 3 * len(names))
-    figure, grid = plt.subplots(len(names), 3, figsize=size, layout="constrained", sharey="row", squeeze=False)
+    figure = make_figure(11, 1.6 + 3 * len(names), "Accuracy against each bound on PIU, by what is trained on")
+    grid = figure.subplots(len(names), 3, sharey="row", squeeze=False)
     for panels, name in zip(grid, names, strict=True):
         part = table[table["data"] == name]
         for panel, (bound, title) in zip(panels, BOUNDS.items(), strict=True):
-            for trained, each in part.groupby("trained", sort=False):
+            styles = zip(part.groupby("trained", sort=False), COLOURS, MARKERS, strict=False)
+            for (trained, each), colour, marker in styles:
                 mean = each.groupby("strength").mean(numeric_only=True)
-                panel.plot(mean[bound], 100 * mean["marginal: accuracy"], "o-", label=trained)
-            panel.set_xlabel(title)
+                panel.plot(mean[bound], mean["marginal: accuracy"], color=colour, marker=marker, label=trained)
+            panel.set_xlabel(f"{title}, %")
+            for axis in (panel.xaxis, panel.yaxis):
+                in_percent(axis)
+            finish(panel)
         panels[0].set_ylabel(f"{name}, {part['seed'].nunique()} seed(s)\ntest accuracy, %")
     lines, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(lines, labels, frameon=False, title="trained on", loc="outside lower center", ncols=3)
+    figure.legend(lines, labels, ncols=3, **LEGEND)
     figure.savefig(path, dpi=120)
 
 

@@ -3,7 +3,7 @@
 All are judged on test rows by the one-step source. Training takes minutes a seed, so its classifiers are kept:
 
 python tests/benchmarks/one_step_training.py train --seeds 5 --out build/training
-python tests/benchmarks/one_step_training.py judge --out build/training --figure docs/one_step_training.png
+python tests/benchmarks/one_step_training.py judge --out build/training --figure build/one_step_training.png
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed to train")
     parser.add_argument("--sources", nargs="*", default=list(LABELS))
     parser.add_argument("--strengths", type=float, nargs="+", default=list(STRENGTHS))
-    parser.add_argument("--figure", type=Path, default=Path("docs/one_step_training.png"))
+    parser.add_argument("--figure", type=Path, default=Path("build/one_step_training.png"))
     settings = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", pf.PyrofairWarning)

@@ -22,7 +22,7 @@ COLUMNS = {"C": ["age", "native-country"], "R": ["workclass", "occupation", "hou
 ADULT = CausalGraph(
     "{A C} -> M; {A C M} -> L; {A C M L} -> R; {A C M L R} -> Y", sensitive="A", outcome="Y", columns=COLUMNS
 )
-LATENT = CausalGraph("digraph { H [latent=true]; A -> R; {A R} -> Y; H -> {R Y} }", sensitive="A", outcome="Y")
+LATENT = CausalGraph("A -> R; {A R} -> Y; H -> {R Y}", sensitive="A", outcome="Y", latent=["H"])
 LONG = CausalGraph(
     '"parental occupation" -> years_of_schooling_completed -> "first job after school" -> B -> C -> D',
     sensitive="parental occupation",

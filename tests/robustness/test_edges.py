@@ -218,8 +218,8 @@ def test_an_edge_whose_absence_identifies_the_effect_and_the_other_way_round() -
     assert [*own.index] == [NOTHING, "M -> L", "A -> L"]
     assert own.loc["A -> L", "note"].startswith("Not identified: 'M' is a recanting witness")
     assert costs.failures["A -> L"].way_out.relabellings  # type: ignore[attr-defined]
-    assert "Without A -> L:" in str(costs)
-    assert "What can be done:" in str(costs)
+    assert "Without A -> L:" in costs.details()
+    assert "What can be done:" in costs.details()
     for decisions in ("threshold", "score"):
         costs.plot(decisions=decisions)
     with pytest.raises(pf.NotIdentifiedError, match="recanting witness"):

@@ -47,7 +47,11 @@ def test_each_graph_is_audited_as_by_itself_and_the_union_is_over_all() -> None:
     assert union["largest_in"] == rows["graph"].iloc[int(rows["estimate"].to_numpy().argmax())]
     assert "2 candidate graphs, 0 without an answer." in str(found)
     pd.testing.assert_frame_equal(found.rates, audit({"m": MODEL}, paths["all"], df, random_state=0).rates)
-    assert str(found).count("difference") == 1  # no graph changes the rates of groups
+    assert found.details().count("difference") == 1  # no graph changes the rates of groups
+    piu = found.union.query("decisions == 'threshold'").set_index("quantity")
+    ends = f"{piu.loc['piu_lower', 'smallest']:.1%} to {piu.loc['piu_upper', 'largest']:.1%}"
+    assert f"m, over all graphs: PIU {ends}" in str(found)
+    assert len(str(found).splitlines()) < 20 < len(found.details().splitlines())
 
 
 def test_a_graph_without_an_answer_leaves_no_range() -> None:

@@ -538,7 +538,10 @@ def test_a_summary_is_over_seeds_and_counts_what_failed() -> None:
         at = {"scenario": row.scenario, "method": row.method, "n": row.n, "seed": row.seed}
         assert float(grid["piu"].sel(at)) == row.piu
     figure = found.plot(["accuracy", "piu", "conditional_sd"])
-    assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy", "", "piu", "", "conditional_sd", ""]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["accuracy, %", "", "true PIU, %", "", "conditional_sd", ""]
+    lines = [each for axes in figure.axes for each in axes.lines if len(each.get_xdata()) > 1]
+    assert {each.get_linestyle() for each in lines} == {"None"}  # two sizes are no curve
+    assert len(str(found).splitlines()) <= len(found.details().splitlines())
     with pytest.raises(DataError, match="quantities='acuracy'"):
         found.plot("acuracy")
 

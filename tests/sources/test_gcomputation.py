@@ -20,7 +20,7 @@ from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning
 from pyrofair.mechanisms import fitting
 from pyrofair.mechanisms.families import Continuous
 from pyrofair.sources.gcomputation import GComputation
-from pyrofair.sources.gformula import MechanismGraph
+from pyrofair.sources.mechanism_graph import MechanismGraph
 
 EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; {Q A} -> N; {Q A D M N} -> Y"
 GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")

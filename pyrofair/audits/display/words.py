@@ -19,7 +19,10 @@ __all__ = [
     "between",
     "changes",
     "compared",
+    "describe_comparison",
+    "describe_propensity",
     "describe_question",
+    "of_decisions",
     "percent",
     "read_as",
     "shorten",
@@ -54,7 +57,7 @@ def percent(value: float, digits: int = 1) -> str:
 def between(low: float, high: float) -> str:
     """Return what lies between two ends as text, and whether they cross."""
     ends = [percent(each) for each in sorted((low, high))]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}{' (bounds cross)' * (low > high)}"
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}{' (bounds cross)' * bool(low > high)}"
 
 
 def span(row: Any) -> str:
@@ -75,6 +78,18 @@ def compared(paths: UnfairPaths) -> tuple[Any, Any]:
     """Return the label that all paths carry in the baseline world, and that of the unfair ones in the other world."""
     labels = paths.graph.baseline, paths.graph.contrast
     return labels[::-1] if paths.swapped else labels
+
+
+def describe_comparison(paths: UnfairPaths) -> str:
+    """Return what is compared, as figures are headed."""
+    first, other = compared(paths)
+    return f"{paths.graph.sensitive_column}: {shorten(other)} instead of {shorten(first)} on unfair paths"
+
+
+def describe_propensity(graph: CausalGraph, given: str) -> str:
+    """Return the propensity that a weight is made of, such as "P(sex given age)", from the nodes that it is given."""
+    columns = ", ".join(graph.columns_of([node for node in given.split(", ") if node]))
+    return f"P({graph.sensitive_column}{' given ' * bool(columns)}{shorten(columns, 60)})"
 
 
 def describe_question(
@@ -115,10 +130,15 @@ def _what_is_positive(graph: CausalGraph, threshold: float, decisions: Decisions
     return f"{drawn} {named}{more} {has} about the decisions as they are given."
 
 
-def shorten(text: object) -> str:
+def of_decisions(decisions: object) -> str:
+    """Return what is judged, in a word."""
+    return "scores" if decisions == "score" else "decisions"
+
+
+def shorten(text: object, most: int = LONGEST) -> str:
     """Return a text, cut if it is too long for a sentence."""
     whole = str(text)
-    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return whole if len(whole) <= most else f"{whole[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def read_as(graph: CausalGraph, node: str) -> str:

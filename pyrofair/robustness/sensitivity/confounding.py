@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 
 from pyrofair._progress import progress_bar
 from pyrofair._validation import require_instance, require_real
+from pyrofair.audits.audit_view import figure_markup
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.models import ScoresAre
 from pyrofair.audits.view import Block
@@ -46,7 +48,7 @@ GAMMAS = (1.0, 1.25, 1.5, 2.0, 3.0, 5.0)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Confounding(Sweep):
-    """The result of :func:`confounding`; print it for a reading in plain text.
+    """The result of :func:`confounding`; print it for a verdict and a few numbers.
 
     Attributes
     ----------
@@ -137,17 +139,18 @@ class Confounding(Sweep):
         table = make_table(
             name, f"{title}: bounds of the mean unfair effect", pd.DataFrame(lines), self.table, note=note
         )
-        return Block(f"{name}-part", title, tables=[table], folded=str(self).splitlines())
+        picture = partial(figure_markup, partial(self._plot, self.main), f"{name}-drawing", title, self._about())
+        return Block(f"{name}-part", title, tables=[table], folded=self.details().splitlines(), markup=picture)
 
     def _about(self) -> str:
         sensitive = self._source.unfair.graph.sensitive
         return f"gamma limits by what factor a hidden cause U moves the odds of {sensitive}, given what is named below."
 
-    def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        effects = self.table[self.table["quantity"] == "mean_unfair_effect"]
+    def _parts(self) -> Iterator[tuple[str, str, pd.DataFrame]]:
+        effects = self.table[self.table["quantity"] == self.main]
         for cause in self._causes:
             own = effects[effects["hidden_cause"] == cause.name]
-            yield f"{cause.name}: mean unfair effect ({cause.limits})", own
+            yield cause.name, f"{cause.name}: mean unfair effect ({cause.limits})", own
 
     def _stated(self) -> list[str]:
         return [f"{name}: {text}" for name, text in self.assumptions.items()]

@@ -38,7 +38,7 @@ DELTAS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossWorld(Sweep):
-    """The result of :func:`cross_world`; print it for a reading in plain text.
+    """The result of :func:`cross_world`; print it for a verdict and a few numbers.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import Stage
 from pyrofair.nuisances.rows import Rows
 from pyrofair.robustness.sensitivity.hidden_causes import Block, HiddenCause
-from pyrofair.robustness.sensitivity.tilting import Target, all_tried, excess_ratios, find_cuts
+from pyrofair.robustness.sensitivity.tilting import Cuts, Target, all_tried, find_cuts
 from pyrofair.sources.prefix_form import PrefixForm, Walk
 
 __all__ = ["Descent"]
@@ -168,16 +168,16 @@ class _Fold:
         both = (*targets, *targets)
         size = len(targets)
         of = (*[0] * size, *[1] * size)
-        cuts = [cut for cut, _ in self._cuts(stage, values, of, both)]
+        cuts = self._cuts(stage, values, of, both)
         centre = self._learn(stage, other.known)
         moved: list[list[Level]] = [[], []]
         # Of the cut of the difference, or sum, each world takes a part that leaves it with little variance.
         sides = zip((values.own, values.known), cuts, centre, (own, known), strict=True)
         excess, shares = [], []
         for value, cut, middle, ratio in sides:
-            excess.append(excess_ratios(value[:, list(of)], cut, both))
+            excess.append(cut.excess(value[:, list(of)], both))
             sign = np.array([-1.0] * size + [1.0] * size)
-            shares.append((sign * (cut - ratio * middle), middle))
+            shares.append((sign * (cut.cut - ratio * middle), middle))
         for which, level in enumerate((one, other)):
             moved[which].append(
                 Level(
@@ -269,16 +269,14 @@ class _Fold:
         """Return what the worst ratio of a stage adds, (., T), averaged over that stage of a world."""
         wide = value.own.shape[1] > 1
         of = tuple(range(len(targets))) if wide else (0,) * len(targets)
-        (cut, start), (_, known) = self._cuts(stage, value, of, targets)
-        excess = excess_ratios(value.own[:, list(of)], cut, targets)
+        own, known = self._cuts(stage, value, of, targets)
+        excess = own.excess(value.own[:, list(of)], targets)
         weight = self.weights.at(which, stage)[self.judged, None]
-        correction = np.where(weight > 0.0, weight * (excess * (value.own - cut) - start), 0.0)
-        return Level(start, known, excess * value.total + correction)
+        correction = np.where(weight > 0.0, weight * (excess * (value.own - own.cut) - own.moved), 0.0)
+        return Level(own.moved, known.moved, excess * value.total + correction)
 
-    def _cuts(
-        self, stage: Stage, value: Level, of: tuple[int, ...], targets: tuple[Target, ...]
-    ) -> list[tuple[Array, Array]]:
-        """Return where the worst ratios of a stage are cut, and what they add on average, for both sets of rows."""
+    def _cuts(self, stage: Stage, value: Level, of: tuple[int, ...], targets: tuple[Target, ...]) -> list[Cuts]:
+        """Return where the worst ratios of a stage are cut, for both sets of rows."""
         at = np.flatnonzero(self.walk.fitted.member(stage.arm)[self.train])
         weight = self.walk.fitted.weight[self.train[at]]
         self.exact &= all(map(all_tried, value.known[at].T))

@@ -152,6 +152,7 @@ def read_problem(model: Any, source: OneStep | UnfairPaths, df: pd.DataFrame, as
         "rows": len(table),
         "level": asked.level,
         "unfair": [" -> ".join(path) for path in fitted.unfair.paths],
+        "paths": fitted.unfair,
         "above": asked.above,
         "at_most": asked.at_most,
         "doubt": doubt,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,9 +21,13 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from pyrofair._figures import BLUE, GREY, RED, ShownFigure
+from pyrofair._figures import BLUE, GREY, INK, LEGEND, RED, TEXT, finish, in_percent, make_figure
 from pyrofair._validation import listed, require_choice, require_real, shown
-from pyrofair.audits.display.page import missing_fragment, missing_tables, table_fragment
+from pyrofair.audits.audit_view import RIGHT_GRAPH, figure_markup, graph_block, missing_blocks
+from pyrofair.audits.display.export import known_versions
+from pyrofair.audits.display.page import make_table
+from pyrofair.audits.display.words import Answer, between, describe_comparison
+from pyrofair.audits.view import Block, View
 from pyrofair.exceptions import DataError
 from pyrofair.robustness.sensitivity.problem import Problem
 
@@ -40,12 +46,14 @@ WITHIN = {"mean_unfair_effect": (-1.0, 1.0), "sum": (0.0, 2.0)}
 """Where bounds lie that are not of a probability."""
 ROUNDING = 1e-12
 ACROSS = 3
-MOST_MARKED = 3
+MOST_MARKED = MOST_PATHS = 3
 LEGEND_WIDTH = 7.0
 """Inches that a legend of two columns needs."""
 APART = 0.09
 """Labels that are closer than this share of the axis would overlap."""
 BEHIND = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
+MORE = 'More: .details(), .table, .flips_at, .plot(), .to_html("sensitivity.html").'
+CSV_HAS_ALL = "The CSV has every quantity."
 TITLES = {
     "mean_unfair_effect": "mean unfair effect",
     "piu": "PIU, by the two marginals",
@@ -207,6 +215,8 @@ class Sweep(ABC):
 
     title: ClassVar[str]
     parameter: ClassVar[Parameter]
+    main: ClassVar[str] = "mean_unfair_effect"
+    """The quantity that the short report and the page show first."""
     beside: ClassVar[tuple[str, ...]] = ()
     """Columns of what else is limited."""
 
@@ -219,55 +229,148 @@ class Sweep(ABC):
     def _about(self) -> str:
         """Return what the parameter limits."""
 
-    def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Yield what the text shows, rows of the table with a heading."""
-        yield "Mean unfair effect", self.table[self.table["quantity"] == "mean_unfair_effect"]
+    def _parts(self) -> Iterator[tuple[str, str, pd.DataFrame]]:
+        """Yield each departure: its name, a heading, and the rows of the main quantity."""
+        yield "", self._named(self.main), self.table[self.table["quantity"] == self.main]
+
+    def _named(self, quantity: str) -> str:
+        return "PIU" if quantity == self.main == "piu" else TITLES[quantity]
 
     def _stated(self) -> list[str]:
         return list(self.assumptions)
 
-    def __str__(self) -> str:
+    def _lead(self) -> list[str]:
+        """Return what was analysed, and what the parameter limits."""
         first, name = self.context, self.parameter.name
+        paths, more = first["unfair"][:MOST_PATHS], len(first["unfair"]) - MOST_PATHS
         lines = [
             f"{self.title} of {first['model']} ({first['decisions']}), {first['rows']:,} rows; unfair: "
-            f"{', '.join(first['unfair'])}.",
+            f"{', '.join(paths)}{f' and {more} more' if more > 0 else ''}.",
             self._about(),
         ]
-        if first["doubt"]:
-            lines.append(f"In doubt at {name} = {self.parameter.neutral:g} already: {first['doubt']}.")
-        for heading, rows in self._parts():
-            lines.append(f"{heading}:")
-            names = [name for name in (self.parameter.name, *self.beside) if not rows[name].isna().any()]
-            lines += [
-                f"  {', '.join(f'{name} {each[name]:g}' for name in names)}: [{each['low']:.3f}, {each['high']:.3f}], "
-                f"{first['level']:.0%} interval [{each['lower']:.3f}, {each['upper']:.3f}]"
-                f"{'' if each['sharp'] else ' (valid, not sharp)'}"
-                for each in rows.to_dict("records")
-            ]
-        stated = [*self._stated(), first["units"], *first["records"]]
-        if unused := ", ".join(first["unused"]):
-            stated.append(f"{unused} shares a declared latent cause and is not used: no interval is called sharp.")
-        shares = [line for table in missing_tables(first["missing"]) for line in table.lines()]
-        return "\n".join([*lines, *self._flips(), "Assumptions:", *(f"  {text}" for text in stated), *shares])
+        doubt = f"In doubt at {name} = {self.parameter.neutral:g} already: {first['doubt']}."
+        return [*lines, doubt] if first["doubt"] else lines
+
+    def __str__(self) -> str:
+        lines = [*self._lead(), ""]
+        for cause, _, rows in self._parts():
+            lines += self._flips(cause)
+            ends: Any = (rows.iloc[[0, -1]] if len(rows) > 1 else rows).to_dict("records")
+            name = self.parameter.name
+            spans = [f"{between(each['low'], each['high'])} at {name} = {each[name]:g}" for each in ends]
+            lines.append(f"  {self._named(self.main)}: {'; '.join(spans)}")
+        return "\n".join([*lines, "", MORE])
+
+    def details(self) -> str:
+        """Return the whole report in plain text: the bounds at each value, conclusions and assumptions."""
+        return self.view.text()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.context['model']}; print it for a reading>"
+        return f"<{type(self).__name__} of {self.context['model']}; print it for a verdict>"
 
     def _repr_html_(self) -> str:
-        note = " ".join([*self._flips(), *self.context["records"]])
-        return table_fragment(self.title, self.table, note) + missing_fragment(self.context["missing"])
+        return self.view.fragment()
 
-    def _plot(self, quantity: str, benchmark: pd.DataFrame | None = None, *, axis: str = "", title: str = "") -> Figure:
-        """Draw the bounds of a quantity against the parameter, a panel for each hidden cause if there are any.
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """Return the analysis as one self-contained page, and write it to ``path`` if given."""
+        return self.view.html(path, title)
 
-        ``axis`` and ``title`` replace the names of the parameter and of the quantity.
-        """
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the analysis as JSON: both tables, conclusions, assumptions and settings; NaN is null."""
+        return self.view.json(indent=indent)
+
+    def _rows(self, heading: str, rows: pd.DataFrame) -> list[str]:
+        """Return the bounds of a departure at each value, in lines."""
+        names = [name for name in (self.parameter.name, *self.beside) if not rows[name].isna().any()]
+        return [
+            f"{heading}:",
+            *(
+                f"  {', '.join(f'{name} {each[name]:g}' for name in names)}: [{each['low']:.3f}, {each['high']:.3f}], "
+                f"{self.context['level']:.0%} interval [{each['lower']:.3f}, {each['upper']:.3f}]"
+                f"{'' if each['sharp'] else ' (valid, not sharp)'}"
+                for each in rows.to_dict("records")
+            ),
+        ]
+
+    @property
+    def view(self) -> View:
+        """The report as data."""
+        context, name, paths = self.context, self.parameter.name, self.context["paths"]
+        parts = [*self._parts()]
+        shown = self.table[self.table["quantity"] == self.main].drop(columns="quantity")
+        stated = [*self._stated(), context["units"], *context["records"]]
+        if unused := ", ".join(context["unused"]):
+            stated.append(f"{unused} shares a declared latent cause and is not used: no interval is called sharp.")
+        return View(
+            title=self.title,
+            question=[
+                f"How far may an assumption fail before the verdict on {context['model']} changes?",
+                f"{describe_comparison(paths)}; {context['rows']:,} rows.",
+                self._about(),
+            ],
+            lead=self._lead(),
+            blocks=[
+                Block(
+                    "bounds",
+                    f"Bounds against {name}",
+                    [line for _, heading, rows in parts for line in self._rows(heading, rows)],
+                    pictures=[make_table("bounds", self._named(self.main), shown, self.table, note=CSV_HAS_ALL)],
+                    markup=lambda: figure_markup(
+                        partial(self._plot, self.main), "bounds-drawing", self.title, self._about()
+                    ),
+                ),
+                Block("conclusions", "Conclusions", [each for cause, *_ in parts for each in self._flips(cause)]),
+                *missing_blocks(context["missing"]),
+                graph_block(paths),
+            ],
+            schema="pyrofair-sensitivity",
+            data=self._data,
+            answers=[(cause or context["model"], self._answer(cause, rows)) for cause, _, rows in parts],
+            basis=[RIGHT_GRAPH, f"Intervals hold with {context['level']:.0%}; the assumptions below."],
+            changes=[
+                f"Compare the {name} at which the verdict changes with observed columns, or with what you know.",
+                f"Try values beyond {self._most:g} before you rely on a verdict that holds at all of them.",
+            ],
+            assumptions=[("Assumptions:", stated)],
+        )
+
+    def _answer(self, cause: str, rows: pd.DataFrame) -> Answer:
+        """Return how far a conclusion holds, and the bounds at the largest value."""
+        own = self.flips_at[self.flips_at["hidden_cause"] == cause] if cause else self.flips_at
+        at, name, last = own["interval"].iloc[0], self.parameter.name, rows.iloc[-1]
+        head = "Does not hold" if np.isnan(at) else "Holds at all tried" if np.isinf(at) else f"Up to {name} = {at:.3g}"
+        told = f"{self._named(self.main)} at {name} = {last[name]:g}: {between(last['low'], last['high'])}."
+        return Answer(head, " ".join([*self._flips(cause), f"{told[0].upper()}{told[1:]}"]), "open")
+
+    @property
+    def _most(self) -> float:
+        return float(max(self.context[f"{self.parameter.name}s"]))
+
+    def _data(self, rows: bool) -> dict[str, Any]:
+        plain = {
+            name: each for name, each in self.context.items() if isinstance(each, int | float | str | list | tuple)
+        }
+        return {
+            "versions": known_versions(),
+            "context": plain,
+            "table": self.table,
+            "flips_at": self.flips_at,
+            "missing": self.context["missing"],
+            "assumptions": self.assumptions,
+        }
+
+    def _plot(self, quantity: str, benchmark: pd.DataFrame | None = None) -> Figure:
+        """Draw the bounds of a quantity against the parameter, a panel for each hidden cause if there are any."""
         require_choice("quantity", quantity, QUANTITIES)
         rows = self.table[self.table["quantity"] == quantity]
         causes = list(dict.fromkeys(rows.get("hidden_cause", [""])))
         across = min(ACROSS, len(causes))
         down = -(-len(causes) // across)
-        figure = ShownFigure(figsize=(max(LEGEND_WIDTH, 0.6 + 3.6 * across), 1.0 + 2.9 * down), layout="constrained")
+        context = self.context
+        heading = (
+            f"{self.title} of {context['model']}. {describe_comparison(context['paths'])}; {context['rows']:,} rows"
+        )
+        figure = make_figure(max(LEGEND_WIDTH, 0.6 + 3.6 * across), 1.5 + 2.9 * down, heading)
         panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
         for axes, cause in zip(panels.ravel(), causes, strict=False):
             own, lost = (each[each["hidden_cause"] == cause] if cause else each for each in (rows, self.flips_at))
@@ -275,38 +378,40 @@ class Sweep(ABC):
             if quantity == "mean_unfair_effect":
                 axes.axhline(0.0, color="black", linewidth=0.8)
             if quantity in ("mean_unfair_effect", "piu"):
-                _mark_flip(axes, lost)
+                _mark_flips(axes, lost)
             if benchmark is not None:
-                _mark_columns(axes, benchmark, cause, float(rows[self.parameter.name].max()))
+                _mark_columns(axes, benchmark, cause, float(rows[self.parameter.name].max()), lost)
         for axes in panels.ravel()[len(causes) :]:
             axes.set_visible(False)
         for axes in panels[:, 0]:
-            axes.set_ylabel(title or TITLES[quantity])
+            axes.set_ylabel(f"{self._named(quantity)}, {'points' if quantity == 'mean_unfair_effect' else '%'}")
         for axes in panels.ravel()[max(0, len(causes) - across) : len(causes)]:
-            axes.set_xlabel(axis or self.parameter.axis)
+            axes.set_xlabel(self.parameter.axis.format(", ".join(context.get("mediators", ()))))
             axes.tick_params(labelbottom=True)
-        handles = [
+        handles: list[Any] = [
             Patch(color=BLUE, alpha=0.35, label=f"possible with this {self.parameter.name}"),
             Patch(color=BLUE, alpha=0.12, label=f"{self.context['level']:.0%} interval of both bounds"),
-            Line2D([], [], color=RED, linestyle="--", label="conclusion no longer significant"),
         ]
+        if quantity in ("mean_unfair_effect", "piu") and np.isfinite(self.flips_at["interval"]).any():
+            handles.append(Line2D([], [], color=RED, linestyle="--", label="a conclusion no longer significant"))
         if benchmark is not None:
             handles.append(
                 Line2D([], [], color=GREY, linestyle=":", label="an observed column left out (90 % of rows)")
             )
-        figure.legend(handles=handles, ncols=2, loc="outside lower center", frameon=False, fontsize=8)
+        figure.legend(handles=handles, ncols=2, **LEGEND)
         return figure
 
-    def _flips(self) -> list[str]:
-        """Return for each conclusion up to which value of the parameter it holds, its interval considered."""
-        name, most, found = self.parameter.name, max(self.context[f"{self.parameter.name}s"]), []
+    def _flips(self, cause: str = "") -> list[str]:
+        """Return for each conclusion, of one cause if named, up to which value it holds, its interval considered."""
+        name, found = self.parameter.name, []
         for each in self.flips_at.to_dict("records"):
-            cause = f"{each['hidden_cause']}: " if "hidden_cause" in each else ""
-            what, at = f"{cause}'{each['conclusion']}'", each["interval"]
+            if cause and each["hidden_cause"] != cause:
+                continue
+            what, at = f"{cause}{': ' * bool(cause)}'{each['conclusion']}'", each["interval"]
             if np.isnan(at):
                 found.append(f"{what} does not hold at {name} = {self.parameter.neutral:g}, its interval considered.")
             elif np.isinf(at):
-                found.append(f"{what} holds at every {name} tried (up to {most:g}).")
+                found.append(f"{what} holds at every {name} tried (up to {self._most:g}).")
             else:
                 found.append(f"{what} holds up to {name} = {at:.3g}.")
         return found
@@ -327,14 +432,14 @@ def _draw(axes: Axes, own: pd.DataFrame, parameter: Parameter, cause: str, besid
         limits = own[name].dropna().to_numpy()
         if len(limits):
             title += f"\n{name} = {parameter.name if (limits == at).all() else f'{limits[0]:g}'}"
-    axes.set_title(title, fontsize=10)
+    axes.set_title(title, fontsize=TEXT)
+    in_percent(axes.yaxis)
     if parameter.logarithmic:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator(_apart(at)))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    finish(axes)
 
 
 def _apart(gamma: NDArray[np.float64]) -> list[float]:
@@ -347,25 +452,29 @@ def _apart(gamma: NDArray[np.float64]) -> list[float]:
     return [float(np.exp(each)) for each in found[::-1]]
 
 
-def _mark_flip(axes: Axes, flips: pd.DataFrame) -> None:
-    at = flips["interval"].to_numpy(np.float64)[:1]
-    if len(at) and np.isfinite(at[0]):
-        axes.axvline(at[0], color=RED, linestyle="--", linewidth=1.2)
-        axes.annotate(f"{at[0]:.3g}", (at[0], 0.97), xycoords=("data", "axes fraction"), xytext=(3, 0), fontsize=8,
-                      textcoords="offset points", color=RED, va="top", bbox=BEHIND)  # fmt: skip
+def _mark_flips(axes: Axes, flips: pd.DataFrame) -> None:
+    for at in flips["interval"][np.isfinite(flips["interval"])]:
+        axes.axvline(at, color=RED, linestyle="--", linewidth=1.2)
+        axes.annotate(f"{at:.3g}", (at, 0.97), xycoords=("data", "axes fraction"), xytext=(3, 0),
+                      textcoords="offset points", color=INK, va="top", bbox=BEHIND)  # fmt: skip
 
 
-def _mark_columns(axes: Axes, benchmark: pd.DataFrame, cause: str, most: float) -> None:
-    """Mark the strongest columns of the first propensity that a hidden cause moves."""
+def _mark_columns(axes: Axes, benchmark: pd.DataFrame, cause: str, most: float, flips: pd.DataFrame) -> None:
+    """Mark the strongest columns of the first propensity that a hidden cause moves.
+
+    A name is to the right of its line, or to the left if the next line is near; between two near lines it is higher.
+    """
     own = benchmark[[cause in names.split(", ") for names in benchmark["hidden_causes"]]]
     if own.empty:
         return
     own = own[(own["of"] == own["of"].iloc[0]) & (own["column"] != "(none)") & (own["q90"] <= most)]
-    strongest = own.nlargest(MOST_MARKED, "q90")
-    before, level = -np.inf, 0
-    for column, at in sorted(zip(strongest["column"], strongest["q90"], strict=True), key=lambda each: each[1]):
+    strongest = own.nlargest(MOST_MARKED, "q90").sort_values("q90")
+    lines = np.log([*strongest["q90"], *flips["interval"], most])
+    for column, at in zip(strongest["column"], strongest["q90"], strict=True):
         axes.axvline(at, color=GREY, linestyle=":", linewidth=1)
-        level = level + 1 if np.log(at) - before < APART * np.log(most) else 0
-        before = np.log(at)
-        axes.annotate(column, (at, 0.03 + 0.3 * level), xycoords=("data", "axes fraction"), xytext=(2, 0), fontsize=7,
-                      textcoords="offset points", color=GREY, rotation=90, bbox=BEHIND)  # fmt: skip
+        away = (lines - np.log(at)) / np.log(most)
+        left, right = ((np.abs(away) < APART) & (side * away > 1e-9) for side in (-1, 1))
+        turned = bool(right.any() or away.max() < APART) and not left.any()
+        axes.annotate(column, (at, 0.5 if left.any() and right.any() else 0.03), xycoords=("data", "axes fraction"),
+                      xytext=(-2 if turned else 2, 0), ha="right" if turned else "left", textcoords="offset points",
+                      color=GREY, rotation=90, bbox=BEHIND)  # fmt: skip

@@ -15,7 +15,7 @@ the greatest probability is the same with 1 less the sum of the scores in place 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ GAMMAS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Switching(Sweep):
-    """The result of :func:`switching`; print it for a reading in plain text.
+    """The result of :func:`switching`; print it for a verdict and a few numbers.
 
     Attributes
     ----------
@@ -88,12 +88,13 @@ class Switching(Sweep):
 
     title = "Switching of mediators"
     parameter = GAMMA
+    main = "piu"
 
     least: tuple[float, float, float]
 
     def plot(self) -> Figure:
         """Draw the bounds on PIU against gamma."""
-        return self._plot("piu", axis=GAMMA.axis.format(", ".join(self.context["mediators"])), title="PIU")
+        return self._plot("piu")
 
     def _about(self) -> str:
         least, lower, upper = self.least
@@ -101,9 +102,6 @@ class Switching(Sweep):
             f"{', '.join(self.context['mediators'])} change between the worlds for at least {least:.3f} of the units "
             f"({self.context['level']:.0%} interval [{lower:.3f}, {upper:.3f}]); gamma is the probability beyond that."
         )
-
-    def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        yield "PIU", self.table
 
 
 def switching(

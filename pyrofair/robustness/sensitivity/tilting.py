@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Target", "all_tried", "excess_ratios", "find_cuts", "make_grid", "weighted_quantiles"]
+__all__ = ["Cuts", "Target", "all_tried", "find_cuts", "make_grid", "weighted_quantiles"]
 
 Array = NDArray[np.float64]
 MOST_VALUES = 16
@@ -33,12 +33,23 @@ class Target:
     sign: int
 
 
-def excess_ratios(values: Array, cuts: Array, targets: tuple[Target, ...]) -> Array:
-    """Return the worst ratio less 1, (m, T), for values (m, T) and cuts (m, T) of T targets; 0 where there is none."""
-    gamma, sign = (np.array([getattr(each, name) for each in targets]) for name in ("gamma", "sign"))
-    with np.errstate(invalid="ignore"):
-        found = np.where(sign * (values - cuts) > 0.0, gamma - 1.0, 1.0 / gamma - 1.0)
-    return np.where(np.isnan(values), 0.0, found)
+@dataclass(frozen=True)
+class Cuts:
+    """The best cuts of T targets given some features, with which the worst ratios have the mean 1, (k, T) each.
+
+    ``moved`` is the mean of (ratio - 1) (value - cut), and ``even`` the ratio less 1 of a value that is the cut itself.
+    """
+
+    cut: Array
+    moved: Array
+    even: Array
+
+    def excess(self, values: Array, targets: tuple[Target, ...]) -> Array:
+        """Return the worst ratio less 1, (k, T), for values (k, T); 0 where there is none."""
+        gamma, sign = (np.array([getattr(each, name) for each in targets]) for name in ("gamma", "sign"))
+        with np.errstate(invalid="ignore"):
+            found = np.where(sign * (values - self.cut) > 0.0, gamma - 1.0, 1.0 / gamma - 1.0)
+        return np.where(np.isnan(values), 0.0, np.where(values == self.cut, self.even, found))
 
 
 def all_tried(values: Array) -> bool:
@@ -66,8 +77,8 @@ def find_cuts(
     weight: Array,
     targets: tuple[Target, ...],
     learn: Callable[[Array], list[Array]],
-) -> list[tuple[Array, Array]]:
-    """Return the best cuts of a grid, and the means of (ratio - 1) (value - cut) there, for each set of rows: (k, T).
+) -> list[Cuts]:
+    """Return the best cuts of a grid for each set of k rows.
 
     Parameters
     ----------
@@ -84,7 +95,7 @@ def find_cuts(
     starts = np.cumsum([values.shape[1], *map(len, grids)])
     cuts = []
     for means in found:
-        own, moved = (np.empty((len(means), len(targets))) for _ in range(2))
+        own, moved, even = (np.empty((len(means), len(targets))) for _ in range(3))
         for i, (target, column) in enumerate(zip(targets, of, strict=True)):
             grid, over = grids[column], means[:, starts[column] : starts[column + 1]]
             mean = means[:, column : column + 1]
@@ -94,5 +105,22 @@ def find_cuts(
             low = 1.0 / target.gamma
             tail = np.take_along_axis(beyond, best[:, None], axis=1)[:, 0]
             moved[:, i] = (low - 1.0) * (mean[:, 0] - own[:, i]) + target.sign * (target.gamma - low) * tail
-        cuts.append((own, moved))
+            even[:, i] = _even_ratio(grid, over, best, target) if all_tried(values[:, column]) else low - 1.0
+        cuts.append(Cuts(own, moved, even))
     return cuts
+
+
+def _even_ratio(grid: Array, over: Array, best: NDArray[np.int64], target: Target) -> Array:
+    """Return the ratio less 1, (k,), of the value at the cut, with which the ratios of all values have the mean 1.
+
+    ``over`` (k, G) are means of what values exceed those of the grid by, which are all values.
+    """
+    above = np.zeros((len(over), len(grid) + 1))
+    above[:, 0] = 1.0
+    above[:, 1:-1] = ((over[:, :-1] - over[:, 1:]) / np.diff(grid)).clip(0.0, 1.0)
+    reached, beyond = (np.take_along_axis(above, best[:, None] + i, axis=1)[:, 0] for i in (0, 1))
+    if target.sign < 0:
+        reached, beyond = 1.0 - beyond, 1.0 - reached
+    high, low = target.gamma - 1.0, 1.0 / target.gamma - 1.0
+    here = (reached - beyond).clip(np.finfo(float).tiny)
+    return np.asarray(-((high * beyond + low * (1.0 - reached)) / here).clip(-high, -low))

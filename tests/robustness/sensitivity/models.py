@@ -24,9 +24,9 @@ class Table(Known):
         super().__init__(lambda X: scores[tuple(X[name].to_numpy() for name in ("A", "Q", "D", "M"))])
 
 
-def repeated(p: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+def repeated(p: np.ndarray, copies: int = 25) -> tuple[pd.DataFrame, np.ndarray]:
     """The cells with probabilities (2, 2, 3, 2) as weighted rows, each so often that no stage has few of them."""
-    return pd.DataFrame(CELLS * 25, columns=["Q", "A", "D", "M"]), np.tile(p.ravel() * 5000.0, 25)
+    return pd.DataFrame(CELLS * copies, columns=["Q", "A", "D", "M"]), np.tile(p.ravel() * 5000.0, copies)
 
 
 def sample(n: int, seed: int) -> pd.DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import re
 import warnings
 from itertools import product
@@ -333,6 +335,32 @@ def test_hidden_causes_and_their_limits_share_their_trees(monkeypatch: pytest.Mo
     assert fits_of([2.0], ["A <-> M", "A <-> D", "A <-> all"]) < 2 * one
 
 
+@pytest.mark.parametrize("cause", ["A <-> D", "A <-> M", "D <-> M", "A <-> all"])
+def test_influence_values_are_the_derivatives_of_the_bounds(cause: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value at the cut of a tail has a ratio between both limits: means of later steps are weighted by it."""
+    module, kept = importlib.import_module(confounding.__module__), []
+
+    def sweep(problem: Any, parameter: Any, values: Any, departures: Any) -> Any:
+        kept.append((departures[0].bounds, problem.rows.weight / problem.rows.weight.sum()))
+        return found(problem, parameter, values, departures)
+
+    found = module.sweep
+    monkeypatch.setattr(module, "sweep", sweep)
+    h, step = np.random.default_rng(1).normal(size=exact().shape), 1e-4
+    h -= (exact() * h).sum() / exact().sum()
+    moved = [
+        examine(UNFAIR["through D"], repeated(exact() * (1.0 + sign * step * h), copies=100), SCORES, 2.0, cause)
+        for sign in (1, -1)
+    ]
+    slopes = (moved[0][["low", "high"]] - moved[1][["low", "high"]]) / (2.0 * step)
+    examine(UNFAIR["through D"], repeated(exact(), copies=100), SCORES, 2.0, cause)
+    bounds, share = kept[-1]
+    change = share * np.tile(h.ravel(), len(share) // h.size)
+    for name in ("p_y0", "p_ypi", "mean_unfair_effect"):
+        own = [change @ values[:, -1] for values in bounds[name]]
+        assert own == pytest.approx(slopes.loc[name].tolist(), abs=2e-3)
+
+
 def covered(n: int, seeds: range, cause: str) -> pd.DataFrame:
     """Whether intervals hold the ends of the population, and both at once, by seed and quantity."""
     right = examine(UNFAIR["through D"], repeated(exact()), SCORES, 2.0, cause)
@@ -366,10 +394,10 @@ def test_the_page_runs_and_has_the_numbers_that_it_states() -> None:
     exec(compile(code, "sensitivity.md", "exec"), names)
     flips = names["found"].flips_at.set_index("hidden_cause")["interval"]
     (example,) = re.findall("^## A worked example.*?(?=^## )", page, re.MULTILINE | re.DOTALL)
-    stated_flips = re.findall(r"^\| (\w <-> \w+) \|.*\| ([\d.]+|beyond 5) \|$", example, re.MULTILINE)
+    stated_flips = re.findall(r"^\| (\w <-> \w+) \|.*\| ([\d.]+|above 5) \|$", example, re.MULTILINE)
     assert {cause for cause, _ in stated_flips} == {*flips.index}
     for cause, stated in stated_flips:
-        assert flips[cause] == pytest.approx(np.inf if stated == "beyond 5" else float(stated), rel=0.05)
+        assert flips[cause] == pytest.approx(np.inf if stated == "above 5" else float(stated), rel=0.05)
     effect = names["coupled"].table.query("quantity == 'mean_unfair_effect' and delta == 1.0").iloc[0]
     assert (effect["low"], effect["high"]) == pytest.approx((0.058, 0.337), abs=0.01)
 
@@ -406,7 +434,7 @@ def test_a_cause_that_the_attribute_is_independent_of_has_a_limit_of_its_own() -
             model, source, df, hidden_causes="A <-> all", decisions="score", sample_weight=np.tile(chance, 40) * 1e3,
             **limits,
         )  # fmt: skip
-        text = str(found)
+        text = found.details()
         assert "gamma: odds of A" in text
         assert "later_ratio: distribution of M" in text
         assert all(part in text for part in ("gamma 1, later_ratio", "later_ratio of that"))
@@ -426,8 +454,20 @@ def test_a_cause_that_the_attribute_is_independent_of_has_a_limit_of_its_own() -
 
 def test_results_are_shown() -> None:
     found = run(sample(1500, 0), gammas=[1.5, 3.0], at_most=0.9)
-    assert all(part in str(found) for part in ("A <-> D", "mean unfair effect", "not sharp"))
+    assert all(part in found.details() for part in ("A <-> D", "mean unfair effect", "not sharp"))
     assert "<table" in found._repr_html_()
+    held, data = found.flips_at.set_index(["hidden_cause", "conclusion"])["interval"], json.loads(found.to_json())
+    assert [row["interval"] for row in data["flips_at"]] == [each if np.isfinite(each) else None for each in held]
+    assert len(data["table"]) == len(found.table)
+    assert len(str(found).splitlines()) < len(found.details().splitlines())
+    for (cause, what), at in held.items():
+        ending = f"holds up to gamma = {at:.3g}." if np.isfinite(at) else "gamma"
+        told = [line for line in str(found).splitlines() if line.startswith(f"{cause}: '{what}'")]
+        assert len(told) == 1
+        assert ending in told[0]
+    page = found.to_html()
+    assert 'id="bounds-drawing-title"' in page
+    assert data["schema"] == "pyrofair-sensitivity"
     for quantity in ("mean_unfair_effect", "piu"):
         figure = found.plot(quantity, benchmark=found.benchmark())
         assert next(axes.get_title() for axes in figure.axes if axes.get_visible()) == "A <-> D"
@@ -537,6 +577,6 @@ def test_missing_values_count_as_values() -> None:
     same = confounding(model, pf.OneStep(UNFAIR["through M"], **SATURATED), missing.fillna({"D": 9.0}))
     pd.testing.assert_frame_equal(found.table, same.table)
     pd.testing.assert_frame_equal(found.benchmark(), same.benchmark())
-    for text in (str(found), found._repr_html_()):
+    for text in (found.details(), found._repr_html_()):
         assert "counts as a value" in text
         assert "Missing values, share of rows" in text

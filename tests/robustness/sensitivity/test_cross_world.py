@@ -178,7 +178,7 @@ def test_bounds_are_not_called_sharp_where_only_some_cuts_were_tried_or_a_column
         own = found.table.set_index(["quantity", "delta"])["sharp"]
         assert own[("p_ypi", 1.0)] == sharp
         assert own[("p_y0", 1.0)]
-        assert ("W shares a declared latent cause" in str(found)) == bool(hidden)
+        assert ("W shares a declared latent cause" in found.details()) == bool(hidden)
 
 
 def test_what_rests_on_no_assumption_across_worlds_is_refused() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import sys
 import warnings
 from dataclasses import replace
 from functools import cache
@@ -19,7 +18,8 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import pyrofair as pf
-from pyrofair.audits.penalty_path import PenaltyPath, penalty_path
+from pyrofair.audits import penalty_paths
+from pyrofair.audits.penalty_paths import PenaltyPath, penalty_path
 from pyrofair.classifiers.training import evaluate
 from pyrofair.exceptions import DataError, PyrofairWarning
 
@@ -41,7 +41,6 @@ def draw(n: int, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
 
 
 X, Y = draw(160, 0)
-MODULE = sys.modules["pyrofair.audits.penalty_path"]  # which the function of that name hides
 
 
 def classifier(**settings: Any) -> pf.PenalizedClassifier:
@@ -106,7 +105,7 @@ def test_the_strongest_is_an_ordinary_fit() -> None:
 
 def test_strengths_start_from_the_one_above(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each start is the module fitted before, but strength 0 starts cold."""
-    honest, starts, ends = MODULE.train_many, [], []
+    honest, starts, ends = penalty_paths.train_many, [], []
 
     def state(net: nn.Module) -> NDArray[np.float64]:
         return np.concatenate([each.detach().numpy().ravel() for each in net.parameters()])
@@ -118,7 +117,7 @@ def test_strengths_start_from_the_one_above(monkeypatch: pytest.MonkeyPatch) -> 
         ends.append(state(fit.module))
         return errors
 
-    monkeypatch.setattr(MODULE, "train_many", spy)
+    monkeypatch.setattr(penalty_paths, "train_many", spy)
     trace(seeds=[5])
     assert [strength for strength, _ in starts] == [2.0, 0.5, 0.0]
     cold = starts[0][1]
@@ -182,14 +181,14 @@ def test_the_bound_falls_as_the_penalty_grows() -> None:
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    honest, calls = MODULE.train_many, itertools.count()
+    honest, calls = penalty_paths.train_many, itertools.count()
 
     def train(*args: Any) -> list[Exception | None]:
         if next(calls) == after:
             raise KeyboardInterrupt
         return honest(*args)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(MODULE, "train_many", train)
+    monkeypatch.setattr(penalty_paths, "train_many", train)
 
 
 @pytest.mark.parametrize("after", range(6))
@@ -207,8 +206,8 @@ def test_an_interrupted_path_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatc
         pd.testing.assert_frame_equal(part.table, whole().table.iloc[: 2 * after])
     part = pickle.loads(pickle.dumps(part))
     calls = []
-    honest = MODULE.train_many
-    monkeypatch.setattr(MODULE, "train_many", lambda *args: calls.append(args) or honest(*args))
+    honest = penalty_paths.train_many
+    monkeypatch.setattr(penalty_paths, "train_many", lambda *args: calls.append(args) or honest(*args))
     rest = trace(resume=part, max_stack=1)
     assert len(calls) == 6 - after  # nothing is fitted twice
     pd.testing.assert_frame_equal(rest.table, whole().table)
@@ -380,8 +379,8 @@ def test_the_picture_shows_the_limit_and_the_choice_if_there_is_one() -> None:
     def told(**limit: float) -> list[str]:
         return [text.get_text() for text in path.plot(**limit).legends[0].get_texts()]
 
-    assert told(at_most=0.2)[-2:] == ["limit 0.2", "chosen: strength 1"]
-    assert told(at_most=0.001)[-1] == "limit 0.001"
+    assert told(at_most=0.2)[-2:] == ["limit 20 %", "chosen: strength 1"]
+    assert told(at_most=0.001)[-1] == "limit 0.1 %"
     assert len(told()) == len(told(at_most=0.001)) - 1
     assert len(whole().plot(details=True).axes) == 4
 
@@ -712,7 +711,7 @@ def test_another_source_judges() -> None:
 
 
 def test_a_judge_that_refuses_does_so_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULE, "train_many", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(penalty_paths, "train_many", lambda *_: pytest.fail("trained"))
     monkeypatch.setattr(pf.OneStep, "fit", lambda *_, **__: (_ for _ in ()).throw(DataError("Too few rows.")))
     with pytest.raises(
         DataError, match=r"OneStep cannot judge the rows measured on: Too few rows\. Name another judge"

@@ -39,6 +39,7 @@ from pyrofair.audits.audit import Audit, audit, default_source, fit_source, with
 from pyrofair.audits.bootstrap import make_views
 from pyrofair.audits.clusters import ROWS, Clusters, describe_units
 from pyrofair.audits.display import table_fragment
+from pyrofair.audits.display.words import describe_comparison
 from pyrofair.audits.plots import mean_by_strength, plot_frontier, plot_trade_off
 from pyrofair.audits.report import IN_DOUBT
 from pyrofair.audits.wald import is_influence_based, require_estimates
@@ -152,7 +153,7 @@ class PenaltyPath:
         """
         require_flag("details", details)
         if details:
-            return plot_trade_off(self.table, decisions, self.intervals)
+            return plot_trade_off(self.table, decisions, self.intervals, title=self._title())
         chosen = None
         if at_most is not None:
             require_real("at_most", at_most)
@@ -161,7 +162,19 @@ class PenaltyPath:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", PyrofairWarning)  # `select` warns whoever takes the classifier
                     chosen = self.select(at_most=at_most, decisions=decisions).strength
-        return plot_frontier(self.table, decisions, self.intervals, at_most, chosen)
+        return plot_frontier(self.table, decisions, self.intervals, at_most, chosen, title=self._title())
+
+    def _title(self) -> str:
+        """Return the comparison, the rows and the seeds, as figures are headed."""
+        sources = (getattr(each, "source_", None) for each in self.models.values())
+        known = (getattr(each, "unfair", None) for each in sources)
+        unfair = next((each for each in known if isinstance(each, UnfairPaths)), None)
+        seeds = self.table["seed"].nunique()
+        told = ["" if unfair is None else describe_comparison(unfair), f"{seeds} seed{'s' * (seeds != 1)}"]
+        if {"quantity", "ess"} <= {*self.intervals}:
+            rows = self.intervals.loc[self.intervals["quantity"] == "positive_rate", "ess"].mean()
+            told.append("" if np.isnan(rows) else f"{rows:,.0f} rows")
+        return "; ".join(filter(None, told))
 
     def summary(self, decisions: Decisions = "threshold") -> pd.DataFrame:
         """Return means over seeds by strength (NaN where one seed's value is), and whether seeds fall into two groups.
@@ -383,6 +396,18 @@ def penalty_path(
     References
     ----------
     Chikahara et al. (2021), section 5, figure 3.
+
+    Examples
+    --------
+    >>> from pyrofair import IPW, CausalGraph
+    >>> unfair = CausalGraph("A -> M; {A M} -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
+    >>> rng = np.random.default_rng(0)
+    >>> a, m = rng.integers(0, 2, 600), rng.integers(0, 2, 600)
+    >>> df = pd.DataFrame({"A": a, "M": m, "Y": (rng.random(600) < 0.1 + 0.4 * m + 0.4 * a).astype(int)})
+    >>> model = PenalizedClassifier("logistic", source=IPW(unfair), penalty="effect_gap", epochs=20)
+    >>> path = penalty_path(model, df[["A", "M"]], df["Y"], strengths=[0.0, 1.0], seeds=1, progress=False)
+    >>> path.select(at_most=0.15, quantity="mean_unfair_effect").strength
+    1.0
     """
     if isinstance(classifier, PenalizedClassifier) and isinstance(classifier.source, SeveralContrasts):
         raise DataError(
