@@ -35,6 +35,7 @@ __all__ = [
     "neutral_torch",
     "one_thread",
     "row_keys",
+    "seed_for",
     "seed_from",
     "set_seed",
     "stream_of",
@@ -52,6 +53,11 @@ def seed_from(random_state: int | np.random.Generator | np.random.RandomState | 
     if isinstance(random_state, np.random.Generator | None):
         return int(np.random.default_rng(random_state).integers(2**31 - 1))
     return int(random_state)
+
+
+def seed_for(seed: int, *numbers: int) -> int:
+    """Return the seed of a part of what a seed seeds, such as of one split into folds, named by numbers."""
+    return int(np.random.default_rng([seed, *numbers]).integers(2**31))
 
 
 def stream_of(seed: int, *numbers: int) -> np.random.Generator:

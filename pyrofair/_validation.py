@@ -24,6 +24,7 @@ __all__ = [
     "look",
     "optional",
     "path_fault",
+    "plain_value",
     "require_callable",
     "require_choice",
     "require_flag",
@@ -263,6 +264,11 @@ def shown(value: object) -> str:
         text = "\n"
     short = isinstance(value, str) or (len(text) <= MOST_SHOWN and "\n" not in text)
     return text if short else f"<{type(value).__name__}>"
+
+
+def plain_value(value: Any) -> Any:
+    """Return a number, truth value or text of NumPy as Python's, and anything else as it is."""
+    return value.item() if isinstance(value, np.number | np.bool_ | np.str_) else value
 
 
 def text_fault(values: Iterable[object]) -> str:

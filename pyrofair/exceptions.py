@@ -5,6 +5,7 @@ Each message states the fact, the value that broke the rule, what was available,
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 __all__ = [
@@ -24,6 +25,18 @@ LONGEST = 1_800
 """The most characters of a message; of a longer one, its middle is left out."""
 
 
+_NUMPY = re.compile(r"""\bnp\.[a-z]+(?:\d+|_)\(('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^()'"]*)\)|\bnp\.(True|False)_""")
+
+
+def plain(text: str) -> str:
+    """Return a message in which NumPy's values are written as Python's.
+
+    >>> plain("row np.int64(2) of np.str_('a (b)') is np.True_")
+    "row 2 of 'a (b)' is True"
+    """
+    return _NUMPY.sub(lambda found: found[1] or found[2], text)
+
+
 def shortened(text: str) -> str:
     """Return a message without its middle if it is too long to be read: values lie there, and advice at the end."""
     cut = len(text) - LONGEST
@@ -34,7 +47,7 @@ class _Short(Exception):
     """An exception whose message is short enough to be read."""
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(shortened(str(message)))
+        super().__init__(shortened(plain(str(message))))
 
 
 class PyrofairError(_Short, ValueError):

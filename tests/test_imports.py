@@ -24,6 +24,7 @@ FLOORS = [
         "exceptions",
         "_validation",
         "_random",
+        "_devices",
         "_arviz",
         "_figures",
         "_progress",

@@ -80,6 +80,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "mapping or none": ("x", 1, True, [1], THING, math.nan),
     "levels or none": ("x", 1, True, [2], [], THING, math.nan),
     "pair or none": ("no", 1, True, [1], [1, 1], THING, math.nan),
+    "device": ("x", "meta", 1, True, None, [1], THING, math.nan),
     "encoder or none": ("x", 1, True, [1], THING, math.nan),
     "names or one": (1, True, [1], THING, math.nan),
     "mapping": ("x", 1, True, [1], THING, math.nan),
@@ -120,10 +121,11 @@ NAMED = {
     "count": "batch_size chains components draws folds max_types most_levels most_units patience posterior_draws splits"
     " steps warmup",
     "count or none": "max_stack",
+    "device": "device",
     "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings"
     " score groups",
     "encoder or none": "encoder",
-    "flag": "direct independent_errors literal normalize overwrite progress skops within",
+    "flag": "converge direct independent_errors literal normalize overwrite progress skops within",
     "inner share": "delta held_out level",
     "jobs": "n_jobs",
     "label": "baseline positive",

@@ -807,7 +807,7 @@ def _audit_by_influence(
             groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, **how)
         if levels and not found.failure:
             within = estimate_subgroups(levels, asked, found.normal, table, a, clusters)
-    warned = [*context.warnings, *dict.fromkeys(texts_of(caught))]
+    warned = [*context.warnings, *texts_of(caught)]
     assumptions = asked[0][0].assumptions
     of_outcomes = asked[-1][0].assumptions if outcomes else ()
     limit = largest_z(fitted, table, fresh=fresh)

@@ -219,7 +219,7 @@ class Estimator:
             if OUTCOME in self.sources:
                 sources[OUTCOME] = self.sources[OUTCOME].refit(fitted_counts)
             for label, source in sources.items():
-                views = make_views(source, self.table, weight, seed)
+                views = make_views(source, self.table, weight, seed, self.worlds[label])
                 signs = self.signs
                 if self.redraws_units:
                     signs = self._signs(make_views(source.with_first_mechanisms(), self.table, weight, seed))
@@ -292,10 +292,15 @@ class Estimator:
         return one, other
 
 
-def make_views(source: Any, table: pd.DataFrame, weight: NDArray[np.float64], seed: int | None) -> Views:
-    """Return the worlds of a source once, or in several views if it splits its rows or its units have many draws."""
+def make_views(
+    source: Any, table: pd.DataFrame, weight: NDArray[np.float64], seed: int | None, like: Views | None = None
+) -> Views:
+    """Return the worlds of a source once, or in several views if it splits its rows or its units have many draws.
+
+    A replicate is given the views of its source, ``like``.
+    """
     if isinstance(source, SampleSplit):
-        return source.views(df=table, sample_weight=weight, random_state=seed)
+        return source.views(df=table, sample_weight=weight, random_state=seed, like=like)
     return split_draws(source.worlds(df=table, sample_weight=weight, random_state=seed))
 
 

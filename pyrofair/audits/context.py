@@ -124,14 +124,14 @@ class Context:
 
 @contextmanager
 def collected() -> Iterator[list[Any]]:
-    """Gather the warnings of a block, and give them again after it, unless it fails."""
+    """Gather the warnings of a block, and give each once again after it, unless it fails."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield caught
-    for each in caught:
+    for each in {(each.category, str(each.message)): each for each in caught}.values():
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def texts_of(caught: list[Any]) -> list[str]:
-    """Return the texts of this package's warnings."""
-    return [str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)]
+    """Return the texts of this package's warnings, each once."""
+    return list(dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, PyrofairWarning)))

@@ -49,9 +49,9 @@ from pyrofair.nuisances.folds import FOLDS
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.tables.reading import as_pandas
-from pyrofair.tables.recorded import Missing, assumed_of_records
+from pyrofair.tables.recorded import Missing, assumed_of_records, join_truths
 
-__all__ = ["Decomposition", "decompose"]
+__all__ = ["Decomposition", "decompose", "require_order"]
 
 SPLITS = 3
 MOST_HEADS = 6
@@ -371,7 +371,7 @@ def decompose(
     records = [assumed_of_records(paths, table, target, chosen=False) for paths, target in worlds]
     first = next(part for part in asked[0].worlds.values() if part is not None)
     told += [text for stated in records for text in stated]
-    for text in (truths := list(dict.fromkeys(text for _, *of_truths in filter(None, records) for text in of_truths))):
+    for text in (truths := join_truths(text for _, *of_truths in filter(None, records) for text in of_truths)):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     doubts = describe_doubts(stages, pd.DataFrame())
     subsets, absent = _by_subgroup(values, within, of, lacks)
@@ -392,7 +392,7 @@ def decompose(
         | {"threshold": threshold, "order": wanted, "level": level, "random_state": random_state},
         notes=(*notes, WORLDS) if doubts else tuple(notes),
         doubts=doubts,
-        assumptions=tuple(dict.fromkeys(told)),
+        assumptions=tuple(join_truths(told)),
         warnings=(*warned, *truths),
         swapped=pieces.swapped,
     )
@@ -417,6 +417,11 @@ def _each_level(
     told = tell_all(of, asked["level"])
     levels = {each: replace(one, **told[each]) for each, one in members.audits.items()}
     return Decomposition.of_levels(levels, compared, members)
+
+
+def require_order(order: Sequence[str], graph: CausalGraph, unfair: UnfairPaths) -> None:
+    """Refuse an order of switching that does not fit the edges of a graph."""
+    _read_order(order, Pieces.of(graph, unfair, {}))
 
 
 def _read_order(order: Sequence[str], pieces: Pieces) -> Block:

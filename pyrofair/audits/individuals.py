@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyrofair.graph import UnfairPaths
     from pyrofair.sources import SEM
 
-__all__ = ["flips", "known_flips", "likely_flips"]
+__all__ = ["flips", "known_flips", "likely_flips", "unknown_answers"]
 
 MOST_PATHS = 20
 ALL = "all unfair paths"
@@ -49,6 +49,18 @@ def known_flips(
         The n rows with a sensitive attribute in each, its codes (n,), -1 where it is not known, and the model's scores.
     """
     graph, name = paths.graph, paths.graph.sensitive_column
+    if text := unknown_answers(model, paths):
+        return text
+    if _switches(model, paths) and (
+        absent := [label for label in map(graph.label, (0, 1)) if not (table[name] == label).any()]
+    ):
+        return f"No row has {name}={absent[0]!r}, which a model is to read in the other world."
+    return partial(_both_answers, model, table, a, scores, paths, threshold)
+
+
+def unknown_answers(model: AuditedModel, paths: UnfairPaths) -> str:
+    """Return why no table shows the answers of a model in both worlds, or an empty string."""
+    graph = paths.graph
     if model.is_scores:
         return (
             f"The scores of {model.name!r} are known for rows as they are alone: pass a model, a function of features."
@@ -60,11 +72,7 @@ def known_flips(
             "values. pf.audits.flips(models, sem, rows) estimates the probability of a flip by an SEM, your own or of "
             "mechanisms learned from the table, pf.learn_mechanisms(graph, df)."
         )
-    if _switches(model, paths) and (
-        absent := [label for label in map(graph.label, (0, 1)) if not (table[name] == label).any()]
-    ):
-        return f"No row has {name}={absent[0]!r}, which a model is to read in the other world."
-    return partial(_both_answers, model, table, a, scores, paths, threshold)
+    return ""
 
 
 def _switches(model: AuditedModel, paths: UnfairPaths) -> bool:

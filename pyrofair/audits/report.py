@@ -16,7 +16,7 @@ from pyrofair.audits.context import Context
 from pyrofair.audits.display.words import compared, percent, read_as, shorten
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.rates import DIFFERENCE
-from pyrofair.audits.verdicts import CROSSED, ROUNDING, SHOWN, Verdict, accuracy_remark, rate_remark
+from pyrofair.audits.verdicts import COPY, CROSSED, ROUNDING, SHOWN, Verdict, accuracy_remark, rate_remark
 from pyrofair.audits.view import CHECK, Block
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import (
@@ -432,7 +432,8 @@ def _beside(of: Mapping[str, Any], rates: pd.DataFrame, model: str, graph: Causa
     """Return what to compare the accuracy of a model with, and its positive decisions by group."""
     found = {}
     if not np.isnan(of["accuracy"].estimate):
-        found["accuracy"] = f"   majority class {of['majority_rate'].estimate:.1%}"
+        copy = f"; {COPY}" if of["accuracy"].estimate > 1.0 - ROUNDING else ""
+        found["accuracy"] = f"   majority class {of['majority_rate'].estimate:.1%}{copy}"
     if by_group := rates_by_group(rates, model, graph):
         found["positive_rate"] = f"   {by_group}"
     return found

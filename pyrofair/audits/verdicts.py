@@ -298,8 +298,13 @@ def judge(
     return Verdict("small" if most <= SMALL else "inconclusive", 0.0, most)
 
 
+COPY = "that of the outcome itself"
+
+
 def accuracy_remark(accuracy: Any, majority: Any) -> str:
     """Return what is to be said of an accuracy beside the majority class, or an empty string."""
+    if accuracy.estimate > 1.0 - ROUNDING:
+        return COPY
     low = accuracy.estimate if np.isnan(accuracy.lower) else accuracy.lower
     return "not clearly better than a constant prediction" if low <= majority.estimate else ""
 

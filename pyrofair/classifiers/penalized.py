@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from torch import Tensor, nn
 
+from pyrofair._devices import require_device, seeded
 from pyrofair._random import fresh_state, neutral_torch
 from pyrofair._validation import (
     Constraint,
@@ -46,7 +47,6 @@ from pyrofair.classifiers.training import (
     logits_in_parts,
     make_module,
     make_optimizer,
-    seeded,
     to_tensor,
     train,
 )
@@ -107,14 +107,6 @@ def _require_encoder(name: str, value: object) -> None:
         raise DataError(f"{name}={shown(value)} must be a transformer with fit and transform, or None.")
 
 
-def _require_device(name: str, value: Any) -> None:
-    require_instance(name, value, (str, torch.device), "a torch device, such as 'cpu'")
-    try:
-        torch.empty(0, device=value)
-    except (RuntimeError, AssertionError) as error:
-        raise DataError(f"{name}={value!r} is not available: {error}") from error
-
-
 PENALTIES: dict[str, Penalty] = {
     "disagreement": disagreement,
     "effect_gap": effect_gap,
@@ -138,7 +130,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "validation_fraction": optional(partial(require_real, above=0.0, below=1.0, such_as=0.1)),
     "patience": optional(require_integer),
     "dtype": partial(require_choice, choices=("float64", "float32")),
-    "device": _require_device,
+    "device": require_device,
     "progress": require_flag,
     "random_state": lambda name, value: require_seed(value, name),
 }
@@ -476,6 +468,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _check_settings(self) -> None:
         check_settings(self, CONSTRAINTS)
+        require_device("device", self.device, self.dtype)
         if self.source is None and (self.strength or (self.strength is None and self.penalty is not disagreement)):
             named = "penalty" if self.strength is None else f"strength={self.strength!r}"
             raise DataError(

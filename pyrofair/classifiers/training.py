@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pyrofair._devices import free_memory, seeded
 from pyrofair._progress import progress_bar
-from pyrofair._random import PYRO_LOCK
 from pyrofair.classifiers.batches import Epoch, Epochs, Problem, WorldScores, count_batches, widen
 from pyrofair.classifiers.stacks import (
     NOT_FINITE,
@@ -40,7 +40,6 @@ __all__ = [
     "make_module",
     "make_optimizer",
     "refuse_diverged",
-    "seeded",
     "to_tensor",
     "train",
     "train_many",
@@ -57,6 +56,7 @@ DIVERGED = 10.0
 STALL = 20  # epochs over which a gain is judged
 NEAR_ONE = 1e-5  # weights that sum to 1 do so up to this
 IN_CACHE = 1_000_000  # the numbers of a batch beyond which a larger stack is slower
+OF_MEMORY, COPIES = 0.5, 4  # the share of a GPU's free memory that a stack takes, and how often it holds a number
 PENALTY_NOT_FINITE = "The penalty returned {}; it must be finite for all scores in [0, 1]."
 
 
@@ -141,8 +141,20 @@ class Fit:
     @property
     def numbers(self) -> int:
         """How many numbers a step keeps of a batch of observed rows: the rows and the outputs of all linear layers."""
+        return min(self.schedule.batch_size, len(self.problem.outcome)) * self._width
+
+    @property
+    def _width(self) -> int:
         widths = [layer.out_features for layer in self.module.modules() if isinstance(layer, nn.Linear)]
-        return min(self.schedule.batch_size, len(self.problem.outcome)) * (self.problem.rows.shape[1] + sum(widths))
+        return self.problem.rows.shape[1] + sum(widths)
+
+    @property
+    def most_stacked(self) -> int:
+        """How many such fits are trained at once: a batch of each in the cache, or all rows in a GPU's free memory."""
+        rows = self.problem.rows
+        if (free := free_memory(rows.device)) is None:
+            return max(1, IN_CACHE // self.numbers)
+        return max(1, int(OF_MEMORY * free) // (COPIES * rows.element_size() * len(rows) * self._width))
 
     def settings(self) -> tuple[Any, ...] | None:
         """Return what fits must have in common to be trained as one stack; None of one to train alone."""
@@ -198,7 +210,7 @@ def train_many(fits: Sequence[Fit], max_stack: int | None = None) -> list[Except
         else:
             alike.setdefault(("alone", at) if settings is None else settings, []).append(at)
     for settings, members in alike.items():
-        size = max_stack or max(1, IN_CACHE // fits[members[0]].numbers)
+        size = max_stack or fits[members[0]].most_stacked
         for first in range(0, len(members), size):
             part = members[first : first + size]
             for at, failed in zip(part, _train_alike([fits[at] for at in part], settings), strict=True):
@@ -360,13 +372,13 @@ class _Training:
             self.stack.descend(logits, slope)
             self.optimizer.step()
         logits = torch.stack([widen(each, whole.rows.shape[2], 0) for each in known])
-        losses = _cross_entropy(logits, whole.outcome, whole.factor).double().cpu().numpy()
+        losses = _cross_entropy(logits, whole.outcome, whole.factor).cpu().double().numpy()
         if not self.penalised:
             return losses, np.zeros_like(losses)
         values = torch.stack(extras)
         if isinstance(self.means, WorldMeans):
             values = self.means.formula.value(*values.unbind(-1))
-        return losses, values.double().cpu().numpy()
+        return losses, values.cpu().double().numpy()
 
     def _own_pull(self, whole: Epoch, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the penalties (K,) of the users' own making and their slopes in the scores (K, m)."""
@@ -660,17 +672,6 @@ def _try(fits: Sequence[Fit], max_stack: int | None) -> list[_Trial]:
         else:  # diverged, if it is a DataError; if this module is chosen, training raises it again
             found.append(_Trial(np.inf, fit.module, None if isinstance(error, DataError) else error))
     return found
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generators, of which layers such as dropout draw, for a block, then put them back."""
-    on_gpu = device.type == "cuda"
-    with PYRO_LOCK, torch.random.fork_rng(devices=[device] if on_gpu else []):
-        torch.default_generator.manual_seed(seed)
-        if on_gpu:
-            torch.cuda.manual_seed(seed)
-        yield
 
 
 @torch.no_grad()

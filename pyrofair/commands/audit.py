@@ -93,6 +93,8 @@ that cannot be judged.
 
 def run(settings: Settings, lines: Any) -> int:
     """Audit, write the results, print the report, and return the exit code."""
+    from pyrofair.tables.recorded import join_truths
+
     _check(settings)
     hints = dict.fromkeys(settings["proxy"], "--proxy")
     how: Any = {"extra": hints, "outcome_required": False, "several": True, "gaps": bool(hints)}
@@ -101,13 +103,19 @@ def run(settings: Settings, lines: Any) -> int:
         pairs = [f"--{each}" for each in ("proxy", "flips", "sensitivity") if settings[each]]
         if problem.contrasts and pairs:
             raise UsageError(f"{' and '.join(pairs)}: for two groups, and --contrast names several; name one.")
+        if settings["order"]:
+            from pyrofair.audits.decompose import require_order
+
+            require_order(settings["order"], problem.graph, problem.unfair)
         subgroups = {name: _subgroup(name, problem) for name in settings["subgroups"]}
         source, models = make_source(settings, problem.unfair), own.models
+        if settings["flips"] and settings["source"] != "gcomputation":
+            _require_answers(problem, models)
         report: Any = _audit(settings, problem, models, source, subgroups)
         if settings["flips"]:
             folder.add_text(settings["flips"], csv_text(_with_flips(settings, problem, models, report).flips))
         sections = _sections(settings, problem, models, folder)
-        texts = list(dict.fromkeys([*own.warned(), *map(as_options, report.context["warnings"])]))
+        texts = join_truths([*own.warned(), *map(as_options, report.context["warnings"])])
         context = report.context | {"warnings": texts, "sections": sections}
         notes = [as_options(each) for each in report.table["note"]]
         told = "quantities" if problem.contrasts else "table"
@@ -115,9 +123,6 @@ def run(settings: Settings, lines: Any) -> int:
         limit = settings["fail-above"]
         found = None if limit is None else judge(report, limit, settings["fail-quantity"])
         head = []
-        if problem.graph.outcome_column in settings["score"]:
-            name = problem.graph.outcome_column
-            head.append(f"{name} is the outcome itself: its accuracy is 1 and means nothing.")
         if files := model_files(settings["model"]):
             which = " or ".join(files)
             head.append(f"On rows that it was trained on, the accuracy of {which} is too good: hold rows out.")
@@ -228,6 +233,19 @@ def _audit(
     types = report.context.score_types | {name: [ESTIMATED] for name in stated}
     told: Audit = replace(report, context=report.context | {"score_types": types})
     return told
+
+
+def _require_answers(problem: Problem, models: dict[str, Any]) -> None:
+    """Refuse --flips before the audit if no model has answers in both worlds."""
+    from pyrofair.audits.individuals import unknown_answers
+    from pyrofair.audits.models import AuditedModel
+
+    order = tuple(problem.graph.input_columns)
+    texts = [
+        unknown_answers(AuditedModel(name, each, problem.graph, order), problem.unfair) for name, each in models.items()
+    ]
+    if all(texts):
+        raise UsageError(texts[0])
 
 
 def _with_flips(settings: Settings, problem: Problem, models: dict[str, Any], report: Audit) -> Audit:

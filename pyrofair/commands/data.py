@@ -594,11 +594,14 @@ def match_value(flag: str, text: str, series: pd.Series[Any], path: str) -> Any:
 
     Text is compared exactly; numbers as numbers, so that ``1`` is ``1.0``; ``true`` and ``false`` in any case.
     """
+    from pyrofair._validation import nearest  # it loads NumPy
+
     values = distinct_values(series)
     found = [value for value in values if _means(text, value)]
     if len(found) == 1:
         return found[0]
-    hint = near(text, map(str, values))
+    close = nearest(text, map(str, values))
+    hint = "" if close is None else f" Did you mean {flag} {shlex.quote(str(close))}?"
     raise UsageError(f"{flag} {text!r} is no value of the column {series.name!r} of {path}, which holds "
                      f"{list_values(series)}.{hint}")  # fmt: skip
 

@@ -62,11 +62,14 @@ def run(settings: Settings, lines: Any) -> int:
     with computing(settings) as warned:
         graph = _from_tiers(settings)
         drawn = {"graph": str(graph), "unfair": [], "through": [], "direct": False}
-        asked = replace(settings, values={**drawn, **settings.values})
+        recorded = {"missing-as-value": not settings["drop-missing"]}  # the edges do not depend on gaps
+        asked = replace(settings, values={**drawn, **settings.values, **recorded})
         problem = read_problem(asked, about_paths=False, about_groups=False)
-        found = check_table(settings, problem, settings["error"], settings["tests"])
+        if problem.frame.isna().any(axis=None):
+            asked = replace(asked, given=asked.given | {*recorded})
+        found = check_table(asked, problem, settings["error"], settings["tests"])
         told = "\n".join([*problem.notes, str(found), *(f"Warning: {each}" for each in warned())])
-        text = "\n".join([*_head(graph, settings), *(f"# {line}" for line in told.splitlines()), ""])
+        text = "\n".join([*_head(graph, asked), *(f"# {line}" for line in told.splitlines()), ""])
         lines.write(text)
         if output is not None:
             from pyrofair._files import write_whole

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pyrofair.commands.options import DONE, Command, Option, Settings, config_option
-from pyrofair.commands.problem import GRAPH_OPTIONS, make_graph, make_unfair
+from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, make_graph, make_unfair, stated_labels
 
 __all__ = ["COMMAND"]
 
 OPTIONS = (
     *GRAPH_OPTIONS,
+    *(each for each in LABEL_OPTIONS if each.name in ("baseline", "contrast", "positive")),
     Option("target", "whose outcome: the prediction of a classifier of the outcome's parents, or the outcome itself",
            default="prediction", choices=("prediction", "outcome")),
     Option("latex", "print the formulas as LaTeX", bool),
@@ -31,7 +32,7 @@ def run(settings: Settings, lines: Any) -> int:
     """Print the unfair paths and their estimand."""
     from pyrofair.graph import identify
 
-    graph = make_graph(settings, {})
+    graph = make_graph(settings, stated_labels(settings))
     unfair = make_unfair(graph, settings)
     estimand = identify(unfair, settings["target"])
     lines.write(estimand.latex if settings["latex"] else f"{unfair}\n\n{estimand}")

@@ -49,7 +49,7 @@ OPTIONS = (
     *grouped(
         "the choice",
         Option("at-most", "save the most accurate classifier whose quantity stays within this, up to the end of its "
-               "interval", float, least=0.0, metavar="LIMIT"),
+               "interval", float, least=0.0, most=1.0, metavar="LIMIT"),
         Option("accuracy-loss", "or: save the one of the least quantity that loses at most this accuracy against the "
                "best", float, least=0.0, below=1.0),
         Option("quantity", "the quantity that the choice goes by", default="piu_upper",

@@ -42,6 +42,7 @@ __all__ = [
     "names_several",
     "read_problem",
     "read_text",
+    "stated_labels",
 ]
 ALL, OTHER = "all", "other="
 
@@ -382,9 +383,16 @@ def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, A
         outcome = table.frame[graph.outcome_column]
         found["positive"] = _positive(settings, outcome, table.path)
     elif settings["positive"] is not None:  # the classes of a model
-        number = read_number(settings["positive"], ".")
-        found["positive"] = settings["positive"] if number is None else number
+        found["positive"] = stated_labels(settings)["positive"]
     return found
+
+
+def stated_labels(settings: Settings) -> dict[str, Any]:
+    """Return the values of the sensitive attribute and of the outcome as they are written, where there is no table."""
+    one = None if names_several(settings) else next(iter(settings["contrast"]), None)
+    given = {"baseline": settings["baseline"], "contrast": one, "positive": settings["positive"]}
+    texts = {role: text for role, text in given.items() if text is not None}
+    return {role: text if (number := read_number(text, ".")) is None else number for role, text in texts.items()}
 
 
 def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> dict[str, Any]:
@@ -399,7 +407,7 @@ def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> 
     elif len(found) < 2:
         raise UsageError(
             f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}. Name the two values to "
-            "compare, --baseline VALUE --contrast VALUE" + _others(found, column) + "."
+            f"compare, such as {_two(found, column)}{_others(found, column)}."
         )
     chosen = [*found.values(), *roles.values()]
     if others := [each for each in values if each not in chosen]:
@@ -408,6 +416,13 @@ def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> 
             f"compared at a time: {others[0]!r} is neither --baseline nor --contrast{_others(found, column)}."
         )
     return roles
+
+
+def _two(found: Mapping[str, Any], column: pd.Series[Any]) -> str:
+    """Return options that name two values of a column: those named, and the most frequent of the others."""
+    left = iter(each for each in column.value_counts().index if each not in found.values())
+    pairs = ((role, found[role] if role in found else next(left, None)) for role in ("baseline", "contrast"))
+    return " ".join(f"--{role} {shlex.quote(str(value))}" for role, value in pairs if value is not None)
 
 
 def _others(found: Mapping[str, Any], column: pd.Series[Any]) -> str:
@@ -425,8 +440,8 @@ def _positive(settings: Settings, column: pd.Series[Any], path: str) -> Any:
         value = 1
     else:
         raise UsageError(
-            f"the outcome {column.name!r} of {path} holds {list_values(column)}. Name the value that counts as yes, "
-            "--positive VALUE."
+            f"the outcome {column.name!r} of {path} holds {list_values(column)}. Name the value that counts as yes: "
+            f"{' or '.join(f'--positive {shlex.quote(str(each))}' for each in values[:3])}."
         )
     if len(values) > 2 and not settings["rest-is-no"]:
         raise UsageError(

@@ -85,9 +85,11 @@ def computing(settings: Settings) -> Iterator[Callable[[], list[str]]]:
     """
     from threadpoolctl import threadpool_limits
 
+    from pyrofair.tables.recorded import join_truths
+
     def texts() -> list[str]:
         concern = (each.message for each in caught if not issubclass(each.category, OF_DEVELOPERS))
-        return list(dict.fromkeys(as_options(str(each)) for each in concern))
+        return join_truths(as_options(str(each)) for each in concern)
 
     with warnings.catch_warnings(record=True) as caught, threadpool_limits(settings["threads"]):
         warnings.simplefilter("always")

@@ -21,7 +21,11 @@ from pyrofair.effects.potential_outcomes import CounterfactualSample
 __all__ = ["InfluenceBased", "InfluenceValues", "Scorer"]
 
 Scorer = Callable[[CounterfactualSample], NDArray[np.float64]]
-"""Returns the scores (m, Q) of a sample's m rows by Q classifiers; its ``origin`` names rows that are observed ones."""
+"""Returns the scores (m, Q) of a sample's m rows by Q classifiers; its ``origin`` names rows that are observed ones.
+
+Its ``columns``, if it has any, name the model of each column and its decisions, or "score": further decisions are then
+regressed by trees that were grown for the score of their own model. No column is used for another one otherwise.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -513,10 +513,12 @@ class SampleSplit(PotentialOutcomes, Protocol):
         random_state: int | None = None,
         df: pd.DataFrame | None = None,
         sample_weight: npt.ArrayLike | None = None,
+        like: Views | None = None,
     ) -> Views:
         """Return both worlds several times over for the same units, their errors independent given the units.
 
-        Parameters are those of :meth:`PotentialOutcomes.worlds`.
+        Parameters are those of :meth:`PotentialOutcomes.worlds`. ``like`` are views of the same table by the source
+        that this one is a replicate of, whose rows it may keep.
         """
 
     def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:

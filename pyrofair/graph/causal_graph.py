@@ -14,6 +14,7 @@ from pyrofair._defaults import default_of
 from pyrofair._validation import (
     did_you_mean,
     listed,
+    plain_value,
     require_callable,
     require_choice,
     require_flag,
@@ -155,6 +156,7 @@ class CausalGraph:
         _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
         if contrast is ...:
             contrast = 1 if baseline == 0 else None
+        baseline, contrast, positive = map(plain_value, (baseline, contrast, positive))
         for name, role in [(sensitive, "the sensitive attribute"), (outcome, "the outcome")]:
             _require_node(listed.nodes, name, role)
         for name in hidden:

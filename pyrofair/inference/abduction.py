@@ -447,8 +447,8 @@ class Abduction:
         fixed, varying = self._split(evidence.below(targets) & self.columns.keys())
         batches = [(rows, 1) for rows in in_batches(fixed, BATCH)]
         batches += [(rows, self.draws) for rows in in_batches(varying, BATCH // self.draws)]
-        known: list[World] = []
-        drawn: list[dict[str, list[Tensor]]] = []
+        known: list[dict[str, NDArray[np.float64]]] = []
+        drawn: list[dict[str, list[PartiallyKnown]]] = []
         moments: dict[tuple[str, str], NDArray[np.float64]] = {}
         for rows, repeat in batches:
             noise, uniforms = noise_of_units(evidence, rows, repeat, self._noise_of(rows, repeat))
@@ -458,12 +458,11 @@ class Abduction:
             drawn = drawn or [{} for _ in worlds]
             for world, points, samples in zip(worlds, known, drawn, strict=True):
                 for site, found in world.items():
-                    each = found.double().reshape(len(rows), repeat)
-                    points.setdefault(site, torch.full((evidence.n,), torch.nan, dtype=torch.float64))
-                    if repeat == 1:
-                        points[site][rows] = each[:, 0]
-                    else:
-                        samples.setdefault(site, []).append(each)
+                    each = found.double().reshape(len(rows), repeat).numpy()
+                    part = PartiallyKnown.of(each[:, 0], np.arange(len(rows)) if repeat > 1 else None, each)
+                    points.setdefault(site, np.full(evidence.n, np.nan))[rows.numpy()] = part.point
+                    if repeat > 1:  # only of units whose values differ between draws
+                        samples.setdefault(site, []).append(replace(part, rows=rows.numpy()[part.rows]))
             for site, pair in uniforms.items():
                 mean, variance = (part.double().reshape(len(rows), repeat) for part in pair)
                 spread = (variance.mean(1) + mean.var(1, correction=0)).sqrt()
@@ -474,8 +473,10 @@ class Abduction:
             nodes = {}
             for site, column in self.columns.items():
                 if site in points:
-                    every = torch.cat(samples[site]).numpy() if site in samples else None
-                    nodes[column] = PartiallyKnown.of(points[site].numpy(), varying.numpy(), every)
+                    nodes[column] = PartiallyKnown.of(points[site])
+                    if parts := samples.pop(site, None):
+                        units, draws = (np.concatenate([getattr(p, of) for p in parts]) for of in ("rows", "draws"))
+                        nodes[column] = PartiallyKnown(points[site], units, draws)
             frame = pd.DataFrame({column: each.point for column, each in nodes.items()}, index=evidence.index)
             result.append(CounterfactualWorld(frame, nodes, self.draws if len(varying) else 1, not len(varying)))
         return result, moments

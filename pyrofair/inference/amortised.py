@@ -60,13 +60,13 @@ def mean_discrepancy(points: Tensor, group: Tensor, weight: Tensor | None = None
     kernel = torch.exp(torch.cdist(points, points).square() / (-2.0 * points.shape[1]))
     zero, one = (mass * (group == value).to(points) for value in (0, 1))
     pairs = [each.sum().square() - each.square().sum() for each in (zero, one)]
-    if not all(bool(each > 1e-12 * mass.square().sum()) for each in pairs):
-        return points.new_zeros(())
+    enough = torch.stack(pairs).amin() > 1e-12 * mass.square().sum()  # stays on its device, which nothing waits for
     within = [
-        (each @ kernel @ each - (each.square() * kernel.diagonal()).sum()) / pair
+        (each @ kernel @ each - (each.square() * kernel.diagonal()).sum()) / torch.where(enough, pair, 1.0)
         for each, pair in zip((zero, one), pairs, strict=True)
     ]
-    return within[0] + within[1] - 2.0 * (zero @ kernel @ one) / (zero.sum() * one.sum())
+    between = (zero @ kernel @ one) / torch.where(enough, zero.sum() * one.sum(), 1.0)
+    return torch.where(enough, within[0] + within[1] - 2.0 * between, 0.0)
 
 
 @dataclass(frozen=True)
@@ -167,23 +167,23 @@ def fit_amortised(problem: Problem, numbers: Sequence[Tensor], steps: Steps, see
     count = max(1, -(-len(problem) // steps.batch_size))
     schedule = Schedule(steps.epochs * count, steps.learning_rate, STEADY, FINAL, steps.weight_decay)
     batches = (rows for _ in range(steps.epochs) for rows in _batches(problem.group, count))
-    total, losses = 0.0, list[float]()
+    total, losses = torch.zeros((), dtype=torch.float64, device=problem.weight.device), list[float]()
     kept: list[Tensor] = []
     bar = progress_bar("epochs", total=steps.epochs, shown=steps.progress)
     with isolated(seed), fitting(stored=True), bar:
         try:
             for step, value in enumerate(descend(problem.loss, numbers, batches, schedule), 1):
-                total += value
+                total = total + value.double()
                 if step % count:
                     continue
-                if not math.isfinite(total):
+                if not math.isfinite(loss := float(total)):
                     raise DataError(
-                        f"Training diverged: the loss is {total} in epoch {len(losses)}. Lower "
+                        f"Training diverged: the loss is {loss} in epoch {len(losses)}. Lower "
                         f"learning_rate={steps.learning_rate:g}."
                     )
                 kept = [each.detach().clone() for each in numbers]
-                losses.append(total / count / float(problem.weight.sum()))
-                total = 0.0
+                losses.append(loss / count / float(problem.weight.sum()))
+                total = torch.zeros_like(total)
                 bar.update()
         except KeyboardInterrupt:
             if not losses:

@@ -15,6 +15,7 @@ from pyrofair._arviz import to_arviz
 from pyrofair._validation import require_real
 from pyrofair.effects.scoring import checked_scores, decide
 from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.inference.inversion import BATCH
 from pyrofair.programs.couplings import Coupling
 from pyrofair.programs.parameters import NO_PARAMETERS, ParameterUse
 from pyrofair.tables.labels import Levels, as_column, labels_of
@@ -69,8 +70,9 @@ class PartiallyKnown:
     def sd(self) -> NDArray[np.float64]:
         """The standard deviation of the draws, 0 for what is known, shape (n, ...)."""
         found = np.zeros(self.point.shape)
-        if len(self.rows):
-            found[self.rows] = self.draws.std(1)
+        size = max(BATCH // max(self.draws.shape[1], 1), 1)
+        for start in range(0, len(self.rows), size):  # deviations of all draws take as much memory as the draws
+            found[self.rows[start : start + size]] = self.draws[start : start + size].std(1)
         return found
 
     @property
@@ -296,8 +298,9 @@ class Counterfactuals:
         parts = [world.nodes[name] for world in self.worlds for name in reads if name in world.nodes]
         vary = _is_drawn(parts, len(self.baseline))
         found = np.empty((len(vary), 5))
-        for rows, count in [(np.flatnonzero(~vary), 1), (np.flatnonzero(vary), max(w.count for w in self.worlds))]:
-            if len(rows):
+        for units, count in [(np.flatnonzero(~vary), 1), (np.flatnonzero(vary), max(w.count for w in self.worlds))]:
+            size = max(BATCH // count, 1)
+            for rows in (units[start : start + size] for start in range(0, len(units), size)):
                 tables = [self._rows(world, reads, rows, count) for world in self.worlds]
                 scores = checked_scores(type(model).__name__, model, tables, self.graph)
                 (first, yes), (second, then) = (

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -490,9 +490,13 @@ def require_possible(evidence: Evidence, sites: Collection[str] | None = None) -
         possible = d.support.check(value) & torch.ones(evidence.n, dtype=torch.bool)
         if not evidence.keys[site] and bool(possible.all()) and d.support.is_discrete:
             possible = possible & (d.log_prob(value) > -torch.inf)
-        text = (
-            f" is impossible under the program: its distribution there, {type(d).__name__}, has the support "
-            f"{d.support}, and gives it no probability. Correct the row, or the program."
-        )
-        evidence.refuse(~possible, site, text)
+        evidence.refuse(~possible, site, partial(_impossible, d))
     return distributions
+
+
+def _impossible(d: Any, _: int) -> str:
+    """Return why a row is refused; only then is the support shown, which takes time if it holds numbers of rows."""
+    return (
+        f" is impossible under the program: its distribution there, {type(d).__name__}, has the support {d.support}, "
+        "and gives it no probability. Correct the row, or the program."
+    )

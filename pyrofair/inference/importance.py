@@ -33,6 +33,8 @@ MOST, MANY = 1_000_000, 100_000
 """Proposals for a unit before its row counts as impossible, and before few matches are all that can be had."""
 ENOUGH, POOR, FEW = 100, 50, 10
 """The effective draws aimed at; the number below which the most proposals are made, so many units at a time."""
+TOGETHER = 200
+"""Units whose proposals are held at a time: of each these may be many times its draws."""
 STEP, ROUNDED = 1e-4, 100.0
 """Slopes are taken by a step of so small a part of the spread of noise, and of at least so many units of rounding."""
 CHAINS, WARMUP, STEPS, RATE = 2, 200, 2000, 0.1
@@ -377,6 +379,8 @@ def draw_block(
     site of its own (with ``pivots``: this is solved for, and its density at the solution is the weight), and otherwise
     by an Epanechnikov kernel as wide as its tolerance. The weights of the nodes multiply.
 
+    Units are taken ``TOGETHER``, so that only their proposals are held at a time.
+
     Returned are the units, shape (m,), for each noise site its draws, shape (m, draws, ...), the effective sample sizes
     and the numbers of proposals, shape (m,). A DataError names a continuous node without a tolerance, or a row that no
     proposal reproduces.
@@ -390,7 +394,19 @@ def draw_block(
     member[like] = torch.arange(len(like))
     rows = units[member]
     weigh = _ImportanceWeights(evidence, found, block, tolerance, pivots, rows)
-    m = len(rows)
+    drawn: dict[str, Tensor] = {}
+    effective, proposals = torch.empty(len(rows), dtype=torch.float64), torch.empty(len(rows), dtype=torch.long)
+    for part in in_batches(torch.arange(len(rows)), TOGETHER):
+        kept, effective[part], proposals[part] = _propose_enough(weigh, part, draws)
+        mine = ((like >= part[0]) & (like <= part[-1])).nonzero().squeeze(1)
+        for key, values in _resample(kept, like[mine] - part[0], len(part), draws).items():
+            drawn.setdefault(key, values.new_empty(len(units), *values.shape[1:]))[mine] = values
+    return units, drawn, effective[like], proposals[like]
+
+
+def _propose_enough(weigh: _ImportanceWeights, part: Tensor, draws: int) -> tuple[_Kept, Tensor, Tensor]:
+    """Propose for m units of a block until draws can be had; also return effective sizes and numbers of proposals."""
+    evidence, block, m = weigh.evidence, weigh.block, len(part)
     kept = _Kept(noise={key: [] for key in block.keys})
     proposals = torch.zeros(m, dtype=torch.long)
     effective = torch.zeros(m, dtype=torch.float64)
@@ -398,7 +414,7 @@ def draw_block(
     active = torch.arange(m)
     while len(active):
         for some in in_batches(active, BATCH // count):
-            unit, log_weight, noise = weigh(some, count)
+            unit, log_weight, noise = weigh(part[some], count)
             kept.unit.append(some[unit])
             kept.weight.append(log_weight)
             for key, values in noise.items():
@@ -408,7 +424,7 @@ def draw_block(
         failed = (effective == 0) & (proposals >= MOST)
         if bool(failed.any()):
             sites = (*block.computed, *block.drawn)
-            row = int(rows[int(failed.int().argmax())])
+            row = int(weigh.rows[part[int(failed.int().argmax())]])
             raise DataError(
                 f"{evidence.describe(row, *sites)} is impossible under the program, or nearly so: none of "
                 f"{int(proposals.max()):,} draws of the noise {', '.join(block.keys)} gives it. Correct the row or the "
@@ -419,7 +435,7 @@ def draw_block(
             active = ((effective < POOR) & (proposals < MOST)).nonzero().squeeze(1)
             active = active[effective[active].argsort()][:FEW]
         count = min(count * 4, MANY)
-    return units, _resample(kept, like, m, draws), effective[like], proposals[like]
+    return kept, effective, proposals
 
 
 def _alike(evidence: Evidence, found: Findings, block: Block, units: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ __all__ = ["BATCH", "CHECKS", "Equation", "Findings", "Inverse", "Preimage", "so
 Inverse = Callable[[dict[str, Tensor]], Any]
 """From the values of a row's nodes to the noise of one: a tensor, or one for each of several noise sites."""
 
-BATCH = 1_000_000
+BATCH = 2**16
 """A run holds at most so many units times proposals or draws."""
 PROBES, CHECKS = 4096, 6
 """So many draws of all units together show what an equation is like, and so many at least of each."""

@@ -107,8 +107,10 @@ def descend(
     *,
     average: Sequence[Tensor] = (),
     memory: float = 0.0,
-) -> Iterator[float]:
+) -> Iterator[Tensor]:
     """Take steps of Adam, and yield the loss after each: callers stop early, keep states and catch Ctrl-C.
+
+    A loss stays on its device until it is read, because a GPU would wait for that at each step.
 
     The loss of a batch, such as Pyro's ``ELBO.differentiable_loss`` of a model and its guide, is differentiated, unless
     it leaves its slopes with the numbers itself and needs no gradient; ``average``, in the shapes of the numbers, moves
@@ -124,7 +126,7 @@ def descend(
         optimiser.step()
         for mean, own in zip(average, numbers, strict=bool(average)):
             mean.lerp_(own.detach(), 1.0 - memory)
-        yield value.item()
+        yield value.detach()
 
 
 def fit_guide(
@@ -151,8 +153,8 @@ def fit_guide(
     memory = max(1.0 - 1.0 / (WINDOW * schedule.steps), 0.0)
     try:
         for value in descend(lambda _: loss(), numbers, repeat(None), schedule, average=average, memory=memory):
-            on_step(len(losses), value)
-            losses.append(value)
+            losses.append(float(value))
+            on_step(len(losses) - 1, losses[-1])
     except KeyboardInterrupt:
         if not keep or not losses:
             raise

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import biject_to, constraints
 
+from pyrofair.inference.evidence import repeat_each
 from pyrofair.mechanisms.families import Family, features
 
 __all__ = ["Encoders"]
@@ -61,11 +62,11 @@ class Encoders(nn.Module):
         loc, scale = network(torch.cat(parts, -1) if parts else torch.ones(n, 1, dtype=dtype)).chunk(2, -1)
         return loc, nn.functional.softplus(scale) + LEAST_SPREAD
 
-    def forward(self, rows: Values) -> None:
-        """Draw the latent variables of n units."""
-        with pyro.plate(self.plate, len(next(iter(rows.values())))):
+    def forward(self, rows: Values, repeat: int = 1) -> None:
+        """Draw the latent variables of n units, of each ``repeat`` times in a row."""
+        with pyro.plate(self.plate, len(next(iter(rows.values()))) * repeat):
             for site, (shape, support) in self.supports.items():
-                loc, scale = (each.reshape(-1, *shape) for each in self.posterior(site, rows))
+                loc, scale = (repeat_each(each, repeat).reshape(-1, *shape) for each in self.posterior(site, rows))
                 drawn: Any = dist.Normal(loc, scale)
                 if support is not constraints.real:
                     drawn = dist.TransformedDistribution(drawn, [biject_to(support)])

@@ -17,6 +17,7 @@ from pyro.infer.autoguide import AutoLaplaceApproximation
 from pyro.infer.autoguide.initialization import init_to_median, init_to_value
 from torch import Tensor
 
+from pyrofair._devices import Device, on_device
 from pyrofair._progress import progress_bar
 from pyrofair._random import isolated, set_seed
 from pyrofair._validation import (
@@ -68,12 +69,19 @@ MOST_ITERATIONS = 500
 """So many iterations of L-BFGS are enough for parameters of one's own, from those of other weights."""
 SETTLED = 0.01
 """A fit that ran to its last step has settled if held-out rows got likelier by fewer nats over the last quarter."""
+EQUAL = 1e-5
+"""Weights that differ by a smaller share are those before, rounded."""
 MARGINAL_STEPS, MARGINAL_RATE = 1000, 3e-2
 FEWEST = 20
 """The fewest rows that mechanisms are learned from."""
 FEWEST_TRAINED, TRIED = 10, 3
 INTERRUPTED = "Interrupted while fitting the distribution of {!r}; the best parameters so far are kept."
 RESERVED = ("units", "row", "rows")
+
+
+def moved(tensors: Mapping[str, Tensor], device: Device) -> dict[str, Tensor]:
+    """Return tensors on a device."""
+    return {name: each.to(device) for name, each in tensors.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +96,10 @@ class Rows:
     def at(self, rows: Tensor) -> dict[str, Tensor]:
         """Return the values of some rows."""
         return {name: values[rows] for name, values in self.columns.items()}
+
+    def to(self, device: Device) -> Rows:
+        """Return the rows on a device."""
+        return Rows(moved(self.columns, device), *(each.to(device) for each in (self.weight, self.train, self.held)))
 
     def scale(self, batch: Tensor) -> Tensor:
         """Return the factors by which the rows of a batch stand for all training rows."""
@@ -109,6 +121,7 @@ class Settings:
     learning_rate: float
     patience: int | None
     memory: float = MEMORY
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +141,11 @@ class Fit:
     history: tuple[dict[str, float], ...] = field(repr=False)
     text: str = ""
     interrupted: bool = False
+
+    def to(self, device: Device) -> Fit:
+        """Return the fit on a device."""
+        state = tuple(each.to(device) for each in self.state)
+        return replace(self, centre=moved(self.centre, device), draws=moved(self.draws, device), state=state)
 
 
 def log_likelihood(
@@ -201,7 +219,7 @@ def _fit(
                 bar.update()
             if step % EVERY and step < settings.steps:
                 continue
-            seen = run.look(loss)
+            seen = run.look(float(loss))
             gain, error = _gain(seen - best, weight)
             if not gain + error < 0.0 or settings.patience is None:  # without held-out rows the last is the best, too
                 kept = _copies(run.average)
@@ -252,23 +270,33 @@ def _point(
 
 
 def _refit(
-    fit: Fit, many: Sequence[Rows], before: Rows, settings: Settings, seed: int, layers: dict[str, LastLayer]
+    fit: Fit,
+    many: Sequence[Rows],
+    before: Rows,
+    settings: Settings,
+    seed: int,
+    layers: dict[str, LastLayer],
+    converge: bool,
 ) -> list[Fit | DataError]:
     """Fit a distribution again to the same rows with other weights than those of ``before``: replicates.
 
-    The point of a network keeps its hidden layers, and the last one moves by Newton's method to the end, in all
-    replicates at once; a slope that was left with the weights before is left again, so that equal weights change
-    nothing. Points of parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are set.
-    ``layers`` keeps last layers from call to call.
+    The point of a network keeps its hidden layers, and the last one moves by Newton's method to the end, or by one step
+    of it, in all replicates at once; a slope that was left with the weights before is left again, so that equal weights
+    change nothing. Points of parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are
+    set. ``layers`` keeps last layers from call to call.
     """
     mechanism = fit.mechanism
     if settings.posterior == "point" and fit.centre and has_last_layer(mechanism):
+        if all(torch.allclose(rows.weight, before.weight, rtol=EQUAL, atol=0.0) for rows in many):
+            return [fit] * len(many)
         if mechanism.column not in layers:
             layer = LastLayer.of(mechanism, fit.centre, before)
             layers[mechanism.column] = layer.around(layer.read(fit.centre))
+        if not converge:
+            layers[mechanism.column] = layers[mechanism.column].derived(layers[mechanism.column].read(fit.centre))
         layer = layers[mechanism.column]
-        some = range(0, len(many), layer.most_stacked)
-        return [each for i in some for each in _refit_last_layer(fit, many[i : i + layer.most_stacked], before, layer)]
+        stacks = [many[i : i + layer.most_stacked] for i in range(0, len(many), layer.most_stacked)]
+        return [each for stack in stacks for each in _refit_last_layer(fit, stack, before, layer, converge)]
     own = settings.posterior == "point" and fit.centre and not isinstance(mechanism.numbers, Network)
     found: list[Fit | DataError] = []
     for rows in many:
@@ -280,11 +308,14 @@ def _refit(
     return found
 
 
-def _refit_last_layer(fit: Fit, many: Sequence[Rows], before: Rows, layer: LastLayer) -> list[Fit | DataError]:
+def _refit_last_layer(
+    fit: Fit, many: Sequence[Rows], before: Rows, layer: LastLayer, converge: bool
+) -> list[Fit | DataError]:
     column = fit.mechanism.column
     found: list[Fit | DataError] = []
     layer = layer.weighted(torch.stack([rows.weight[before.train] for rows in many], 1))
-    theta, losses = layer.settle(layer.read(fit.centre).expand(-1, len(many), -1))
+    start = layer.read(fit.centre)
+    theta, losses = layer.settle(start.expand(-1, len(many), -1)) if converge else layer.step(start)
     for i, (rows, loss) in enumerate(zip(many, losses.tolist(), strict=True)):
         if not math.isfinite(loss):
             found.append(DataError(f"The loss of {column!r} is {loss} with other weights."))
@@ -364,25 +395,26 @@ class _Run:
         if peak is not None:
             self.before = peak.history[-1]["step"]
 
-    def steps(self) -> Iterator[tuple[int, float]]:
+    def steps(self) -> Iterator[tuple[int, Tensor]]:
         """Take steps, and yield the number of each and the mean loss of a row since the last look."""
         settings, n = self.settings, len(self.rows.train)
         schedule = Schedule(settings.steps, settings.learning_rate)
         batches = _batches(self.rows.train, min(settings.batch_size, n))
         run = descend(self.loss(), self.own, batches, schedule, average=self.average, memory=settings.memory)
-        total, taken = 0.0, 0
-        for loss in (each / n for each in run):
-            if not math.isfinite(loss):
-                raise DataError(
-                    f"The loss of {self.mechanism.column!r} is {loss} at step {self.done}. Lower learning_rate="
-                    f"{settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
-                )
-            total, taken = (total + loss, taken + 1) if self.done % EVERY else (loss, 1)
+        total, taken = torch.zeros((), dtype=torch.float64), 0
+        for loss in run:
+            each = loss.double() / n
+            total, taken = (total + each, taken + 1) if self.done % EVERY else (each, 1)
             self.done += 1
             yield self.done, total / taken
 
     def look(self, loss: float) -> Tensor:
         """Return the log-likelihood of each held-out row, and note its mean."""
+        if self.done and not math.isfinite(loss):
+            raise DataError(
+                f"The loss of {self.mechanism.column!r} is {loss} after {self.done} steps. Lower learning_rate="
+                f"{self.settings.learning_rate:g}, or give the column another family than {self.mechanism.family!r}."
+            )
         each = self.held()
         value = _mean(each, self.rows.weight[self.rows.held])
         self.history.append({"step": self.before + self.done, "loss": loss, "held_out": value})
@@ -589,8 +621,9 @@ def fit_mechanisms(
     """
     fits: dict[str, Fit] = {}
     missed: list[str] = []
-    total = settings.steps * len(mechanisms)
-    with isolated(seed), fitting(), progress_bar("mechanisms", total=total, shown=progress) as bar:
+    total, rows = settings.steps * len(mechanisms), rows.to(settings.device)
+    bar = progress_bar("mechanisms", total=total, shown=progress)
+    with isolated(seed), on_device(settings.device), fitting(), bar:
         for i, mechanism in enumerate(mechanisms, 1):
             bar.set_postfix_str(mechanism.column)
             stopped = any(fit.interrupted for fit in fits.values())
@@ -599,6 +632,7 @@ def fit_mechanisms(
             fits[mechanism.column] = _fit(mechanism, rows, how, bar, keep=True)
             missed += [mechanism.column] * stopped
             bar.update(i * settings.steps - bar.n)
+    fits = {column: fit.to("cpu") for column, fit in fits.items()}
     texts = [fit.text for fit in fits.values() if fit.text]
     if missed:
         texts.append(f"Not fitted at all, and near their marginal distributions: {', '.join(map(repr, missed))}.")
@@ -612,6 +646,8 @@ def refit_mechanisms(
     settings: Settings,
     seed: int,
     layers: dict[str, LastLayer],
+    *,
+    converge: bool,
 ) -> list[tuple[dict[str, Fit], Rows] | DataError]:
     """Fit the same distributions to the rows with other weights than ``before``, starting from what they are.
 
@@ -626,15 +662,18 @@ def refit_mechanisms(
             found.append(({}, _reweigh(before, weight)))
         except DataError as error:
             found.append(error)
-    with isolated(seed), fitting():
+    device = settings.device
+    before = before.to(device)
+    with isolated(seed), on_device(device), fitting():
         for column, fit in fits.items():
             left = [(i, *each) for i, each in enumerate(found) if not isinstance(each, DataError)]
-            new = _refit(fit, [rows for _, _, rows in left], before, settings, seed, layers)
+            many = [rows.to(device) for _, _, rows in left]
+            new = _refit(fit.to(device), many, before, settings, seed, layers, converge)
             for (i, known, _), each in zip(left, new, strict=True):
                 if isinstance(each, DataError):
                     found[i] = each
                 else:
-                    known[column] = each
+                    known[column] = each.to("cpu")
     return found
 
 

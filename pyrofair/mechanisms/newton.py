@@ -16,23 +16,28 @@ from pyrofair.mechanisms.families import Atoms, Binary, Categorical, Continuous,
 if TYPE_CHECKING:
     from pyrofair.mechanisms.fitting import Rows
 
-__all__ = ["LastLayer", "has_last_layer", "is_convex", "linear_start"]
+__all__ = ["LastLayer", "has_last_layer", "is_convex", "last_layer", "linear_start"]
 
 MOST_STEPS = 30
 """So many steps of Newton's method are enough for any distribution that has an optimum nearby."""
 CONVERGED = 1e-8
 """A fit has converged if another step would gain less than so many nats per row."""
 HALVINGS = 30
-SOLVED, SOLVED_CLOSELY = 1e-2, 1e-6
+SOLVED, SOLVED_CLOSELY, SOLVED_ONCE = 1e-2, 1e-8, 1e-3
 """The equations of a step are solved to this share of their right side, in at most ``MOST_SOLVING`` rounds.
 
 Those of mixtures closely: their steps are few, so that an error in one stays, and it differs with the fits stacked.
+The last is that of a step that is the only one.
 """
-MOST_SOLVING = 60
+MOST_SOLVING = 100
 ARRIVED, MOST_MOVES = 1e-4, 8
 """A mixture has moved far enough if another step would gain this share of the first one's gain."""
-MOST_FACTORED = 4000
-"""The curvature of more numbers is not factored, and equations are scaled by its diagonal alone."""
+MOST_FACTORED = 2000
+"""The curvature of more inputs is not factored, and equations are scaled by its diagonal alone."""
+MOST_HELD = 50_000_000
+"""Second derivatives of more numbers than these are not held: replicates take all steps then."""
+NEARBY = 1e-4
+"""Slopes at so far on both sides of a number give the second derivative there."""
 MOST_STACKED = 1_000_000
 """A stack holds at most about so many numbers of rows' distributions at once."""
 
@@ -41,6 +46,14 @@ def has_last_layer(mechanism: ConditionalDistribution) -> bool:
     """Return whether a network computes a distribution's numbers, and its family is one of ours, with curvatures."""
     known = Atoms | Binary | Categorical | Continuous | Integer
     return isinstance(mechanism.numbers, Network) and isinstance(mechanism.family, known)
+
+
+def last_layer(mechanism: ConditionalDistribution, parameters: Mapping[str, Tensor]) -> Tensor:
+    """Return weights and biases of a network's last layer, shape (k + 1, size)."""
+    network = mechanism.numbers
+    assert isinstance(network, Network)
+    last = [*parameters.values()][-2 if sum(network.widths) else -1 :]
+    return torch.cat([each.reshape(-1, network.size) for each in last])
 
 
 def is_convex(mechanism: ConditionalDistribution) -> bool:
@@ -127,8 +140,9 @@ class LastLayer:
     ``weight`` has shape (m, b), and ``rows`` (b,) counts those above 0 before equal rows were gathered in m different
     ones, ``which`` (n,); ``precision``, shape (k + 1, 1, 1), is that of the normal prior of each number. ``tilt``, a
     gradient of shape (k + 1, 1, size), is taken off the objective's, so that a replicate of a distribution stopped
-    early moves by its rows' weights, and not towards the optimum. ``factor`` is that of a curvature nearby: equations
-    scaled by it are solved in a few rounds.
+    early moves by its rows' weights, and not towards the optimum. ``factor``, shape (size, k + 1, k + 1), is that of a
+    curvature nearby in each number alone: equations scaled by it are solved in a few rounds. ``second`` are the rows'
+    second derivatives at one place, (m, size, size), where their curvature only bounds these.
     """
 
     mechanism: ConditionalDistribution
@@ -140,6 +154,7 @@ class LastLayer:
     precision: Tensor
     tilt: Tensor | float = 0.0
     factor: Tensor | None = None
+    second: Tensor | None = None
 
     @classmethod
     def of(cls, mechanism: ConditionalDistribution, parameters: Mapping[str, Tensor], rows: Rows) -> LastLayer:
@@ -170,20 +185,25 @@ class LastLayer:
     def around(self, theta: Tensor) -> LastLayer:
         """Return the last layer with the slope at some numbers as its tilt, and the curvature there factored."""
         state = self.evaluate(theta)
-        inputs, size, k = self.inputs.float(), self.mechanism.family.size, self.inputs.shape[1]
-        if k * size > MOST_FACTORED:
+        if self.inputs.shape[1] > MOST_FACTORED:
             return replace(self, tilt=state.gradient)
-        times, whole = self._curvature(state).times, torch.zeros(size, k, size, k)
-        for j in range(size):
-            one = torch.zeros_like(state.out)
-            one[..., j] = 1.0
-            column = times(one)[:, 0].float()
-            for i in (i for i in range(j, size) if column[:, i].any()):
-                whole[i, :, j] = inputs.T @ (column[:, i, None] * inputs)
-                whole[j, :, i] = whole[i, :, j]
-            whole[j, :, j].diagonal().add_(self.precision[:, 0, 0].float())
-        factor, failed = torch.linalg.cholesky_ex(whole.view(size * k, size * k))
-        return replace(self, tilt=state.gradient, factor=None if bool(failed) else factor.double())
+        inputs, curvature = self.inputs.float(), self._curvature(state).diagonal[:, 0].float()
+        whole = torch.stack([inputs.T @ (each.unsqueeze(1) * inputs) for each in curvature.unbind(1)])
+        whole.diagonal(dim1=1, dim2=2).add_(self.precision[:, 0, 0].float())
+        factor, failed = torch.linalg.cholesky_ex(whole)
+        return replace(self, tilt=state.gradient, factor=None if bool(failed.any()) else factor.double())
+
+    def derived(self, theta: Tensor) -> LastLayer:
+        """Return the last layer with its rows' second derivatives at some numbers, unless it knows or needs none."""
+        size = self.mechanism.family.size
+        known = isinstance(self.mechanism.family, Binary | Categorical) or self.second is not None
+        if known or len(self.inputs) * size**2 > MOST_HELD:
+            return self
+        out, slopes = self.evaluate(theta).out, []
+        for way in NEARBY * torch.eye(size, dtype=torch.float64):
+            slopes.append((self.density(out - way)[1] - self.density(out + way)[1])[:, 0] / (2.0 * NEARBY))
+        second = torch.stack(slopes, 2)
+        return replace(self, second=0.5 * (second + second.mT))
 
     @property
     def most_stacked(self) -> int:
@@ -192,8 +212,7 @@ class LastLayer:
 
     def read(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Return weights and biases of the last layer, shape (k + 1, 1, size)."""
-        last = [*parameters.values()][-2 if self.inputs.shape[1] > 1 else -1 :]
-        return torch.cat([each.double().reshape(-1, self.mechanism.family.size) for each in last]).unsqueeze(1)
+        return last_layer(self.mechanism, parameters).double().unsqueeze(1)
 
     def write(self, theta: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return parameters with these, shape (k + 1, size), as their last layer."""
@@ -204,11 +223,14 @@ class LastLayer:
         return found
 
     def evaluate(self, theta: Tensor) -> _State:
-        """Return the negative log-posteriors of weights and biases (k + 1, b, size), but for a constant, and slopes."""
+        """Return the negative log-posteriors of weights and biases (k + 1, b, size), but for a constant, and slopes.
+
+        Those of one set of numbers, (k + 1, 1, size), are with the weights of each fit.
+        """
         b, size = theta.shape[1:]
         out = (self.inputs @ theta.reshape(-1, b * size)).view(-1, b, size) + self.mechanism.family.offset.double()
         each, slope = self.density(out)
-        slope = slope.mul_(-self.weight.unsqueeze(-1))
+        slope = slope * -self.weight.unsqueeze(-1)
         loss = (0.5 * self.precision * theta.square() - self.tilt * theta).sum((0, 2)) - (self.weight * each).sum(0)
         return _State(theta, loss, self._pull(slope) + self.precision * theta - self.tilt, out, slope)
 
@@ -221,7 +243,7 @@ class LastLayer:
         state, enough, most = self.evaluate(theta), CONVERGED * self.rows, MOST_STEPS
         open_ = torch.ones(theta.shape[1], dtype=torch.bool)
         for taken in range(MOST_STEPS):
-            step = self._solve(state.gradient, self._curvature(state))
+            step = self._solve(state.gradient, self._curvature(state), SOLVED if self._exact else SOLVED_CLOSELY)
             gain = (state.gradient * step).sum((0, 2))
             if not taken and not self._exact:
                 enough, most = torch.maximum(enough, ARRIVED * gain), MOST_MOVES
@@ -230,6 +252,25 @@ class LastLayer:
                 break
             open_, state = self._search(state, step, gain, open_)
         return state.theta, state.loss
+
+    def step(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return numbers (k + 1, b, size) and losses (b,) of all fits one step of Newton's method from one place.
+
+        The step is that of the rows' second derivatives: it ends where :meth:`settle` would if it went on to the
+        optimum, but for the square of its length. Where rows hold too many of them, all steps are taken.
+        """
+        if not isinstance(self.mechanism.family, Binary | Categorical) and self.second is None:
+            return self.settle(theta.expand(-1, self.weight.shape[1], -1))
+        state = self.evaluate(theta)
+        curvature = self._curvature(state)
+        if self.second is not None:
+            second, weight = self.second, self.weight.unsqueeze(-1)
+            diagonal = weight * second.diagonal(dim1=1, dim2=2).clamp(min=0.0).unsqueeze(1)
+            curvature = Curvature(lambda v: weight * torch.bmm(v, second), diagonal)
+        step = self._solve(state.gradient, curvature, SOLVED_ONCE)
+        gain = (state.gradient * step).sum((0, 2))
+        _, found = self._search(state, step, gain, gain > 0.0)
+        return found.theta, found.loss
 
     def _search(self, state: _State, step: Tensor, gain: Tensor, open_: Tensor) -> tuple[Tensor, _State]:
         """Halve the steps of the open fits until their losses fall; return which do, at all, and where all fits are."""
@@ -256,8 +297,12 @@ class LastLayer:
     def _exact(self) -> bool:
         return _is_simple(self.mechanism.family)
 
-    def _solve(self, right: Tensor, curvature: Curvature) -> Tensor:
-        """Solve the equations of a step by conjugate gradients, scaled by a curvature nearby or by their diagonal."""
+    def _solve(self, right: Tensor, curvature: Curvature, closely: float) -> Tensor:
+        """Solve the equations of a step by conjugate gradients, scaled by a curvature nearby or by their diagonal.
+
+        They end where the loss does not curve upwards, which it may not do far from an optimum; at the first round the
+        step is that of the curvature nearby.
+        """
         if self.factor is None:
             diagonal = self._squares(curvature.diagonal) + self.precision
         found, left = torch.zeros_like(right), right.clone()
@@ -265,21 +310,21 @@ class LastLayer:
         def scale(each: Tensor) -> Tensor:
             if self.factor is None:
                 return each / diagonal
-            k, b, size = each.shape
-            solved = torch.cholesky_solve(each.permute(2, 0, 1).reshape(size * k, b), self.factor)
-            return solved.view(size, k, b).permute(1, 2, 0)
+            return torch.cholesky_solve(each.permute(2, 0, 1), self.factor).permute(1, 2, 0)
 
         scaled = scale(left)
         way, product = scaled.clone(), (left * scaled).sum((0, 2))
-        enough = (SOLVED if self._exact else SOLVED_CLOSELY) ** 2 * product
-        for _ in range(MOST_SOLVING):
-            go = product > enough
+        enough, up = closely**2 * product, torch.ones_like(product, dtype=torch.bool)
+        for done in range(MOST_SOLVING):
+            go = (product > enough) & up
             if not go.any():
                 break
             b, size = way.shape[1:]
             turned = curvature.times((self.inputs @ way.reshape(-1, b * size)).view(-1, b, size))
             turned = self._pull(turned) + self.precision * way
-            length = torch.where(go, product / (way * turned).sum((0, 2)), 0.0)[:, None]
+            bend = (way * turned).sum((0, 2))
+            up = bend > 0.0
+            length = torch.where(go, torch.where(up, product / bend, 0.0 if done else 1.0), 0.0)[:, None]
             found, left = found + length * way, left - length * turned
             scaled, before = scale(left), product
             product = torch.where(go, (left * scaled).sum((0, 2)), product)

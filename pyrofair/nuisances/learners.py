@@ -75,6 +75,8 @@ MOST_OWN, CHUNK = 0.5, 1 << 16
 """A row counts as drawing a logistic regression to itself by this share at most; so many rows are asked at once."""
 SMALL = 300
 """Trees alone find hardly a split in a group of fewer rows, so that they adjust for nothing: a stack is taken."""
+CONSTANT = 1e-12
+"""Responses that differ by no more are constant."""
 MOST_COPIES = 1000
 """The most often that a row is repeated for a model that takes no weights."""
 
@@ -334,8 +336,8 @@ class Estimator(Learner):
         known: dict[bytes, tuple[Any, float, float]] = {}
         for column in y.T:
             if (key := column.tobytes()) not in known:
-                low, high = float(column.min()), float(column.max())
-                known[key] = (None if low == high else self._fit_one(design, column, weight, groups)), low, high
+                own = self._fit_one(design, column, weight, groups) if _varies(column) else None
+                known[key] = own, float(column.min()), float(column.max())
         return replace(self, fits=tuple(known[column.tobytes()] for column in y.T))
 
     def _fit_one(self, design: Design, y: NDArray[Any], weight: Array, groups: Groups) -> Any:
@@ -389,7 +391,7 @@ class Boosted(Estimator):
         """Grow trees for each response, or of many rows take means of the leaves of its leader's."""
         every, q = range(y.shape[1]), len(self.leaders) if self.n >= REGROWN else 0
         lead = [i - i % q + self.leaders[i % q] if q else i for i in every]
-        lead = [of if y[:, of].min() < y[:, of].max() else i for i, of in enumerate(lead)]  # a constant has no trees
+        lead = [of if _varies(y[:, of]) else i for i, of in enumerate(lead)]  # a constant has no trees
         own = sorted({*lead})
         grown = super().fit(design.rows, y[:, own], weight, groups)
         fitted = replace(grown, fits=tuple(grown.fits[own.index(of)] for of in lead))
@@ -446,11 +448,16 @@ class Boosted(Estimator):
     def regrown(self, design: Cells, rows: NDArray[np.int64], y: Array, weight: Array) -> Boosted | None:
         """Keep the trees of each response, and learn the means of their leaves; of few rows trees are grown again.
 
-        Trees of few rows split little that the first response does not read, and fits to few rows are fast.
+        Trees of few rows split little that the first response does not read, and fits to few rows are fast. Responses
+        that have no trees yet, because all so far were constant, grow them.
         """
-        if self.n < REGROWN or any(model is None for model, *_ in self.fits):
+        if self.n < REGROWN:
             return None
-        return self._relearned(design, rows, y, weight, range(y.shape[1]))
+        bare = [i for i, (model, *_) in enumerate(self.fits) if model is None]
+        grown = dict(zip(bare, super().fit(take(design, rows).rows, y[:, bare], weight).fits, strict=True))
+        other = replace(self, fits=tuple(grown.get(i, each) for i, each in enumerate(self.fits)))
+        other.memo.update(self.memo)
+        return other._relearned(design, rows, y, weight, [i for i in range(y.shape[1]) if i not in bare])
 
     def _relearned(self, design: Cells, rows: NDArray[np.int64], y: Array, weight: Array, which: Sequence[int]) -> Self:
         """Return the fit of some responses as means of the leaves that they have; all else stays."""
@@ -461,7 +468,7 @@ class Boosted(Estimator):
                 made[of] = LeafMeans(self.fits[of][0], leaves, design.index[rows], weight)
             fits[i] = made[of](y[:, i]), float(y[:, i].min()), float(y[:, i].max())
         other = replace(self, fits=tuple(fits))
-        other.memo["leaves"] = self.memo["leaves"]
+        other.memo.update(self.memo)
         return other
 
     def again(self, known: Cells, weight: Array, asked: Sequence[Cells]) -> Callable[[Array], list[Array]]:
@@ -715,6 +722,11 @@ def make_learner(
     if spec == "boosted" and (smallest is None or smallest >= SMALL):
         return trees
     return Stacked((Logistic(TableEncoder().fit(X), target == "regression"), trees), target, seed)
+
+
+def _varies(y: Array) -> bool:
+    """Return whether responses (m,) differ by more than rounding."""
+    return float(y.max() - y.min()) > CONSTANT
 
 
 def smaller_group(a: NDArray[np.int8], weight: Array) -> int:

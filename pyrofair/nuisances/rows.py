@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
+from pyrofair._random import seed_for
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand
@@ -206,8 +207,7 @@ class Nuisances:
     def by_split(self, number: int) -> Nuisances:
         """Return the propensities by another split into folds, made once; 0 is this one."""
         if number and number not in self.splits:
-            seed = int(np.random.default_rng([self.seed, number]).integers(2**31))
-            other = replace(self, seed=seed, matches=[], splits={})
+            other = replace(self, seed=seed_for(self.seed, number), matches=[], splits={})
             if judge_unseen(self.propensity):
                 other = replace(other, rows=replace(self.rows, probability={}), models={})
             self.splits[number] = other

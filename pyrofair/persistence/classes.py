@@ -310,6 +310,7 @@ def _take_pscf(classifier: Any, state: State) -> State:
             "of, pyrofair.save(learned_mechanisms, ...) or the SEM with its posterior, and fit PSCF on it again with "
             "the same random_state; parameters_ holds the numbers that were fitted."
         )
+    state = state | {"device": str(classifier.device)}
     if "sem_" not in state:
         return state
     sem: Any = classifier.sem_
@@ -343,6 +344,7 @@ def _with_numbers(module: nn.Module, numbers: State) -> nn.Module:
 
 TAKE: dict[str, Callable[[Any, State], State]] = {
     "Estimand": lambda estimand, _: {"unfair": estimand.unfair, "target": estimand.target},
+    "GComputation": lambda source, state: state | {"device": str(source.device)},
     "HistGradientBoostingClassifier": take_boosted,
     "OneStep": lambda source, state: state | ({"_form": source.form_} if "_form" in state else {}),
     "PSCF": _take_pscf,

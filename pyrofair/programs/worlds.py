@@ -125,7 +125,8 @@ class _OneWorld(RunOnNoise):
         self.info, self.nodes, self.found = evaluation.info, evaluation.nodes, World()
         self.met, self.baseline, self.idle, self.settle = met, baseline, idle, settle
         self.evaluated, self.left = {*until}, {*until}
-        self.run(evaluation.program)
+        only = evaluation.restrict
+        self.run(only(until) if only and until else evaluation.program)
 
     def respond(self, name: str, distribution: Any) -> Tensor:
         if name in self.idle:  # any value will do
@@ -150,7 +151,8 @@ class Evaluation:
     """A program's equations on the noise of some units, drawn or observed.
 
     ``endogenous`` are the random sites whose distribution depends on one of the ``nodes``; ``met`` holds, for each node
-    evaluated in the baseline, the parameters of the distributions met there.
+    evaluated in the baseline, the parameters of the distributions met there. ``restrict`` makes a faster program of
+    some sites, all other nodes being held.
     """
 
     program: Program
@@ -159,6 +161,7 @@ class Evaluation:
     endogenous: Collection[str]
     noise: Noise
     met: dict[str, dict[str, list[Tensor]]] = field(default_factory=dict)
+    restrict: Callable[[Collection[str]], Program] | None = None
 
     @classmethod
     def of(cls, equations: Equations, noise: Noise) -> Evaluation:

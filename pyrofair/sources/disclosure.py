@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.nuisances.crossfit import CrossFit
 from pyrofair.nuisances.rows import Rows
 from pyrofair.sources.onestep import OneStep
+from pyrofair.sources.prefix_form import Columns, columns_of
 from pyrofair.tables.labels import quantile_bands, read_sensitive, repeat_label
 from pyrofair.tables.reading import feature_columns, read_table, read_weight
 from pyrofair.tables.recorded import NOT_RECORDED, as_recorded
@@ -224,13 +225,13 @@ class Disclosed(OneStep):
         if df is not None:
             raise DataError("Where the sensitive attribute is known in some rows, the rows fitted are those judged.")
         rows, at = self.rows, np.flatnonzero(self.known)
-        own = super().influence(known := _on_rows(score, at, np.ones(len(at), dtype=bool)))
+        own = super().influence(known := _OnRows(score, at, np.ones(len(at), dtype=bool)))
         judge, columns = self.judge(known), self.unfair.graph.input_columns
         reads = self.estimand_.target == "prediction" and self.unfair.graph.sensitive_column in columns
         found, decided = [], []
         for group in (0, 1):
             each, same = self._as_group(group), (self.known & (rows.a == group)) | (not reads)
-            found.append(judge(asked := _on_rows(score, np.arange(len(same)), same), each))
+            found.append(judge(asked := _OnRows(score, np.arange(len(same)), same), each))
             if reads:
                 sample = CounterfactualSample(each.given[columns], rows.weight, origin=np.arange(len(same)))
                 decided.append(np.asarray(asked(sample)).reshape(len(same), -1))
@@ -262,13 +263,22 @@ class Disclosed(OneStep):
         return values
 
 
-def _on_rows(score: Scorer, at: NDArray[np.int64], same: NDArray[np.bool_]) -> Scorer:
-    """Return the scores of samples of rows at some positions (m,), observed as they are where they are the ``same``."""
+@dataclass(frozen=True, eq=False)
+class _OnRows:
+    """The scores of samples of rows at some positions (m,), observed as they are where they are the ``same``."""
 
-    def asked(sample: CounterfactualSample) -> Array:
+    score: Scorer
+    at: NDArray[np.int64]
+    same: NDArray[np.bool_]
+
+    @property
+    def columns(self) -> Columns:
+        """The models and decisions of its columns."""
+        return columns_of(self.score)
+
+    def __call__(self, sample: CounterfactualSample) -> Array:
+        """Return the scores (m, Q)."""
         if sample.origin is None:
-            return score(sample)
-        kept = (sample.origin >= 0) & same[sample.origin]
-        return score(replace(sample, origin=np.where(kept, at[sample.origin], -1)))
-
-    return asked
+            return self.score(sample)
+        kept = (sample.origin >= 0) & self.same[sample.origin]
+        return self.score(replace(sample, origin=np.where(kept, self.at[sample.origin], -1)))

@@ -13,10 +13,12 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from pyrofair._devices import require_wide_device
 from pyrofair._random import PYRO_LOCK, neutral_torch, seed_from
 from pyrofair._validation import (
     Constraint,
@@ -30,7 +32,14 @@ from pyrofair._validation import (
     require_seed,
     require_units,
 )
-from pyrofair.effects.potential_outcomes import FEWEST_ROWS, MEAN_WEIGHT, CounterfactualSample, GroupSize
+from pyrofair.effects.potential_outcomes import (
+    FEWEST_ROWS,
+    MEAN_WEIGHT,
+    CounterfactualSample,
+    GroupSize,
+    Views,
+    Worlds,
+)
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
 from pyrofair.graph.identification import Estimand
 from pyrofair.graph.identify import identify
@@ -42,7 +51,7 @@ from pyrofair.nuisances.diagnostics import group_sizes
 from pyrofair.nuisances.folds import FOLDS, split_folds
 from pyrofair.nuisances.learners import LearnerName, require_learner
 from pyrofair.nuisances.rows import Nuisances, Rows
-from pyrofair.sources.gformula import GFormula, World, collect_units, sample_units
+from pyrofair.sources.gformula import Draws, GFormula, Units, collect_units, sample_units, weight_units
 from pyrofair.sources.mechanism_graph import MechanismGraph
 from pyrofair.tables.reading import read_weight, warn_unused
 from pyrofair.tables.recorded import Missing, assumed_of_records, warn_of_truths
@@ -51,6 +60,8 @@ __all__ = ["HALVES", "GComputation", "SplitMechanisms"]
 
 HALVES = ("half 0", "half 1")
 PARTS = ("all", *HALVES)
+HALF_AS_MANY = 1500
+"""The most steps of a half's mechanisms: half as many as those of all rows, so that each row is seen as often."""
 
 
 def _require_parameters(name: str, value: object) -> None:
@@ -72,6 +83,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "propensity": partial(require_learner, target="propensity"),
     "folds": require_integer,
     "missing": partial(require_choice, choices=get_args(Missing)),
+    "device": require_wide_device,
     "progress": require_flag,
     "random_state": lambda name, value: require_seed(value, name),
 }
@@ -103,7 +115,7 @@ class SplitMechanisms:
             return self.learned[which]
 
     def reweighted(self, rows: Rows) -> SplitMechanisms:
-        """Return the mechanisms of the same rows with other weights: a bootstrap replicate, fitted in a few steps."""
+        """Return the mechanisms of the same rows with other weights: a bootstrap replicate, fitted in one step."""
         return replace(self, rows=rows, origin=self, learned={}, starts={})
 
     def refit_halves(self, replicates: Sequence[SplitMechanisms]) -> None:
@@ -113,7 +125,7 @@ class SplitMechanisms:
                 self.of(which)
                 part = self._part(which)
                 weights = [each.rows.weight[part] for each in replicates]
-                found = self.starts[which].refits(weights, random_state=self.seed)
+                found = self.starts[which].refits(weights, random_state=self.seed, converge=False)
                 for each, mechanisms in zip(replicates, found, strict=True):
                     if isinstance(mechanisms, LearnedMechanisms):
                         each.learned[which] = mechanisms
@@ -128,7 +140,7 @@ class SplitMechanisms:
         weight = self.rows.weight[self._part(which)]
         if self.origin is not None:
             self.origin.of(which)
-            return self.origin.starts[which].refit(weight, random_state=self.seed)
+            return self.origin.starts[which].refit(weight, random_state=self.seed, converge=False)
         self.starts[which] = first = self._first(which, weight)
         return first.refit(weight, random_state=self.seed) if which in HALVES else first
 
@@ -146,6 +158,7 @@ class SplitMechanisms:
             families=self.families if whole is None else {**whole.families, **(self.families or {})},
             sample_weight=weight,
             random_state=self.seed + PARTS.index(which),
+            **({"steps": HALF_AS_MANY} if which in HALVES else {}),
         )
         if any(fit.interrupted for fit in mechanisms.fits.values()):
             raise KeyboardInterrupt  # the caller would report half learned mechanisms as learned
@@ -166,6 +179,18 @@ class SplitMechanisms:
         if any(np.isin((0, 1), group[half::2]).sum() < 2 for half in range(len(HALVES))):
             order = order[np.argsort(group, kind="stable")]  # a group's rows are dealt out in turn
         return np.sort(order[HALVES.index(which) :: 2])
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnSample(CounterfactualSample):
+    """A world whose rows replicates weight anew.
+
+    ``draws`` are its rows as a program's values; ``member`` is the unit of each row of the ``table`` that shows some.
+    """
+
+    draws: Draws | None = field(default=None, repr=False)
+    member: NDArray[np.int64] | None = field(default=None, repr=False)
+    table: pd.DataFrame | None = field(default=None, repr=False)
 
 
 class GComputation(BaseEstimator):  # type: ignore[misc]
@@ -190,7 +215,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         is drawn from its learned distribution with A = baseline, so that no propensity is needed.
     most_units
         The most units; more different values of S are thinned out at random, in proportion to their weights.
-    families, parameters, hidden, components
+    families, parameters, hidden, components, device
         How mechanisms are learned, as in :func:`pyrofair.learn_mechanisms`.
     propensity, folds
         The model of P(A | what A does not cause), and the folds of cross-fitting it, as in :class:`pyrofair.IPW`.
@@ -249,6 +274,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         propensity: LearnerName | ClassifierMixin = "logistic",
         folds: int = FOLDS,
         missing: Missing = "refuse",
+        device: str | torch.device = "cpu",
         progress: bool = True,
         random_state: int | np.random.Generator | None = None,
     ) -> None:
@@ -263,6 +289,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         self.propensity = propensity
         self.folds = folds
         self.missing = missing
+        self.device = device
         self.progress = progress
         self.random_state = random_state
 
@@ -309,6 +336,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         graph = self.graph_
         nodes = (*graph.drawn, *(graph.caused if self.shared == "learned" else ()))
         how = {name: getattr(self, name) for name in ("parameters", "hidden", "components", "missing", "progress")}
+        how["device"] = str(self.device)
         learn = partial(learn_mechanisms, graph_or_unfair=graph.graph, nodes=nodes, given=graph.given, **how)
         return learn if nodes else None
 
@@ -339,7 +367,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
     def refit(self, sample_weight: NDArray[np.float64]) -> GComputation:
         """Return a copy fitted on the same rows, their weights multiplied by others (n,): a bootstrap replicate.
 
-        Its mechanisms start from those found, and take a few steps.
+        Its mechanisms start from those found, and take one step of Newton's method.
         """
         weight = self.rows_.weight * read_weight(sample_weight, self.rows_.table)
         self._check_groups(self.rows_.a, weight)
@@ -403,7 +431,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
 
     # -- units --------------------------------------------------------------------------------------------------------
 
-    def _units(self, rows: Rows, seed: int, n: int | None) -> World:
+    def _units(self, rows: Rows, seed: int, n: int | None) -> Units:
         """Return different values of the shared features, with their weights, n of them or at most `most_units`."""
         weight = self._weight(rows)
         if not weight.any():
@@ -503,7 +531,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         *,
         df: pd.DataFrame | None = None,
         sample_weight: npt.ArrayLike | None = None,
-    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+    ) -> Worlds:
         """Return both worlds as the classifier reads them.
 
         Parameters
@@ -526,13 +554,19 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         random_state: int | None = None,
         df: pd.DataFrame | None = None,
         sample_weight: npt.ArrayLike | None = None,
-    ) -> tuple[tuple[CounterfactualSample, CounterfactualSample], ...]:
+        like: Views | None = None,
+    ) -> Views:
         """Return both worlds twice for the same units, by mechanisms learned from either half of the fitted rows.
 
         Their errors are independent given the units, as the bounds on PIU given units require. Parameters as for
-        :meth:`worlds`.
+        :meth:`worlds`. A replicate that is given views (``like``) of the same table by the source that it was made of
+        keeps their rows, unless its units are others, and weights them anew.
         """
-        return tuple(self._worlds(which, None, random_state, df, sample_weight) for which in HALVES)
+        found = []
+        for i, which in enumerate(HALVES):
+            again = None if like is None else self._weighted_anew(which, like[i], df, sample_weight, random_state)
+            found.append(again or self._worlds(which, None, random_state, df, sample_weight))
+        return tuple(found)
 
     def _worlds(
         self,
@@ -541,7 +575,7 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         random_state: int | None,
         df: pd.DataFrame | None,
         sample_weight: npt.ArrayLike | None,
-    ) -> tuple[CounterfactualSample, CounterfactualSample]:
+    ) -> Worlds:
         check_is_fitted(self, "split_")
         if n is not None:
             require_units("n", n)
@@ -552,9 +586,41 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         with PYRO_LOCK, neutral_torch():
             formula = self._formula(which)
             drawn = formula.worlds(units, draws=draws, exact=self.draws, seed=seed + PARTS.index(which))
+            tables = [each.as_the_outcome_reads() for each in drawn]
         reads = list(self.unfair.graph.input_columns)
-        one, other = (CounterfactualSample(world.rows[reads], world.weight, world.unit) for world in drawn)
+        one, other = (
+            DrawnSample(
+                table[reads], each.weight(units.weight), each.unit, draws=each, member=units.member, table=rows.given
+            )
+            for table, each in zip(tables, drawn, strict=True)
+        )
         return one, other
+
+    def _weighted_anew(
+        self,
+        which: str,
+        worlds: Worlds,
+        df: pd.DataFrame | None,
+        sample_weight: npt.ArrayLike | None,
+        random_state: int | None,
+    ) -> Worlds | None:
+        """Return worlds of the same rows with a replicate's weights, or None if they must be drawn again."""
+        rows = self.nuisances_.rows_of(df, sample_weight)
+        random = np.random.default_rng(
+            [seed_from(self.seed_ if random_state is None else random_state), which == HALVES[1]]
+        )
+        found = []
+        for world in worlds:
+            if not isinstance(world, DrawnSample) or world.member is None or world.table is not rows.given:
+                return None
+            assert world.draws is not None, "its rows were drawn"
+            units = weight_units(world.member, self._weight(rows)[self._shown(rows)])
+            with PYRO_LOCK, neutral_torch():
+                weight = world.draws.reweighted(units, self.split_.of(which), random)
+            if weight is None:
+                return None
+            found.append(CounterfactualSample(world.rows, weight, world.unit))
+        return found[0], found[1]
 
     def effective_size(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return Kish's effective size of the rows that show the shared features, in rows."""
@@ -570,6 +636,6 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "split_")
         units = self._units(self.rows_, self.seed_, None)
-        few = min(self.draws, 50)
+        few = max(min(self.draws, 50), math.ceil(self.most_units / len(units.weight)))
         with PYRO_LOCK, neutral_torch():
             return self._formula("all").outside_support(units, self.rows_, draws=few, seed=self.seed_)

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from pyrofair._random import seed_for
 from pyrofair.effects.estimates import kish_size
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
@@ -302,7 +303,7 @@ class GraphForm:
         key = train.tobytes()
         if key not in self._judges:
             own = self.nuisances.rows
-            seed = int(np.random.default_rng([self.seed, number + 1]).integers(2**31))
+            seed = seed_for(self.seed, number + 1)
             mechanisms: Mechanisms = (
                 CellMechanisms(train, own.a, own.weight)
                 if self.saturated

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pyrofair._random import seed_from
+from pyrofair._random import seed_for, seed_from
 from pyrofair._validation import (
     Constraint,
     check_settings,
@@ -255,7 +255,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             other = self.nuisances_.by_split(number)
             if weight is not None:
                 rows = replace(other.rows, probability={}, weight=weight)
-                other = replace(other, rows=rows, seed=self._seed(number), folds=1, models={}, matches=[], splits={})
+                seed = seed_for(self.nuisances_.seed, number)
+                other = replace(other, rows=rows, seed=seed, folds=1, models={}, matches=[], splits={})
             kept[key] = self._make_form(self.form_, other)
         return kept[key]
 
@@ -267,9 +268,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
             form = self._made_again(number)
             own = form.nuisances.rows
             yield form, replace(own, weight=rows.weight) if rows.position is None else replace(rows, probability={})
-
-    def _seed(self, *number: int) -> int:
-        return int(np.random.default_rng([self.nuisances_.seed, *number]).integers(2**31))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the forms that seeds make again."""
@@ -423,7 +421,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         """
         own, found, means = self.nuisances_.rows, [], []
         for number in range(HALVES):
-            first, _ = split_folds(own.a, own.weight, 2, self._seed(0, number), own.groups)[0]
+            first, _ = split_folds(own.a, own.weight, 2, seed_for(self.nuisances_.seed, 0, number), own.groups)[0]
             side = np.full(len(own.a), -1.0)
             side[first] = 1.0
             for part in (1.0, 0.5) if self._crossed(self.form_) else (0.5,):

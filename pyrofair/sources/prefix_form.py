@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -41,11 +41,13 @@ __all__ = [
     "Average",
     "Learned",
     "PrefixForm",
+    "Scored",
     "Walk",
     "World",
     "arrange",
     "as_world",
     "check_scores",
+    "columns_of",
     "leaders_of",
     "make_scores",
     "orders_of",
@@ -53,6 +55,8 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Columns: TypeAlias = Sequence[tuple[str, Any]]
+"""Of columns of scores the model and the decisions, or "score"."""
 ROUNDING = 1e-12
 MOST_ORDERS = 24
 """So many orders of the nodes are tried for one in which the groups overlap."""
@@ -70,6 +74,13 @@ class World:
     def stages(self) -> tuple[Stage, ...]:
         """All stages, in order."""
         return (*self.shared, *self.own)
+
+
+class Scored(NamedTuple):
+    """The scores (n, Q) of rows and of the fitted rows in each world, and what the scorer says of its columns."""
+
+    worlds: list[tuple[Array, Array]]
+    columns: Columns = ()
 
 
 @dataclass
@@ -158,14 +169,13 @@ class PrefixForm:
         weight = self.nuisances.raw_weights(rows, world.part, None, stage.start)
         return describe_lacking(self.nuisances, rows, stage.arm, stage.given, weight)
 
-    def scores(self, score: Scorer, rows: Rows) -> list[tuple[Array, Array]]:
-        """Return for each world the scores of rows and of the fitted ones, which any split and weights share."""
+    def scores(self, score: Scorer, rows: Rows) -> Scored:
+        """Return the scores of rows and of the fitted ones, which any split and weights share."""
         fitted = self.nuisances.rows
-        return [make_scores(score, world.part, rows, fitted, self.estimand) for world in self.worlds]
+        worlds = [make_scores(score, world.part, rows, fitted, self.estimand) for world in self.worlds]
+        return Scored(worlds, columns_of(score))
 
-    def influence(
-        self, score: Scorer | list[tuple[Array, Array]], rows: Rows, learned: Learned | None = None
-    ) -> InfluenceValues:
+    def influence(self, score: Scorer | Scored, rows: Rows, learned: Learned | None = None) -> InfluenceValues:
         """Return the influence values of rows for the columns of scores, which may have been made by :meth:`scores`.
 
         Regressions are functions of the fitted rows and their scores: they are learned once for the same scores, or
@@ -174,11 +184,11 @@ class PrefixForm:
         if callable(score) and learned is not None:
             fitted, parts = self.nuisances.rows, [world.part for world in self.worlds]
             own = (_score_table(score, part, rows, fitted, self.estimand) for part in parts)
-            scores = list(zip(own, learned.known, strict=True))
+            scored = Scored(list(zip(own, learned.known, strict=True)))
         else:
-            scores = self.scores(score, rows) if callable(score) else score
-            learned = self._recall(tuple(known for _, known in scores))
-        return Walk(self, rows, scores, learned).values()
+            scored = self.scores(score, rows) if callable(score) else score
+            learned = self._recall(tuple(known for _, known in scored.worlds))
+        return Walk(self, rows, *scored, learned).values()
 
     def learn(self, score: Scorer) -> Learned:
         """Return the regressions of the columns of scores, for :meth:`influence` of any number of other rows."""
@@ -299,14 +309,15 @@ class Walk:
     with_own_trees: ClassVar[int] = 1
 
     def __init__(
-        self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], learned: Learned | None = None
-    ) -> None:
+        self, form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Array]], columns: Columns = (),
+        learned: Learned | None = None,
+    ) -> None:  # fmt: skip
         self.form, self.rows, self.fitted, self.scores = form, rows, form.nuisances.rows, scores
         self.learned, self.recalls = learned, learned is not None and bool(learned.fits)
         self.fits: dict[Any, Learner] | None = None
         self.fold = 0
         self.columns = scores[0][0].shape[1]
-        self.leaders = leaders_of(scores[0][1], self.with_own_trees)
+        self.leaders = leaders_of(scores[0][1], columns, self.with_own_trees)
         n = len(rows.a)
         self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
         self.found: list[list[StageValues]] = []
@@ -534,18 +545,24 @@ class Average:
     plain: tuple[Array, Array]
 
 
-def leaders_of(scores: Array, alone: int) -> tuple[int, ...]:
-    """Return for each column of scores (n, Q) itself or, of decisions by another one, that: all but the first alone."""
+def columns_of(score: Scorer) -> Columns:
+    """Return the models and decisions of a scorer's columns, if it says so."""
+    return getattr(score, "columns", ())
+
+
+def leaders_of(scores: Array, columns: Columns, alone: int) -> tuple[int, ...]:
+    """Return for each column of scores (n, Q) itself or, of decisions, their model's score: all but the first alone.
+
+    No column leads those of another model, whose numbers would depend on the models beside it.
+    """
     scores = scores[~np.isnan(scores).any(axis=1)]
     rough = ((scores == 0.0) | (scores == 1.0)).all(axis=0)
-    found: list[int] = []
-    followed = np.zeros(scores.shape[1])
-    for i, own in enumerate(scores.T):
-        fine = np.flatnonzero(~rough) if rough[i] and own.min() < own.max() else np.empty(0, dtype=np.int64)
-        near = (j for j in fine[::-1] if j <= i + 1)  # a model's own score comes right after its first decisions
-        of = next((j for j in near if scores[own == 0.0, j].max() < scores[own == 1.0, j].min()), i)
-        followed[of] += of != i
-        found.append(int(of) if followed[of] > alone else i)
+    fine = {name: at for at, (name, rule) in enumerate(columns) if rule == "score" and not rough[at]}
+    found, followed = [*range(scores.shape[1])], dict.fromkeys(fine, 0)
+    for at, (name, _) in enumerate(columns):
+        if name in fine and rough[at] and scores[:, at].min() < scores[:, at].max():
+            followed[name] += 1
+            found[at] = fine[name] if followed[name] > alone else at
     return tuple(found)
 
 

@@ -26,7 +26,7 @@ from pyrofair.nuisances.diagnostics import (
 from pyrofair.nuisances.folds import warn_of_one_fold
 from pyrofair.nuisances.learners import Learner, LearnerName
 from pyrofair.nuisances.rows import Nuisances, judge_unseen
-from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, make_scores, orders_of
+from pyrofair.sources.prefix_form import PrefixForm, Walk, as_world, columns_of, make_scores, orders_of
 
 __all__ = ["ManyWorlds"]
 
@@ -105,7 +105,7 @@ class ManyWorlds:
             form = self._form(estimand, worlds, split)
             if not split and (rest := [text for _, text in form.unsupported.values() if text]):
                 warn_of_overlap([*rest[:1], f"So it is in {len(rest) - 1} other world(s)." if rest[1:] else ""])
-            values, table = _Walks(form, form.nuisances.rows, _scores_of(form, score)).all_worlds()
+            values, table = _Walks(form, form.nuisances.rows, _scores_of(form, score), columns_of(score)).all_worlds()
             found.append(np.stack(values, axis=-1).reshape(len(values[0]), -1))
             stages.append(table)
         return np.stack(found), worst_stages(stages)
@@ -166,7 +166,7 @@ class _Walks(Walk):
             fit = None if made is None else made.regrown(design, rows, y, weight)
             if fit is None:
                 fit = regression.fit(take(design, rows), y, weight, None if groups is None else groups[rows])
-                self.learned_from.setdefault(of, fit)
+            self.learned_from[of] = fit  # it has the trees of all responses so far that vary
             mean, pull = fit(design), np.broadcast_to(fit.pull(design), before.shape)
             seen = 1.0 - self._leverage(stage, fit, design, np.arange(len(mean)), rows)
             self.memo[key] = _Averaged(mean + pull, (before - mean) / seen, pull)

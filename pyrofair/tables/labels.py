@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_object_dtype
 
-from pyrofair._validation import did_you_mean, require_unmasked, shown, text_fault
+from pyrofair._validation import did_you_mean, nearest, plain_value, require_unmasked, shown, text_fault
 from pyrofair.exceptions import DataError, PyrofairWarning
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def show_labels(values: Iterable[Any], most: int = 5) -> str:
 
 def plain_values(values: Iterable[Any]) -> tuple[Any, ...]:
     """Return values with NumPy's numbers and texts as Python's."""
-    return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
+    return tuple(map(plain_value, values))
 
 
 def read_sensitive(
@@ -170,15 +170,21 @@ def read_sensitive(
         require_few_levels(values)
         labels = {"baseline": graph.baseline, "contrast": graph.contrast}
         never = [role for value, role in enumerate(labels) if not (coded == value).any()]
-        base = plain_values(values.mode())[0] if "baseline" in never else graph.baseline
-        named = f"baseline={base!r}{', contrast=None' * (base == 0)}"
+        counted = plain_values(values.value_counts().index)
+        base = counted[0] if "baseline" in never else graph.baseline
+        rest = [each for each in counted if each != base]
+        other = graph.contrast if graph.contrast in rest else next(iter(rest), None)
+        both_named = f"baseline={base!r}, contrast={other!r}"
+        several = (
+            "To compare each with one of them, name that one alone when making the graph: CausalGraph(..., "
+            f"baseline={base!r}{', contrast=None' * (base == 0)}); pf.audit then reports all, and pf.Contrasts(source) "
+            f"trains with all. To compare two, name both, {both_named}, and keep their rows."
+        )
+        cure = several if len(rest) > 1 else f"Name both when making the graph: CausalGraph(..., {both_named})."
         raise DataError(
             f"The sensitive attribute {name!r} holds {show_labels(values[coded < 0].unique())} besides "
             f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
-            f"{', and never the ' + ' or the '.join(never) if never else ''}. Its levels: {show_counts(values)}. To "
-            f"compare each with one of them, name that one alone when making the graph: CausalGraph(..., {named}); "
-            "pf.audit then reports all, and pf.Contrasts(source) trains with all. To compare two, name both, "
-            "baseline=... and contrast=..., and keep their rows."
+            f"{', and never the ' + ' or the '.join(never) if never else ''}. Its levels: {show_counts(values)}. {cure}"
             f"{did_you_mean(labels[never[0]], values[coded < 0].unique()) if never else ''}"
         )
     for value in (0, 1):
@@ -250,7 +256,7 @@ def read_contrasts(
         raise DataError(
             f"The sensitive attribute {name!r} never takes the baseline {graph.baseline!r}; it holds "
             f"{show_counts(values)}. Name one of these when making the graph: CausalGraph(..., "
-            f"baseline={plain_values(values.mode())[0]!r}).{did_you_mean(graph.baseline, levels)}"
+            f"baseline={(nearest(graph.baseline, levels) or plain_values(values.mode())[0])!r})."
         )
     others = [each for each in levels if each != graph.baseline]
     if not others:
@@ -290,8 +296,9 @@ def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") ->
         raise DataError(f"{what} must be binary, but holds {len(labels)} classes: {show_labels(labels)}.")
     if positive not in labels:
         raise DataError(
-            f"{what} never takes the positive value {positive!r}; it holds {show_labels(labels)}. Name it "
-            f"when making the graph: positive=...{did_you_mean(positive, labels)}"
+            f"{what} never takes the positive value {positive!r}; it holds {show_labels(labels)}. Name it when making "
+            f"the graph: {' or '.join(f'CausalGraph(..., positive={each!r})' for each in plain_values(labels))}."
+            f"{did_you_mean(positive, labels)}"
         )
     if len(labels) < 2:
         raise DataError(f"{what} has one class only, {show_labels(labels)}; a classifier needs both.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -27,6 +28,7 @@ __all__ = [
     "assumed_of_records",
     "fills_of",
     "flag_of",
+    "join_truths",
     "missing_shares",
     "require_missing",
     "truths_assumed",
@@ -194,11 +196,31 @@ def truths_assumed(
         elif chosen and graph.sensitive not in effects:
             cures.append(f"call all or none of the paths through {node} unfair")
         if effects:
-            found.append(
-                f"The true {node} acts on {', '.join(effects)} by its record alone, as where people or systems saw no "
-                f"more than the record. If it does not, the numbers are not the effect: {', or '.join(cures)}."
-            )
+            found.append(_truth(node, effects, cures))
     return found
+
+
+def _truth(node: str, effects: Iterable[str], cures: Iterable[str]) -> str:
+    return (
+        f"The true {node} acts on {', '.join(effects)} by its record alone, as where people or systems saw no "
+        f"more than the record. If it does not, the numbers are not the effect: {', or '.join(cures)}."
+    )
+
+
+TRUTH = re.compile(re.escape(_truth("@", "@", "@")).replace("@", "(.+?)"))
+
+
+def join_truths(texts: Iterable[str]) -> list[str]:
+    """Return texts, each once, in which one tells all that :func:`truths_assumed` found of a node for many effects."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        if (match := TRUTH.fullmatch(text)) is None:
+            found[text] = None
+            continue
+        node, effects, cures = match.groups()
+        _, known, before = found.get(node) or (node, {}, {})
+        found[node] = node, known | dict.fromkeys(effects.split(", ")), before | dict.fromkeys(cures.split(", or "))
+    return [text if parts is None else _truth(*parts) for text, parts in found.items()]
 
 
 def warn_of_truths(unfair: UnfairPaths, table: pd.DataFrame, needs: Needs = "prefixes") -> None:

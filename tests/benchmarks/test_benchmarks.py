@@ -28,7 +28,7 @@ PARTS = {"strengths", "golden_entries", "conftest"}
 ROWS = 300
 TINY: dict[str, list[str]] = {
     "clusters": ["--samples 1 --designs 300", "--samples 1 --designs 60 --source IPW --replicates 2"],
-    "counterfactual_worlds": ["--units 1000 --repetitions 1"],
+    "counterfactual_worlds": ["--units 1000 --repetitions 1 --given 5"],
     "coverage": [
         "run --replications 1 --sizes 200 --designs categories --sources OneStep --out {out}",
         "table --replications 1 --sizes 200 --out {out}",

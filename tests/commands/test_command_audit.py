@@ -172,7 +172,7 @@ def test_decisions_as_text_and_outcomes(call: Call) -> None:
     code, out, _ = call(*AUDIT, "--score", "hired", "--scores", "outcome", "--output", "c")
     assert code == 0
     assert "an outcome, no function of the features: 600 of 600 rows agree" in details("c")
-    assert "hired is the outcome itself: its accuracy is 1 and means nothing." in out
+    assert "that of the outcome itself" in out
     assert estimate("c", "hired", "accuracy") == pytest.approx(1.0, abs=1e-12)
 
 
@@ -436,7 +436,7 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "three", "--score-positive", "granted"), "'three' have more than two values: .*'pending'"),
         (("--score", "w"), r"the scores 'w' hold \d+ value\(s\) outside \[0, 1\], such as 2"),
         (("--score", "p", "--positive", "Yes"), r"--positive 'Yes' is no value of the column 'hired'.*mean 'yes'"),
-        (("--score", "p", "--contrast", "Female"), "--contrast 'Female' is no value.*Did you mean 'female'"),
+        (("--score", "p", "--contrast", "Female"), "--contrast 'Female' is no value.*Did you mean --contrast female"),
         (("--score", "p", "--contrast", "male"), "'male', which is the baseline"),
         (("--score", "p", "--train", "court.csv"), "--train fits the source on other rows.*--score p, .*--model FILE"),
         (("--score", "p", "--columns", "sex=se'x"), "--columns 'sex=sex'; one never"),
@@ -474,6 +474,7 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "p", "--proxy", "ww"), r"no column 'ww' \(--proxy\)"),
         (("--score", "p", "--proxy", "w", "--source", "ipw"), "--proxy is for --source onestep"),
         (("--score", "p", "--proxy", "w", "--drop-other-groups"), "--proxy.*--drop-other-groups"),
+        (("--score", "p", "--explain", "--order", "nobody"), "--order must name each node"),
         (("--score", "p", "--flips", "flips.csv"), "--flips.*--score p.*--model FILE"),
         (("--model", "court.csv", "--flips", "audit.csv"), "--flips 'audit.csv' must be the name of a further CSV"),
         (("--model", "court.csv", "--flips", "a/flips.csv"), "--flips 'a/flips.csv' must be"),
@@ -491,7 +492,7 @@ def test_what_is_not_named_is_asked(call: Call) -> None:
     bare = ["audit", "court.csv", "--graph", GRAPH, "--sensitive", "sex", "--outcome", "hired", "--score", "p", *FAST]
     for more, message in [
         ([], "no path is called unfair. From 'sex' to 'hired' there are: sex -> job -> hired; sex -> hired."),
-        (["--direct"], "--baseline VALUE --contrast VALUE"),
+        (["--direct"], "--baseline male --contrast female"),
         (["--direct", "--contrast", "female"], "the outcome 'hired' of court.csv holds 'yes'"),
     ]:
         code, _, err = call(*bare, *more)
@@ -700,7 +701,7 @@ def test_several_values_are_compared_with_the_baseline(call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("audit", "--contrast", "Blakc", "Asian", "--score", "p"), "Did you mean 'Black'"),
+        (("audit", "--contrast", "Blakc", "Asian", "--score", "p"), "Did you mean --contrast Black"),
         (("audit", "--contrast", "Black", "White", "--score", "p"), "'White', which is the baseline"),
         (("audit", "--contrast", "all", "--score", "p", "--drop-other-groups"), "--drop-other-groups"),
         (("audit", "--contrast", "all", "--model", "races.csv", "--train", "races.csv"), "--train"),

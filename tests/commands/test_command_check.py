@@ -76,6 +76,10 @@ def test_tiers_become_a_graph_to_cut_down(call: Call) -> None:
     given = ("--groups", "town", "--text", "skill", "--missing-values", "-", "?", "--tests", "smooth")
     pd.read_csv("t.csv").assign(town=range(len(pd.read_csv("t.csv")))).to_csv("towns.csv", index=False)
     code, out, err = call("graph", "towns.csv", *ROLES, "--tiers", "tiers.txt", *given)
+    gaps = pd.read_csv("t.csv").assign(job=lambda df: df["job"].where(df.index > 50))
+    gaps.to_csv("gaps.csv", index=False)
+    code, gappy, _ = call("graph", "gaps.csv", *ROLES, "--tiers", "tiers.txt")
+    assert (code, "--missing-as-value" in gappy, "--missing-as-value" in out) == (0, True, False)
     then = shlex.split(next(line for line in out.splitlines() if "Then:" in line).partition("pyrofair ")[2])
     assert then == ["check", "towns.csv", "--graph", "graph.txt", *ROLES, "--tests", "smooth", "--groups", "town",
                     "--text", "skill", "--missing-values", "-", "?"]  # fmt: skip

@@ -227,7 +227,7 @@ def test_values_that_are_not_there_are_listed() -> None:
     with pytest.raises(
         UsageError,
         match=r"--baseline 'Male' is no value of the column 'sex' of t\.csv, which holds 'male' \(3 rows\), 'female' "
-        r"\(2 rows\)\. Did you mean 'male'\?",
+        r"\(2 rows\)\. Did you mean --baseline male\?",
     ):
         match_value("--baseline", "Male", column, "t.csv")
     with pytest.raises(UsageError, match="is no value"):

@@ -78,6 +78,8 @@ def test_identify_prints_the_estimand(capsys: pytest.CaptureFixture[str]) -> Non
     unfair = graph.unfair(direct=True)
     out = capsys.readouterr().out
     assert out == f"{unfair}\n\n{pyrofair.identify(unfair)}\n"
+    main(["identify", *GRAPH, "--direct", "--baseline", "1", "--contrast", "b", "--positive", "yes"])
+    assert "A=0 is 1, 1 is 'b'; Y=1 is 'yes'" in capsys.readouterr().out
     main(["identify", *GRAPH, "--direct", "--latex"])
     assert capsys.readouterr().out.startswith("\\begin{aligned}")
 

@@ -267,6 +267,23 @@ def test_three_distributions_average_to_the_population(coupling: Any) -> None:
     assert rows["proportion"] @ differ == pytest.approx(truth, abs=0.02)
 
 
+def test_units_in_blocks_have_the_posterior_of_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, model = table(draw(floored, 13), "A Q D M"), SEM(floored, FLOORED.unfair("A -> Y", "A -> D -> M -> Y"))
+    whole = model.counterfactual(rows, draws=500, random_state=0)
+    scores = whole.scores(LOGISTIC)
+    monkeypatch.setattr(importance, "TOGETHER", 4)
+    for module in ("abduction", "counterfactuals", "importance"):
+        monkeypatch.setattr(f"pyrofair.inference.{module}.BATCH", 1500)  # three units at a time
+    pd.testing.assert_frame_equal(whole.scores(LOGISTIC), scores, rtol=1e-12)
+    parts = model.counterfactual(rows, draws=500, random_state=0)
+    u = parts.noise_values["U_D"].dense(500)
+    a, q, d = (rows[name].to_numpy()[:, None] for name in "AQD")
+    assert (np.floor((1.0 + 0.7 * a) * u + 0.3 * q) == d).all()
+    for one, other in zip(whole.worlds, parts.worlds, strict=True):  # by 100 effective draws at least
+        assert (abs(one.rows - other.rows) <= 5.0 * np.hypot(one.sd, other.sd) / math.sqrt(100)).all(axis=None)
+    np.testing.assert_allclose(parts.scores(LOGISTIC)["effect"], scores["effect"], atol=0.05)
+
+
 def test_gumbel_noise_given_the_winner_is_that_of_rejection() -> None:
     distribution = dist.Categorical(logits=torch.tensor([0.0, 1.0, -0.5]))
     with isolated(0):

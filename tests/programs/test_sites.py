@@ -16,13 +16,13 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from pyrofair.exceptions import GraphError, PyrofairWarning
+from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import predictive
 from pyrofair.programs.interventions import do
 from pyrofair.programs.provenance import Program
-from pyrofair.programs.sites import read_sites
+from pyrofair.programs.sites import read_sites, require_finite
 from pyrofair.sources.sem import SEM
 from tests.programs.models import coin, graph, normal, through, units
 
@@ -812,3 +812,10 @@ def test_units_in_both_worlds_take_few_runs_of_any_program(sites: int, vector: b
     runs.clear()
     sem.nodes(5, random_state=1)
     assert len(runs) == 1
+
+
+def test_large_values_are_finite_though_their_sum_is_not() -> None:
+    require_finite("M", torch.full((4,), 3e38))
+    for values in ([1.0, np.nan], [np.inf, 0.0], [np.inf, -np.inf]):
+        with pytest.raises(DataError, match="'M'"):
+            require_finite("M", torch.tensor(values))

@@ -19,7 +19,7 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityWarning, PyrofairWarning
 from pyrofair.mechanisms import fitting
 from pyrofair.mechanisms.families import Continuous
-from pyrofair.sources.gcomputation import GComputation
+from pyrofair.sources.gcomputation import HALVES, GComputation
 from pyrofair.sources.mechanism_graph import MechanismGraph
 
 EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; {Q A} -> N; {Q A D M N} -> Y"
@@ -168,6 +168,58 @@ def test_refits_move_with_their_weights() -> None:
     other = source.refit(np.random.default_rng(0).dirichlet(np.ones(N)) * N)
     assert means(other.worlds(random_state=0)) != means(source.worlds(random_state=0))
     assert means(other.worlds(random_state=0)) == pytest.approx(means(source.worlds(random_state=0)), abs=0.03)
+
+
+def spread(source: GComputation, df: pd.DataFrame, replicates: int, *, whole: bool) -> NDArray[np.float64]:
+    """Return both means of each replicate: of one step and rows weighted anew, or of whole fits and rows drawn anew."""
+    views, random, found = source.views(random_state=0), np.random.default_rng(0), []
+    for _ in range(replicates):
+        weight = random.dirichlet(np.ones(len(df))) * len(df)
+        if whole:
+            other = copy.copy(source)
+            other.nuisances_ = source.nuisances_.refit(source.rows_.weight * weight)
+            learned = {
+                half: source.split_.starts[half].refit(other.rows_.weight[source.split_._part(half)], 0)
+                for half in HALVES
+            }
+            other.split_ = replace(source.split_, rows=other.rows_, learned=learned)
+            made = other.views(random_state=1)
+        else:
+            made = source.refit(weight).views(random_state=1, like=views)
+            assert all(now.rows is then.rows for now, then in zip(sum(made, ()), sum(views, ()), strict=True))
+        found.append(np.mean([means(pair) for pair in made], axis=0))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("how", [{"hidden": (4,)}, {"parameters": "linear"}])
+def test_replicates_of_one_step_vary_as_whole_fits_do(how: dict[str, Any]) -> None:
+    """Standard errors agree within 2 %, and replicates one by one but for a tenth of these."""
+    df = units(1500)
+    source = make(**how).fit(df)
+    one, whole = (spread(source, df, 40, whole=each) for each in (False, True))
+    np.testing.assert_allclose(one.std(axis=0), whole.std(axis=0), rtol=0.02)
+    assert ((one - whole).std(axis=0) < 0.1 * whole.std(axis=0)).all()
+
+
+def test_draws_weighted_anew_are_those_drawn_anew() -> None:
+    """Numbers: their densities change by the slopes, and blocks of draws vary as fresh draws do."""
+    rng = np.random.default_rng(0)
+    df = units(1500).assign(D=lambda rows: rows["A"] + rows["Q"] + rng.normal(size=1500)).drop(columns="M")
+    graph = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A} -> N; {Q A D N} -> Y", sensitive="A", outcome="Y")
+
+    def score(rows: pd.DataFrame) -> NDArray[np.float64]:
+        return expit(rows["D"] + rows["N"] - rows["A"]).to_numpy(np.float64)
+
+    source = make(graph.unfair("A -> Y", "A -> D -> Y"), hidden=(4,), components=2, draws=100).fit(df)
+    views, found = source.views(random_state=0), []
+    weight = np.where(df["N"] == 1, 1.3, 0.9) * np.where(df["D"] > 1.0, 1.2, 1.0)
+    other = source.refit(weight)
+    for i, pairs in enumerate([other.views(random_state=1, like=views), other.views(random_state=1), views]):
+        found.append([float(each.weight @ score(each.rows)) for pair in pairs for each in pair])
+        assert (pairs[0][0].rows is views[0][0].rows) == (i != 1)
+    anew, drawn, before = np.array(found)
+    assert np.abs(drawn - before).min() > 0.01
+    np.testing.assert_allclose(anew, drawn, atol=0.004)
 
 
 class Twist:

@@ -47,6 +47,17 @@ def score(world: CounterfactualSample) -> NDArray[np.float64]:
     return np.column_stack([s > 0.5, s]).astype(np.float64)
 
 
+class Named:
+    """Decisions and scores of the score, each the columns of a model."""
+
+    def __init__(self, *columns: tuple[str, Any]) -> None:
+        self.columns = columns
+
+    def __call__(self, world: CounterfactualSample) -> NDArray[np.float64]:
+        s = score(world)[:, 1]
+        return np.column_stack([s if rule == "score" else s > rule for _, rule in self.columns]).astype(np.float64)
+
+
 @pytest.mark.parametrize("links", [[], [(0, 1)], [(0, 3), (1, 2)], [(0, 1), (1, 2), (2, 3)]])
 def test_the_orders_that_are_tried_are_those_with_causes_first(links: list[tuple[int, int]]) -> None:
     def tried(nodes: list[str], arrows: list[tuple[str, str]]) -> list[tuple[str, ...]]:
@@ -324,7 +335,7 @@ def test_further_decisions_share_the_trees_of_their_score(monkeypatch: pytest.Mo
     source = OneStep(UNFAIR, folds=2, splits=1, random_state=0).fit(units(1_500))
 
     def cut(*at: float) -> InfluenceValues:
-        return source.influence(lambda world: np.hstack([score(world), score(world)[:, 1:] > np.array(at)]))
+        return source.influence(Named(("a", 0.5), ("a", "score"), *(("a", each) for each in at)))
 
     shared, apart = cut(0.6), source.influence(lambda world: (score(world)[:, 1] > 0.6).astype(float))
     assert np.array_equal(shared.ypi[:, :2], source.influence(score).ypi)
@@ -332,17 +343,18 @@ def test_further_decisions_share_the_trees_of_their_score(monkeypatch: pytest.Mo
         one, other = getattr(shared, name)[:, 2], getattr(apart, name)[:, 0]
         assert 0.0 < abs(one.mean() - other.mean()) < 0.3 * other.std() / np.sqrt(len(other))
     assert np.array_equal(cut(0.6, 0.7).ypi[:, :3], shared.ypi)
+    beside = source.influence(Named(("a", 0.5), ("a", "score"), ("b", 0.6)))  # decisions that another model makes
+    assert beside.ypi[:, [2]] == pytest.approx(apart.ypi, abs=1e-12)
 
 
-@pytest.mark.parametrize(("alone", "expected"), [(1, (0, 1, 1, 3, 4, 5)), (0, (1, 1, 1, 3, 4, 4))])
-def test_decisions_are_known_by_their_score(alone: int, expected: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("alone", "expected"), [(1, (0, 1, 1, 3, 4, 5, 6)), (0, (1, 1, 1, 3, 4, 4, 6))])
+def test_decisions_are_led_by_the_score_of_their_model(alone: int, expected: tuple[int, ...]) -> None:
     s = np.random.default_rng(0).random((50, 2))
-    scores = np.column_stack([s[:, 0] > 0.5, s[:, 0], s[:, 0] > 0.3, np.ones(50), s[:, 1], s[:, 1] > 0.4])
+    scores = np.column_stack([s[:, 0] > 0.5, s[:, 0], s[:, 0] > 0.3, np.ones(50), s[:, 1], s[:, 1] > 0.4, s[:, 0] > 0])
     scores[7] = np.nan
-    assert leaders_of(scores.astype(float), alone) == expected
-    squares = np.where(np.isin(scores, (0.0, 1.0)), scores, scores**2)  # of the same order: each keeps to its own
-    beside = tuple(i + scores.shape[1] for i in expected)
-    assert leaders_of(np.hstack([scores, squares]).astype(float), alone) == (*expected, *beside)
+    columns = [("a", "threshold"), ("a", "score"), ("a", 0.3), ("a", 0.0), ("b", "score"), ("b", 0.4)]
+    assert leaders_of(scores.astype(float), columns, alone) == expected
+    assert leaders_of(scores.astype(float), (), alone) == tuple(range(7))
 
 
 def test_both_groups_estimate_the_same_where_the_propensities_are_right() -> None:

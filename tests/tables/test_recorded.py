@@ -7,7 +7,7 @@ import pytest
 from pyrofair import CausalGraph
 from pyrofair.exceptions import DataError
 from pyrofair.tables.reading import read_table
-from pyrofair.tables.recorded import NOT_RECORDED, as_recorded, flag_of, truths_assumed, with_flags
+from pyrofair.tables.recorded import NOT_RECORDED, as_recorded, flag_of, join_truths, truths_assumed, with_flags
 from pyrofair.tables.row_identity import hash_rows, match_rows
 
 TABLE = pd.DataFrame({"A": [0, 1, 0, 1], "D": [1.0, None, 4.0, None], "M": ["a", None, "b", "a"]})
@@ -111,7 +111,10 @@ def test_an_observed_outcome_may_follow_the_truth() -> None:
     unfair = CausalGraph(EDGES, sensitive="A", outcome="Y").unfair("A -> Y")
     table = pd.DataFrame({"C": [1.0], "A": [1], "D": [None], "M": [1.0]})
     assert truths_assumed(unfair, table) == []
-    assert "acts on Y by" in truths_assumed(unfair, table, "outcome")[0]
+    (own,) = truths_assumed(unfair, table, "outcome")
+    assert "acts on Y by" in own
+    more = own.replace("on Y by", "on Y, M by")
+    assert join_truths([own, "else", own.replace("on Y by", "on M, Y by"), own]) == [more, "else"]
 
 
 def test_methods_that_condition_on_parents_need_more() -> None:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from pyrofair._arviz import to_arviz
+from pyrofair._devices import on_device, require_wide_device
 from pyrofair._random import fresh_state, isolated, keyed_uniform, neutral_torch, row_keys, seed_from
 from pyrofair._validation import (
     Constraint,
@@ -52,6 +53,7 @@ from pyrofair.graph.paths import require_unfair
 from pyrofair.inference.amortised import AmortisedGuide, Steps, check_convergence, evidence_bound
 from pyrofair.inference.numbers import copied_state
 from pyrofair.mechanisms.families import Categorical, Family, Integer, choose_family, encode
+from pyrofair.mechanisms.fitting import moved
 from pyrofair.mechanisms.learn import require_families, require_fitting
 from pyrofair.programs.couplings import COUPLINGS, Coupling
 from pyrofair.tables.labels import read_sensitive
@@ -92,6 +94,7 @@ CONSTRAINTS: dict[str, Constraint] = {
     "epochs": optional(require_integer),
     "batch_size": optional(require_integer),
     "learning_rate": lambda name, value: require_rate(value, name),
+    "device": require_wide_device,
     "progress": require_flag,
     "random_state": lambda name, value: require_seed(value, name),
 }
@@ -157,6 +160,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         (an 8th of fewer than 2,000).
     learning_rate
         The size of Adam's steps, which shrink to a hundredth after a third of the epochs.
+    device
+        The device of torch on which the networks are trained, such as ``"cuda:1"``; they predict on the CPU.
     progress, random_state
         Whether a fit of some seconds shows a bar; the seed of networks, batches, latent draws, and predictions.
 
@@ -219,6 +224,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float = 0.01,
+        device: str | torch.device = "cpu",
         progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -236,6 +242,7 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.device = device
         self.progress = progress
         self.random_state = random_state
 
@@ -310,10 +317,23 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         sem = self.sem_ = LatentSEM(graph, families, latents, drawn_from=own, hidden=self.hidden)
         guide = self.guide_ = encoders_of(sem)
         equations = sem.equations(self.plan_.unfair)
-        model, likelihood = Model(sem, guide, analytic=True), likelihood_of(sem, equations, rows)
-        fit = fit_program(
-            model, likelihood, equations, weight, training.group, steps, self.mmd, self.seed_, learns=True
-        )
+        likelihood = likelihood_of(sem, equations, rows)
+        with on_device(self.device):
+            fit = fit_program(
+                Model(sem.to(self.device), guide.to(self.device), analytic=True),
+                replace(likelihood, rows=moved(rows, self.device)),
+                equations,
+                weight.to(self.device),
+                training.group.to(self.device),
+                steps,
+                self.mmd,
+                self.seed_,
+                learns=True,
+            )
+        for module in (sem, guide):
+            module.to("cpu")
+        known = replace(fit.problem.likelihood, rows=rows)
+        fit = replace(fit, problem=replace(fit.problem, likelihood=known, weight=weight, group=training.group))
         return fit, read_networks(sem, guide, self.plan_.unfair, wide=False)
 
     def _fit_given(self, training: _Training, steps: Steps) -> tuple[Fit | None, FittedProgram]:

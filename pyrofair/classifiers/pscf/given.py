@@ -61,7 +61,7 @@ def require_model(name: str, value: Any) -> None:
         require_callable(name, value, "a Pyro program of the number of units, an SEM, learned mechanisms, or None")
 
 
-OF_NETWORKS = ("families", "own_noise", "hidden")
+OF_NETWORKS = ("families", "own_noise", "hidden", "device")
 """Settings of the default networks."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -29,15 +29,8 @@ from pyrofair.inference.noise import (
     noise_of_units,
     precision,
 )
-from pyrofair.programs.couplings import (
-    Coupling,
-    Noise,
-    inside,
-    noise_given,
-    partner,
-    quantile,
-    unwrap,
-)
+from pyrofair.mechanisms.encoders import Encoders
+from pyrofair.programs.couplings import Coupling, Noise, inside, noise_given, partner, quantile, unwrap
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.worlds import Evaluation, RunOnNoise, World
@@ -45,8 +38,8 @@ from pyrofair.programs.worlds import Evaluation, RunOnNoise, World
 __all__ = ["FittedProgram", "Latents", "Plan", "Replayed", "fair_world", "outcome_probability", "read_plan", "replay"]
 
 Latents = Literal["abducted", "posterior", "prior"]
-UNITS_AT_ONCE = 2**16
-"""So many draws of units are evaluated at once."""
+UNITS_AT_ONCE = 2**15
+"""So many draws of units are evaluated at once: what networks compute of more does not fit into the cache."""
 
 
 # -- what is replayed --------------------------------------------------------------------------------------------------
@@ -86,6 +79,10 @@ class Plan:
         if latents != "prior":
             nodes |= {each for node in self.redrawn for each in (node, *graph.parents(node))}
         return graph.columns_of(node for node in graph.order if node in nodes - {*graph.latent})
+
+    def keeps(self, group: int | None) -> bool:
+        """Return whether no node of a group's rows takes another value; None if no prediction reads the group."""
+        return group is None or group == self.baseline or not self.redrawn
 
     @property
     def shared(self) -> list[str]:
@@ -224,7 +221,6 @@ def replay(
     keys = labelled_keys(keys, index) if labelled else keys
     with precision(wide=fitted.wide), torch.no_grad():
         typed = {site: _as_site(fitted, site, each) for site, each in values.items()}
-        at_once = max(UNITS_AT_ONCE // draws, 1)
         parts, order = list[Replayed](), list[Tensor]()
         own = typed.get(fitted.equations.sensitive)
         levels = sensitive_levels(fitted.equations.unfair.graph)
@@ -232,13 +228,15 @@ def replay(
         if own is not None:
             groups = {group: (own == levels[group]).nonzero().squeeze(1) for group in (0, 1)}
         for group, mine in groups.items():
-            for rows in torch.split(mine, at_once) if len(mine) else ():
+            same = latents == "abducted" and plan.keeps(group) and not fitted.noise_of_outcome and not every
+            count = 1 if same else draws
+            for rows in torch.split(mine, max(UNITS_AT_ONCE // count, 1)) if len(mine) else ():
                 at = rows.numpy()
                 some = _Rows(
                     fitted, plan, {site: each[rows] for site, each in typed.items()}, keys[at], seed, index[at]
                 )
-                found = some.replay(group, latents, draws, coupling, every=every)
-                parts.append(found.changed(lambda each: each.expand(draws, *each.shape[1:])))  # all may be the same
+                found = some.replay(group, latents, count, coupling)
+                parts.append(found.changed(lambda each: each.expand(draws, *each.shape[1:])))
                 order.append(rows)
         back = torch.cat(order).argsort()
         return Replayed.joined(parts, 1).changed(lambda each: each[:, back])
@@ -268,19 +266,17 @@ class _Rows:
     def _uniform(self, draws: int) -> KeyedUniforms:
         return KeyedUniforms(self.keys, self.seed, draws)
 
-    def replay(self, group: int | None, latents: Latents, draws: int, coupling: Coupling, *, every: bool) -> Replayed:
+    def replay(self, group: int | None, latents: Latents, draws: int, coupling: Coupling) -> Replayed:
         """Replay the rows of a group; None if no prediction reads the group."""
         fitted, plan, m = self.fitted, self.plan, len(self.keys)
         equations = fitted.equations
         redrawn = self._redrawn
-        kept = latents == "abducted" and (group is None or group == plan.baseline or not redrawn)
-        if kept and not fitted.noise_of_outcome and not every:
-            draws = 1  # all draws are the same
+        kept = latents == "abducted" and plan.keeps(group)
         uniform = self._uniform(draws)
         axes = equations.info.axes
         noise = KeyedNoise(m * draws, coupling, seed=None, uniform=uniform, axes=axes)
         wide = {site: repeat_each(each, draws) for site, each in self.cells.items()}
-        latent = self._latents(noise, latents, draws, wide) if redrawn or fitted.noise_of_outcome else {}
+        latent = self._latents(noise, latents, draws) if redrawn or fitted.noise_of_outcome else {}
         noise.values.update(latent)  # noqa: PD011 - no table
         if latents != "prior":
             noise.values.update(self._solved(redrawn, latent, draws))  # noqa: PD011 - no table
@@ -292,7 +288,7 @@ class _Rows:
             if latents == "abducted":
                 noise = self._abduct(noise, latent, draws, redrawn)
             held = {site: each for site, each in wide.items() if site not in (*redrawn, equations.sensitive)}
-            fair = fair_world(fitted.only(redrawn), plan, noise, redrawn, held | hidden, group)
+            fair = fair_world(fitted.equations, plan, noise, redrawn, held | hidden, group, fitted.restrict)
         read = plan.baseline if equations.unfair.graph.outcome in plan.switched else group
         held = {site: each for site, each in (wide | fair | hidden).items() if site != equations.sensitive}
         if read is not None:
@@ -314,23 +310,29 @@ class _Rows:
 
     # -- noise ---------------------------------------------------------------------------------------------------------
 
-    def _latents(self, noise: KeyedNoise, latents: Latents, draws: int, wide: World) -> dict[str, Tensor]:
-        """Return the values of latent variables, in the shapes of their sites: of the guide, or of the program."""
+    def _latents(self, noise: KeyedNoise, latents: Latents, draws: int) -> dict[str, Tensor]:
+        """Return the values of latent variables, in the shapes of their sites: of the guide, or of the program.
+
+        Networks read a row once for all of its draws; what sites of a user's guide read of each other is not known.
+        """
         fitted = self.fitted
-        if latents == "prior" or fitted.guide is None:
+        guide: Any = fitted.guide
+        if latents == "prior" or guide is None:
             return {}
-        types = fitted.equations.info.dtypes
-        rows = wide if fitted.guide_wide else {site: each.to(types[site]) for site, each in wide.items()}
-        guide = fitted.guide
+        types, once = fitted.equations.info.dtypes, isinstance(guide, Encoders)
+        rows = {site: each if once else repeat_each(each, draws) for site, each in self.cells.items()}
+        if not fitted.guide_wide:
+            rows = {site: each.to(types[site]) for site, each in rows.items()}
+        draw = partial(guide, rows, draws) if once else partial(guide, rows)
         with precision(wide=fitted.guide_wide):
-            RunOnNoise(noise, (), {}).run(lambda _: guide(rows))
+            RunOnNoise(noise, (), {}).run(lambda _: draw())
         found = {site: noise.values.pop(site) for site in fitted.drawn}  # noqa: PD011 - no table
         return {site: _as_site(fitted, site, each) for site, each in found.items()}
 
     def _medians(self, noise: KeyedNoise, draws: int) -> dict[str, Tensor]:
         """Return the medians of the guide, in the shapes of its sites."""
         half = KeyedNoise(noise.n, noise.coupling, seed=None, uniform=halves, axes=noise.axes)
-        return self._latents(half, "abducted", draws, {s: repeat_each(each, draws) for s, each in self.cells.items()})
+        return self._latents(half, "abducted", draws)
 
     def _hidden(self, noise: KeyedNoise, wide: World, latent: World) -> World:
         """Return the graph's latent nodes of the units, which fair edges carry as they are."""
@@ -443,12 +445,22 @@ class _Rows:
 
 
 def fair_world(
-    equations: Equations, plan: Plan, noise: Noise, sites: Sequence[str], held: World, group: int | None
+    equations: Equations,
+    plan: Plan,
+    noise: Noise,
+    sites: Sequence[str],
+    held: World,
+    group: int | None,
+    restrict: Callable[[Collection[str]], Program] | None = None,
 ) -> World:
-    """Evaluate sites on units' noise: fair edges carry the value of their group, and unfair ones the baseline."""
+    """Evaluate sites on units' noise: fair edges carry the value of their group, and unfair ones the baseline.
+
+    ``restrict`` is as for :class:`FittedProgram`.
+    """
     switched = group is not None and group != plan.baseline
     bound = replace(equations, unfair=plan.unfair.reversed()) if switched else equations
-    return Evaluation.of(bound, noise).world(bound, sites, held, switched=switched and not plan.as_is)
+    evaluation = replace(Evaluation.of(bound, noise), restrict=restrict)
+    return evaluation.world(bound, sites, held, switched=switched and not plan.as_is)
 
 
 def outcome_probability(equations: Equations, noise: Noise, site: str, held: World) -> Tensor:

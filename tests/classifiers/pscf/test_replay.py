@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of, latents_o
 from pyrofair.classifiers.pscf.replay import FittedProgram, Replayed, read_plan, replay
 from pyrofair.graph import UnfairPaths
 from pyrofair.inference.noise import KeyedNoise, KeyedUniforms
+from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import choose_family
 
 CHAIN = CausalGraph("A -> D -> E -> Y; A -> M -> E; A -> M -> Y; A -> Y; Q -> E; Q -> Y", sensitive="A", outcome="Y")
@@ -73,6 +75,30 @@ def test_an_unfair_path_through_a_latent_node() -> None:
 
 
 # -- the recursion ----------------------------------------------------------------------------------------------------
+
+
+def test_programs_of_some_sites_give_what_the_whole_does_and_the_guide_reads_a_row_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fitted, plan, rows = make(CHAIN.unfair("A -> D -> E -> Y", "A -> Y"))
+    sizes, asked, posterior = list[int](), list[tuple[str, ...]](), Encoders.posterior
+
+    def counted(guide: Encoders, site: str, some: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        sizes.append(len(some["A"]))
+        return posterior(guide, site, some)
+
+    def restrict(sites: Any) -> Any:
+        asked.append(tuple(sorted(sites)))
+        return sem_of(fitted).only(sites)
+
+    whole = run(replace(fitted, restrict=None), plan, rows)
+    monkeypatch.setattr(Encoders, "posterior", counted)
+    parts = run(replace(fitted, restrict=restrict), plan, rows)
+    torch.testing.assert_close(parts.score, whole.score, rtol=0, atol=1e-12)
+    for site in plan.redrawn:
+        torch.testing.assert_close(parts.fair[site], whole.fair[site], rtol=0, atol=1e-12)
+    assert {*sizes} == {int((rows["A"] == group).sum()) for group in (0, 1)}
+    assert set(asked) <= {("D",), ("E",), ("D", "E"), ("Y",)}
 
 
 @pytest.mark.parametrize("latents", ["posterior", "prior"])
