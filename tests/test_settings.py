@@ -142,6 +142,7 @@ NAMED = {
     "path": "path",
     "paths": "unfair",
     "positive": "learning_rate",
+    "positive or none": "least_gain",
     "savable": "obj",
     "seed": "random_state",
     "seeds": "seeds",

@@ -83,12 +83,25 @@ class Problem:
         return float(self.weight.mean())
 
     @cached_property
+    def units(self) -> int:
+        """The number of units."""
+        found = [world.unit for world in self.worlds or () if world.unit is not None]
+        return 1 + int(max(unit.max() for unit in found)) if found else 0
+
+    @cached_property
     def has_distinct_rows(self) -> bool:
-        """Whether there is one pair of worlds without units or a row twice, so that a world is a weight of each row."""
-        return self.worlds is None or (
-            len(self.worlds) == 2
-            and all(world.unit is None and len(torch.unique(world.rows)) == len(world.rows) for world in self.worlds)
-        )
+        """Whether there is one pair of worlds with no row twice, so that a world is a weight of each row.
+
+        With units no row is in both worlds, and each unit is in both.
+        """
+        if self.worlds is None:
+            return True
+        rows, units = [world.rows for world in self.worlds], [world.unit for world in self.worlds]
+        if any(unit is not None for unit in units):
+            if any(unit is None or len(torch.unique(unit)) < self.units for unit in units):
+                return False
+            rows = [torch.cat(rows)]
+        return len(self.worlds) == 2 and all(len(torch.unique(each)) == len(each) for each in rows)
 
 
 @dataclass(frozen=True)
@@ -96,12 +109,15 @@ class Share:
     """A batch's share of one world: which of the world's rows (m,), and their indices in the batch (m,).
 
     ``scale`` is the number of batches by that of batches that hold a given row of the world: a sum over all rows is on
-    average ``scale`` times the sum over a share.
+    average ``scale`` times the sum over a share. In a world with units, ``units`` are those of the batch (j,), and
+    ``slots`` (m,) the place of each row's unit among them.
     """
 
     entries: Tensor
     indices: Tensor
     scale: float
+    units: Tensor | None = None
+    slots: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -204,47 +220,48 @@ class WorldScores:
     biased. So it receives all rows, whose scores are those last seen, moved with the mean score by as much as a batch's
     rows have changed. The gradient comes through the rows of the batch, scaled so that it averages over an epoch to
     that of all rows. Where the world has units, their mean scores are kept; a batch holds all rows of its units.
-    ``scores`` of all rows of the problem are the start; None where each batch holds the whole world.
+    ``scores`` of all rows of the problem are the start; None where each batch holds the whole world. ``units`` is the
+    number of units of the problem, by default that of the world.
     """
 
-    def __init__(self, world: World, scores: Tensor | None = None) -> None:
-        self.world = world
-        self.unit = None if world.unit is None else torch.arange(1 + int(world.unit.max()), device=world.unit.device)
-        self.weight = world.weight if world.unit is None else self._sums(world.unit, world.weight)
+    def __init__(self, world: World, scores: Tensor | None = None, units: int | None = None) -> None:
+        self.unit, self.weight = None, world.weight
+        if world.unit is not None:
+            self.weight, self.part = unit_weights(world.unit, world.weight, units)
+            self.unit = torch.arange(len(self.weight), device=world.unit.device)
         self.last = torch.zeros_like(self.weight)
         if scores is not None:
-            entries = torch.arange(len(world.rows), device=world.rows.device)
-            items, values = self._items(entries, scores.index_select(0, world.rows))
-            self.last[items] = values
+            own = scores.index_select(0, world.rows)
+            self.last = own.clone() if world.unit is None else unit_sums(world.unit, self.part * own, len(self.weight))
 
     def scored(self, share: Share, scores: Tensor) -> Scored:
         """Return the scores of all rows, or the mean scores of all units, given the scores of a batch's rows."""
-        items, values = self._items(share.entries, scores.index_select(0, share.indices))
+        items, values = share.entries, scores.index_select(0, share.indices)
+        if share.units is not None and share.slots is not None:
+            items, values = share.units, unit_sums(share.slots, self.part[share.entries] * values, len(share.units))
         now = values.detach()
         weight = self.weight[items]
         self.last += (weight * (now - self.last[items])).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
         self.last[items] = now
         level = self.last.clamp(0.0, 1.0).index_copy(0, items, now + share.scale * (values - now))
-        return Scored(level, self.weight, self.unit)
+        return Scored(level, self.weight, self.unit, self.unit is not None)
 
     def whole(self) -> Scored:
         """Return the scores of all rows, or the mean scores of all units, as they were last seen."""
-        return Scored(self.last, self.weight, self.unit)
+        return Scored(self.last, self.weight, self.unit, self.unit is not None)
 
-    def _items(self, entries: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which rows or units these are, and their scores or mean scores."""
-        if self.world.unit is None:
-            return entries, scores
-        unit = self.world.unit[entries]
-        held = torch.zeros_like(self.weight, dtype=torch.bool).index_fill(0, unit, True)
-        items = torch.nonzero(held & (self.weight > 0)).flatten()
-        sums = self._sums(unit, self.world.weight[entries] * scores)
-        return items, sums[items] / self.weight[items]
 
-    def _sums(self, unit: Tensor, values: Tensor) -> Tensor:
-        # float64: index_add adds one by one, and a unit may hold a million rows.
-        zeros = values.new_zeros(1 + int(self.world.unit.max()), dtype=torch.float64)  # type: ignore[union-attr]
-        return zeros.index_add(0, unit, values.to(torch.float64)).to(values.dtype)
+def unit_sums(unit: Tensor, values: Tensor, units: int) -> Tensor:
+    """Return the sum of the values (m,) of each unit, numbered 0, 1, ..., shape (units,)."""
+    # float64: index_add adds one by one, and a unit may hold a million rows.
+    zeros = values.new_zeros(units, dtype=torch.float64)
+    return zeros.index_add(0, unit, values.to(torch.float64)).to(values.dtype)
+
+
+def unit_weights(unit: Tensor, weight: Tensor, units: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the weight of each unit, and of each row (m,) the part of its unit's weight that it has."""
+    whole = unit_sums(unit, weight.to(torch.float64), units or 1 + int(unit.max()))
+    return whole.to(weight.dtype), (weight / whole[unit]).to(weight.dtype)
 
 
 FILL = 32
@@ -257,16 +274,19 @@ class Epoch:
 
     ``rows`` (batches, K, m) are indices of the rows of each problem; one past the last where the batch is filled up.
     ``outcome`` and ``factor`` (batches, K, m): the factor of a row's cross-entropy in the loss. ``share`` (batches, K,
-    2, m): the weight of a row in each world, of which ``total`` (batches, K, 2) is the sum; ``scale`` (batches, K, 2),
-    as that of a :class:`Share`. ``batches`` lists the same per problem, where each is trained with shares of its own.
+    2, m): the weight of a row in each world; ``scale`` (batches, K, 2), as that of a :class:`Share`. ``batches`` lists
+    the same per problem, where each is trained with shares of its own. In worlds with units, ``units`` (batches, K, j)
+    are those of the batch, or -1; ``slots`` (batches, K, m) is twice the place of a row's unit among them, plus 1 in
+    the second world; and ``share`` (batches, K, m) the part of the weight of its unit there that the row has.
     """
 
     rows: Tensor
     outcome: Tensor
     factor: Tensor
     share: Tensor | None = None
-    total: Tensor | None = None
     scale: Tensor | None = None
+    units: Tensor | None = None
+    slots: Tensor | None = None
     batches: tuple[list[Batch], ...] = ()
 
     @classmethod
@@ -275,17 +295,18 @@ class Epoch:
         if len(parts) == 1:
             return parts[0]
         width = max(part.rows.shape[2] for part in parts)
-        shares, totals, scales = (
-            [values for part in parts if (values := getattr(part, name)) is not None]
-            for name in ("share", "total", "scale")
-        )
+        rows = [widen(part.rows, width, fill) for part, fill in zip(parts, fills, strict=True)]
+
+        def joined(name: str, fill: int = 0) -> Any:
+            found = [values for part in parts if (values := getattr(part, name)) is not None]
+            size = max((values.shape[-1] for values in found), default=0)
+            return torch.cat([widen(values, size, fill) for values in found], 1) if found else None
+
         return cls(
-            torch.cat([widen(part.rows, width, fill) for part, fill in zip(parts, fills, strict=True)], 1),
-            torch.cat([widen(part.outcome, width, 0) for part in parts], 1),
-            torch.cat([widen(part.factor, width, 0) for part in parts], 1),
-            torch.cat([widen(share, width, 0) for share in shares], 1) if shares else None,
-            torch.cat(totals, 1) if totals else None,
-            torch.cat(scales, 1) if scales else None,
+            torch.cat(rows, 1),
+            *map(joined, ("outcome", "factor", "share", "scale")),
+            joined("units", -1),
+            joined("slots"),
             tuple(batches for part in parts for batches in part.batches),
         )
 
@@ -317,9 +338,15 @@ class Epochs:
         if not self.worlds:
             self.batch = batches.repeat_interleave(self.sizes)
             self.place = at - (self.sizes.cumsum(0) - self.sizes)[self.batch]
-        # Of each world the rows that are observed, and those that join batches, all rows of units among them.
-        joining = [world.rows >= self.n if world.unit is None else world.rows >= 0 for world in self.worlds]
+        # Of each world the rows that are observed, and those that join batches, as all rows of units do.
+        joining = [world.rows >= self.n for world in self.worlds]
         self.parts = [(torch.nonzero(~rows).flatten(), torch.nonzero(rows).flatten()) for rows in joining]
+        self.weights = [
+            world.weight if world.unit is None else unit_weights(world.unit, world.weight)[1] for world in self.worlds
+        ]
+        every = torch.arange(problem.units, device=self.device)
+        self.seats = every % self.count, every // self.count
+        self.ranked = [() if world.unit is None else _rank(world.unit, problem.units) for world in self.worlds]
         # Per row of the problem, and one that counts nothing: its outcome and its weight.
         self.columns = problem.rows.new_zeros(2, len(problem.rows) + 1)
         self.columns[0, : self.n], self.columns[1, : self.n] = problem.outcome, problem.weight / problem.mean_weight
@@ -331,8 +358,9 @@ class Epochs:
         width = -(-int(sizes.max()) // FILL) * FILL
         rows = order.new_full((self.count * width,), len(self.problem.rows))
         rows[self.batch * width + self.place] = order
-        for world, own in zip(self.worlds, places, strict=True):
-            rows[own.batch * width + own.place] = world.rows[own.entry]
+        spots = [own.batch * width + own.place for own in places]
+        for world, own, spot in zip(self.worlds, places, spots, strict=True):
+            rows.scatter_(0, spot, world.rows.gather(0, own.entry))
         outcome, factor = self.columns.gather(1, rows.expand(2, -1)).view(2, self.count, width)
         factor = factor * (torch.arange(width, device=self.device) < self.sizes[:, None]) / self.sizes[:, None]
         whole = Epoch(rows.view(self.count, 1, width), outcome[:, None], factor[:, None])
@@ -343,12 +371,19 @@ class Epochs:
             return replace(whole, batches=(batches,))
         if not places:
             return whole
-        share = factor.new_zeros(len(places), self.count * width)
-        for weight, world, own in zip(share, self.worlds, places, strict=True):
-            weight[own.batch * width + own.place] = world.weight[own.entry]
-        share = share.view(-1, self.count, width).transpose(0, 1)[:, None].contiguous()
+        units = places[0].units
+        share = factor.new_zeros(1 if units is not None else len(places), self.count * width)
         scale = share.new_tensor([own.scale for own in places]).expand(self.count, 1, -1)
-        return replace(whole, share=share, total=share.sum(3), scale=scale)
+        for weights, weight, own, spot in zip(share.expand(len(places), -1), self.weights, places, spots, strict=True):
+            weights.scatter_(0, spot, weight.gather(0, own.entry))
+        if units is None:
+            share = share.view(-1, self.count, width).transpose(0, 1)[:, None].contiguous()
+            return replace(whole, share=share, scale=scale)
+        slots = rows.new_zeros(self.count * width)
+        for at, (own, spot) in enumerate(zip(places, spots, strict=True)):
+            slots.scatter_(0, spot, 2 * own.slot + at)
+        share, slots = share.view(self.count, 1, width), slots.view(self.count, 1, width)
+        return replace(whole, share=share, scale=scale, units=units[:, None], slots=slots)
 
     def _order(self) -> Tensor:
         """Return the observed rows (n,) in random order, when penalised one group after the other."""
@@ -367,39 +402,76 @@ class Epochs:
         """Return the places of the rows of each world, and the sizes of the batches with those that join them."""
         batch_of, place_of, sizes, found = torch.empty_like(order), torch.empty_like(order), self.sizes, []
         batch_of[order], place_of[order] = self.batch, self.place
-        units = [world.unit for world in self.worlds if world.unit is not None]
-        of_unit = self._turn(1 + int(max(unit.max() for unit in units))) % self.count if units else order
-        for world, (seen, new) in zip(self.worlds, self.parts, strict=True):
+        dealt = self._turn(self.problem.units) if self.problem.units else order
+        for world, (seen, new), ranked in zip(self.worlds, self.parts, self.ranked, strict=True):
             size, batch, place = len(world.rows), torch.empty_like(world.rows), torch.empty_like(world.rows)
-            batch[seen], place[seen] = batch_of[world.rows[seen]], place_of[world.rows[seen]]
+            slot, units = batch, None
             if world.unit is None:
+                batch[seen], place[seen] = batch_of[world.rows[seen]], place_of[world.rows[seen]]
                 turn = self._turn(len(new))
                 batch[new], place[new] = turn % self.count, turn // self.count
+                place[new] += sizes[batch[new]]
+                more, held = (torch.bincount(each, minlength=self.count) for each in (batch[new], batch))
             else:
-                batch = of_unit[world.unit]
-                by_batch, held = batch.argsort(stable=True), torch.bincount(batch, minlength=self.count)
-                place[by_batch] = torch.arange(size, device=self.device) - (held.cumsum(0) - held)[batch[by_batch]]
-            place[new] += sizes[batch[new]]
-            more, held = (torch.bincount(each, minlength=self.count) for each in (batch[new], batch))
+                batch, place, slot, units = self._deal(dealt, world.unit, *ranked)
+                place += sizes.gather(0, batch)
+                more = held = torch.bincount(batch, minlength=self.count)
             entry, empty = torch.arange(size, device=self.device), torch.nonzero(held == 0)
             # The world comes whole in a batch without any of its rows.
             place = torch.cat([place, (sizes[empty] + entry).flatten()])
             batch = torch.cat([batch, empty.flatten().repeat_interleave(size)])
-            found.append(_Places(entry.repeat(1 + len(empty)), batch, place, self.count / (1 + len(empty))))
+            entry, slot = entry.repeat(1 + len(empty)), slot.repeat(1 + len(empty))
+            found.append(_Places(entry, batch, place, self.count / (1 + len(empty)), slot, units))
             sizes = sizes + more + size * (held == 0)
         return found, sizes
 
+    def _deal(self, turn: Tensor, unit: Tensor, held: Tensor, rank: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return of rows of units (m,) the batches, the places there, those of their units, and all batches' units.
+
+        Units come in a random order, one to each batch in turn; each has ``held`` rows, among which a row has its
+        ``rank``. If some batch gets none, the first one takes all units, and so takes each other one.
+        """
+        size, every = -(-len(turn) // self.count), torch.arange(len(turn), device=self.device)
+        rows = held.new_zeros(size * self.count).index_copy_(0, turn, held).view(size, self.count)
+        if not bool(rows.any(0).all()):
+            first = held.cumsum(0) - held
+            return torch.zeros_like(unit), first[unit] + rank, unit, every.expand(self.count, -1)
+        units = every.new_full((size * self.count,), -1).scatter_(0, turn, every).view(size, self.count)
+        at = turn.gather(0, unit)
+        before, batch, slot = (each.gather(0, at) for each in ((rows.cumsum(0) - rows).flatten(), *self.seats))
+        return batch, before + rank, slot, units.T
+
 
 class _Places(NamedTuple):
-    """Where the rows of a world are: which row, in which batch, and at which place there, shape (m,) each."""
+    """Where the rows of a world are: which row, in which batch, and at which place there, shape (m,) each.
+
+    With units ``slot`` is the place of the row's unit among ``units``, those of each batch (batches, j), or -1.
+    """
 
     entry: Tensor
     batch: Tensor
     place: Tensor
     scale: float
+    slot: Tensor
+    units: Tensor | None
 
     def listed(self, count: int) -> list[Share]:
         """Return the share of each batch."""
         order, cuts = self.batch.argsort(stable=True), torch.bincount(self.batch, minlength=count).cumsum(0)[:-1]
-        entries, places = (each[order].tensor_split(cuts.tolist()) for each in (self.entry, self.place))
-        return [Share(entry, place, self.scale) for entry, place in zip(entries, places, strict=True)]
+        names = (self.entry, self.place) if self.units is None else (self.entry, self.place, self.slot)
+        parts = zip(*(each[order].tensor_split(cuts.tolist()) for each in names), strict=True)
+        if self.units is None:
+            return [Share(entry, place, self.scale) for entry, place in parts]
+        return [
+            Share(entry, place, self.scale, units[units >= 0], slot)
+            for (entry, place, slot), units in zip(parts, self.units, strict=True)
+        ]
+
+
+def _rank(unit: Tensor, units: int) -> tuple[Tensor, Tensor]:
+    """Return the number of rows of each unit, and of each row (m,) its place among those of its unit."""
+    held, order = torch.bincount(unit, minlength=units), unit.argsort(stable=True)
+    first = held.cumsum(0) - held
+    return held, torch.empty_like(unit).index_copy_(
+        0, order, torch.arange(len(unit), device=unit.device) - first[unit[order]]
+    )

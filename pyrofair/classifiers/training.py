@@ -53,6 +53,7 @@ TRIAL_STEPS = 100  # after these it shows in which basin of the objective traini
 STRONG = 2.0  # the strongest penalty of the paper; at weaker ones cold starts end in the worse basin
 SAME_BASIN = 0.01  # objectives of one basin differ by less after a trial, in nats
 DIVERGED = 10.0
+STALL = 20  # epochs over which a gain is judged
 NEAR_ONE = 1e-5  # weights that sum to 1 do so up to this
 IN_CACHE = 1_000_000  # the numbers of a batch beyond which a larger stack is slower
 OF_MEMORY, COPIES = 0.5, 4  # the share of a GPU's free memory that a stack takes, and how often it holds a number
@@ -61,7 +62,10 @@ PENALTY_NOT_FINITE = "The penalty returned {}; it must be finite for all scores 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The length and the steps of training; epochs left open make about 1,000 steps, in 20 to 200 epochs."""
+    """The length and the steps of training; epochs left open make about 1,000 steps, in 20 to 200 epochs.
+
+    Training ends early if the least objective of an epoch falls by less than ``least_gain`` nats over 20 epochs.
+    """
 
     epochs: int | None
     batch_size: int
@@ -69,6 +73,7 @@ class Schedule:
     patience: int | None
     seed: int
     progress: bool = True
+    least_gain: float | None = None
     history: list[dict[str, float]] = field(default_factory=list)
 
     def length(self, rows: int) -> int:
@@ -129,7 +134,7 @@ class Fit:
 
     @property
     def formula(self) -> Formula | None:
-        """The penalty as a function of the mean scores of both worlds alone, if it is one."""
+        """The penalty as a function of the mean scores of both worlds, or of each unit in both, if it is one."""
         simple = self.is_penalised and self.problem.has_distinct_rows and self.problem.ends is None
         return formula_of(self.penalty) if simple else None
 
@@ -161,7 +166,7 @@ class Fit:
         if moved is None:
             return None
         n, batch_size = len(self.problem.outcome), self.schedule.batch_size
-        penalty = (self.is_penalised, self.formula, self.problem.sign)
+        penalty = (self.is_penalised, self.formula, self.problem.units > 0, self.problem.sign)
         return (
             built,
             moved,
@@ -288,7 +293,7 @@ class _Training:
         self.last = self.offset + torch.tensor([[len(fit.problem.rows) - 1] for fit in fits], device=self.rows.device)
         self.sign = first.problem.sign
         self.strength = self.rows.new_tensor([self.sign * fit.strength for fit in fits])
-        self.means: WorldMeans | None = None
+        self.means: WorldMeans | UnitMeans | None = None
         self.scores: list[tuple[WorldScores, ...]] = []
         self.generators = _Generators(fits) if apart and not isinstance(stack, Alone) else None
 
@@ -335,11 +340,13 @@ class _Training:
                 except DataError as error:
                     self.errors[at] = error
         if self.formula is not None:
-            self.means = WorldMeans(self.formula, [fit.problem for fit in self.fits], scores)
+            means = UnitMeans if self.fits[0].problem.units else WorldMeans
+            self.means = means(self.formula, [fit.problem for fit in self.fits], scores)
             return
         for fit, known in zip(self.fits, scores, strict=True):
             assert fit.problem.worlds is not None  # or there would be no penalty
-            self.scores.append(tuple(WorldScores(world, known) for world in fit.problem.worlds))
+            units = fit.problem.units
+            self.scores.append(tuple(WorldScores(world, known, units) for world in fit.problem.worlds))
 
     def _epoch(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Make the steps of an epoch; return the losses and penalties of its batches, shapes (batches, K)."""
@@ -369,7 +376,7 @@ class _Training:
         if not self.penalised:
             return losses, np.zeros_like(losses)
         values = torch.stack(extras)
-        if self.means is not None:
+        if isinstance(self.means, WorldMeans):
             values = self.means.formula.value(*values.unbind(-1))
         return losses, values.cpu().double().numpy()
 
@@ -404,12 +411,15 @@ class _Waiting:
         self.fit = fit
         self.start, self.final = np.nan, np.nan
         self.best, self.waited = np.inf, 0
+        self.objectives: list[float] = []
         self.state: dict[str, Any] | None = None
+        self.is_over = False
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no epoch was better for as long as the patience lasts."""
-        return self.fit.schedule.patience is not None and self.waited >= self.fit.schedule.patience
+    def _ends(self) -> bool:
+        """Return whether no epoch was better for as long as the patience lasts, or the objective gains too little."""
+        schedule, past, last = self.fit.schedule, self.objectives[:-STALL], self.objectives[-STALL:]
+        waits = schedule.patience is not None and self.waited >= schedule.patience
+        return waits or (schedule.least_gain is not None and bool(past) and min(past) - min(last) < schedule.least_gain)
 
     def record(self, epoch: int, losses: NDArray[np.float64], extras: NDArray[np.float64], penalised: bool) -> None:
         """Enter an epoch, of which these are the losses and penalties of the batches, into the history."""
@@ -432,6 +442,10 @@ class _Waiting:
             else:
                 self.waited += 1
         fit.schedule.history.append(entry)
+        self.objectives.append(self.final)
+        self.is_over = self._ends()
+        if self.is_over and self.state is None:  # the others of a stack go on, and move the weights of all
+            self.state, self.best = _copy_state(fit.module), self.final
 
     def finish(self) -> None:
         """Leave the module as it was after its best epoch; a DataError if training diverged."""
@@ -495,14 +509,13 @@ class WorldMeans:
     def begin(self, epoch: Epoch, strength: Tensor) -> None:
         """Take in the batches of an epoch; ``strength`` (K,) is the factor of each penalty's pull on the scores."""
         assert epoch.share is not None
-        assert epoch.total is not None
         assert epoch.scale is not None
         places = self.column.expand(len(epoch.rows), -1, -1).gather(2, epoch.rows)
         self.batches = list(
             zip(
                 places.unsqueeze(2).expand(-1, -1, 2, -1),
                 epoch.share,
-                epoch.total.unsqueeze(3),
+                epoch.share.sum(3, keepdim=True),
                 epoch.scale * strength[:, None],
                 strict=True,
             )
@@ -518,6 +531,49 @@ class WorldMeans:
         means = (self.weight * self.last.clamp(0.0, 1.0)).sum(2)
         slope = self.slope(means) * scale
         return means, torch.bmm(slope.unsqueeze(1), share).squeeze(1)
+
+
+class UnitMeans:
+    """The mean scores of the units in both worlds of K problems while modules are trained, and the pull of a penalty.
+
+    They are those of :class:`WorldScores`, for worlds in which each row is of one unit: then no graph is needed.
+    """
+
+    def __init__(self, formula: Formula, problems: Sequence[Problem], scores: Sequence[Tensor | None]) -> None:
+        self.formula = formula
+        size = 1 + max(problem.units for problem in problems)
+        found = []
+        for problem, score in zip(problems, scores, strict=True):
+            worlds = [WorldScores(world, score) for world in problem.worlds or ()]
+            # The last place, of weight 0, is of no unit.
+            found.append([[widen(getattr(each, name), size, 0) for each in worlds] for name in ("weight", "last")])
+        self.weight, self.last = (torch.stack([torch.stack(of[at]) for of in found]) for at in (0, 1))
+
+    def begin(self, epoch: Epoch, strength: Tensor) -> None:
+        """Take in the batches of an epoch; ``strength`` (K,) is the factor of each penalty's pull on the scores."""
+        assert epoch.share is not None
+        assert epoch.scale is not None
+        assert epoch.units is not None
+        assert epoch.slots is not None
+        units = torch.where(epoch.units < 0, self.weight.shape[2] - 1, epoch.units).unsqueeze(2).expand(-1, -1, 2, -1)
+        weight = self.weight.expand(len(units), -1, -1, -1).gather(3, units)
+        factor = weight[:, :, 0, :, None] * (epoch.scale * strength[:, None]).unsqueeze(2)
+        weight /= weight.sum(3, keepdim=True)
+        self.batches = list(zip(units, weight, factor, epoch.slots, epoch.share, strict=True))
+
+    def pull(self, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the penalties (K,), given the scores (K, m) of a batch, and their pull on these."""
+        units, weight, factor, slots, share = self.batches[at]
+        # float64: scatter_add adds one by one, and a unit may hold a million rows.
+        sums = torch.zeros_like(factor, dtype=torch.float64)
+        sums.view(len(sums), -1).scatter_add_(1, slots, (share * scores).double())
+        means = sums.to(scores.dtype)
+        now = means.transpose(1, 2)
+        self.last += (weight * (now - self.last.gather(2, units))).sum(2, keepdim=True)
+        self.last.scatter_(2, units, now)
+        value = self.formula.value_within(*self.last.clamp(0.0, 1.0).unbind(1))
+        slope = self.formula.slope_within(means) * factor
+        return (self.weight[:, 0] * value).sum(1), slope.flatten(1).gather(1, slots) * share
 
 
 def _cross_entropy(logits: Tensor, outcome: Tensor, factor: Tensor) -> Tensor:

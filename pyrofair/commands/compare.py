@@ -13,15 +13,15 @@ EXAMPLE = "example:\n\n  pyrofair compare adult\n\nRun the same command again to
 
 
 def run(settings: Settings, lines: Any) -> int:
-    """Compare the methods on a data set, and print the reading; the folder is checked before any work."""
+    """Compare the methods on a data set, and print its tables and text; the folder is checked before any work."""
     from threadpoolctl import threadpool_limits
 
     from pyrofair._cells import CellFolder
     from pyrofair._random import one_thread
-    from pyrofair.commands.comparison import FILES, STRENGTHS, compare
+    from pyrofair.commands.comparison import FILES, compare
 
     own = {"strength": settings["strength"], "n_boot": settings["replicates"], "seed": settings["seed"]}
-    identity = {"command": "compare", "data": settings["data"], "strengths": STRENGTHS, **own}
+    identity = {"command": "compare", "data": settings["data"], **own}
     folder = Path(settings["output"] or f"compare-{settings['data']}")
     cells = CellFolder.claimed(folder, identity, overwrite=settings["overwrite"], share=False, files=FILES)
     try:
@@ -29,7 +29,7 @@ def run(settings: Settings, lines: Any) -> int:
         if replaced := [name for name in FILES if (folder / name).exists()]:
             lines.write(f"replacing {', '.join(replaced)} in {folder}")
         with one_thread(), threadpool_limits(1):  # of two threads, each mostly waits for the other in small networks
-            result = compare(settings["data"], cells, report=lines.write, **own)
+            result = compare(settings["data"], cells, every=settings["all"], report=lines.write, **own)
         try:
             paths = result.save(folder)
         except OSError as error:
@@ -54,6 +54,7 @@ COMMAND = Command(
             "replicates", "bootstrap replicates; intervals mean little with fewer than 50", int, default=50, least=50
         ),
         Option("seed", "seeds the split, the training and the bootstrap", int, default=0, least=0),
+        Option("all", "audit PSCF in all its modes, and trace more strengths", type=bool),
         Option("output", "folder for the results (default compare-DATA)", metavar="FOLDER"),
         Option("overwrite", "replace files of another run in that folder", type=bool),
         Option("traceback", "show where an error was raised", type=bool),

@@ -124,6 +124,8 @@ def _unit_means(scored0: Scored, scored1: Scored) -> tuple[torch.Tensor | None, 
             f"World {with_units} has units and world {without} has none, so nothing is known to be shared. "
             "Take both worlds from one call of worlds(), or drop the units of both."
         )
+    if scored0.by_unit and scored1.by_unit and torch.equal(scored0.weight > 0, scored1.weight > 0):
+        return scored0.weight, scored0.score, scored1.score
     ids, cell = torch.unique(torch.cat([scored0.unit, scored1.unit]), return_inverse=True)
     cell0, cell1 = cell.split([len(scored0.unit), len(scored1.unit)])
     weight0, sum0 = _sums(scored0, cell0, len(ids))
@@ -170,11 +172,12 @@ class Formula:
     """A functional as a function of the two mean scores of a unit, and its slope in these.
 
     ``value(a, b)`` is elementwise; ``slope(means)`` takes both means along the last axis, shape (..., 2), and returns
-    the gradient that torch finds for the value, without a graph. ``slope_within`` is that of means in [0, 1].
+    the gradient that torch finds for the value, without a graph. Those ``_within`` are the same for means in [0, 1].
     """
 
     value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     slope: Callable[[torch.Tensor], torch.Tensor]
+    value_within: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     slope_within: Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -202,7 +205,7 @@ def _continued(
         outside = means - inside
         return torch.where(outside == 0, slope(inside), outside.sign())
 
-    return Formula(value_beyond, slope_beyond, slope)
+    return Formula(value_beyond, slope_beyond, value, slope)
 
 
 def _gap_slope(means: torch.Tensor) -> torch.Tensor:
@@ -218,8 +221,10 @@ def _upper_slope(means: torch.Tensor) -> torch.Tensor:
 
 
 _DISAGREEMENT = _continued(lambda a, b: a * (1 - b) + (1 - a) * b, lambda means: torch.rsub(means.flip(-1), 1, alpha=2))
-_GAP = Formula(lambda a, b: (a - b).abs(), _gap_slope, _gap_slope)
-_SQUARED_GAP = Formula(lambda a, b: (a - b).square(), _squared_slope, _squared_slope)
+_GAP, _SQUARED_GAP = (
+    Formula(value, slope, value, slope)
+    for value, slope in ((lambda a, b: (a - b).abs(), _gap_slope), (lambda a, b: (a - b).square(), _squared_slope))
+)
 _PIU_UPPER = _continued(lambda a, b: 1 - (1 - a - b).abs(), _upper_slope)
 
 

@@ -70,6 +70,8 @@ class Scored:
         Horvitz-Thompson one.
     unit : torch.Tensor of int64, shape (m,), optional
         What the row shares with rows of the other world; None: nothing is shared for certain.
+    by_unit : bool
+        Whether row i is the mean of unit i, for i = 0, 1, ..., so that nobody has to collect the rows of a unit.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class Scored:
     score: torch.Tensor
     weight: torch.Tensor
     unit: torch.Tensor | None = None
+    by_unit: bool = False
 
     def __post_init__(self) -> None:
         import torch

@@ -1,7 +1,8 @@
 """What an epoch of penalised training costs, in epochs of plain training: ratios of CPU times taken in one run.
 
 Adult (34,000 training rows) and `hiring` (5,000), the paper's network and logistic regression, batches of 1,000; the
-median over interleaved repetitions, without the fit of the source. Run it as
+median over interleaved repetitions, without the fit of the source. `IPW` weights rows by each arm; ``units`` are those
+of an SEM, known for `hiring`: as many rows in each world as there are observed ones. Run it as
 ``python tests/benchmarks/penalised_epoch.py``.
 """
 
@@ -23,10 +24,11 @@ from pyrofair.effects.functionals import disagreement
 from pyrofair.exceptions import PositivityWarning
 from pyrofair.simulate import scenario
 from pyrofair.sources.ipw import IPW
+from pyrofair.sources.sem import SEM
 
 BARS: dict[tuple[str, Any], float] = {
     ("network", "paper"): 1.25, ("network", 0): 2.2, ("network", 1): 2.2, ("network", "pooled"): 2.2,
-    ("logistic", "paper"): 1.6,
+    ("network", "units"): 3.0, ("logistic", "paper"): 1.6, ("logistic", "units"): 3.0,
 }  # fmt: skip
 STRENGTH = 1.0
 
@@ -41,32 +43,36 @@ def seconds(classifier: PenalizedClassifier, problem: Problem, epochs: int) -> f
 
 
 def tables(names: list[str]) -> dict[str, tuple[Any, Any, Any]]:
-    """Return for each name the unfair paths, the features and the outcomes."""
+    """Return for each name the sources by arm, the features and the outcomes."""
     found: dict[str, tuple[Any, Any, Any]] = {}
+
+    def weights(unfair: Any) -> dict[Any, Any]:
+        return {arm: IPW(unfair, arm=arm, max_unsupported=1.0) for _, arm in BARS if arm != "units"}
+
     if "hiring" in names:
         hiring = scenario("hiring")
         df = hiring.draw(5000, random_state=0)
-        found["hiring"] = hiring.unfair, df[["A", "Q", "D", "M"]], df["Y"]
+        units = {"units": SEM(hiring.program, hiring.unfair)}
+        found["hiring"] = weights(hiring.unfair) | units, df[["A", "Q", "D", "M"]], df["Y"]
     if "adult" in names:
         adult = load_adult()
         rows, _ = adult.split(0)
         outcome = adult.graph.outcome_column
-        found["adult"] = adult.unfair, rows.drop(columns=outcome), rows[outcome]
+        found["adult"] = weights(adult.unfair), rows.drop(columns=outcome), rows[outcome]
     return found
 
 
 def main(repetitions: int, epochs: int, data: list[str]) -> None:
     torch.set_num_threads(1)
-    for name, (unfair, X, y) in tables(data).items():
+    for name, (sources, X, y) in tables(data).items():
         for model in ("network", "logistic"):
-            arms = [arm for kind, arm in BARS if kind == model]
+            arms = [arm for kind, arm in BARS if kind == model and arm in sources]
             plain = PenalizedClassifier(model, random_state=0)
             rows: dict[Any, Problem] = {"plain": plain.prepare(X, y)}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PositivityWarning)
                 for arm in arms:
-                    source = IPW(unfair, arm=arm, max_unsupported=1.0)
-                    made = PenalizedClassifier(model, source=source, strength=STRENGTH, random_state=0)
+                    made = PenalizedClassifier(model, source=sources[arm], strength=STRENGTH, random_state=0)
                     rows[arm] = made.prepare(X, y)
             times: dict[Any, list[float]] = {arm: [] for arm in rows}
             for problem in rows.values():

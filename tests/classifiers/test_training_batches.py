@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pyrofair.classifiers.batches import Batch, Epochs, Problem, World, WorldScores, hold_out, stack_worlds
+from pyrofair.classifiers.training import Schedule, make_optimizer, train
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Scored
 from pyrofair.exceptions import DataError
@@ -237,6 +238,24 @@ def test_the_scores_of_all_rows_follow_a_module_that_moves(layout: str) -> None:
                 alone.append(float(weight @ whole[world.rows[share.entries]] / weight.sum()) - truth)
     assert np.mean(np.abs(off)) < 0.25 * np.mean(np.abs(alone))
     assert abs(np.mean(off)) < 0.002
+
+
+@pytest.mark.parametrize("functional", [disagreement, effect_gap, piu_upper])
+@pytest.mark.parametrize("batch_size", [3, 50, 230])
+def test_the_formula_of_units_trains_as_the_function_does(batch_size: int, functional: Any) -> None:
+    """Also where units are fewer than batches."""
+    one = problem("units")
+    worlds = [replace(world, weight=world.weight / world.weight.sum()) for world in one.worlds]
+    one = replace(one, worlds=(worlds[0], worlds[1]))
+    found = []
+    for penalty in (functional, lambda *scored: functional(*scored)):
+        schedule = Schedule(3, batch_size, make_optimizer("adam", None), None, 0, progress=False)
+        module = torch.nn.Linear(3, 1, dtype=torch.float64)
+        with torch.no_grad():
+            module.weight[:], module.bias[:] = torch.tensor([[0.5, -1.0, 0.2]]), 0.1
+        train(module, one, penalty, 1.5, schedule)
+        found.append([*module.weight[0].tolist(), *pd.DataFrame(schedule.history)["penalty"]])
+    assert found[0] == pytest.approx(found[1], rel=1e-10)
 
 
 # -- worlds as rows ---------------------------------------------------------------------------------------------------

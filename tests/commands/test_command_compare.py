@@ -17,15 +17,25 @@ from PIL import Image
 from pyrofair import _files
 from pyrofair.__main__ import main
 from pyrofair._cells import CellFolder
+from pyrofair._progress import progress_bar
+from pyrofair.audits.report import group_lines
 from pyrofair.classifiers import PSCF
 from pyrofair.commands import comparison
-from pyrofair.commands.comparison import FILES, MODES, SETTINGS, Comparison, compare
+from pyrofair.commands.comparison import FILES, MODES, SETTINGS, USUAL, Comparison, compare
 from pyrofair.datasets import load_german
 from pyrofair.sources import OneStep
 
 TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "Proposed given S", "PSCF"]
 METHODS = [*TRAINED[:-1], *MODES]
+SHOWN: list[tuple[str, int]] = []
+USUALLY = [*TRAINED[:-1], *USUAL]
 RUN = {"strength": 0.5, "strengths": (0.0, 1.0), "n_boot": 10, "seed": 1}
+
+
+def recorded(desc: str, *, total: int) -> Any:
+    bar = progress_bar(desc, total=total)
+    bar.set_description = lambda text, **_: SHOWN.append((text, total))
+    return bar
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +45,7 @@ def short() -> Iterator[None]:
         patched.setitem(SETTINGS, "german", dataclasses.replace(SETTINGS["german"], epochs=2))
         patched.setattr(comparison, "PSCF", functools.partial(PSCF, epochs=2, samples=5))
         plain = {"propensity": "logistic", "regression": "logistic", "folds": 2}
+        patched.setattr(comparison, "progress_bar", recorded)
         patched.setattr(comparison, "OneStep", functools.partial(OneStep, **plain))
         yield
 
@@ -51,7 +62,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> CellFolder:
 
 @pytest.fixture(scope="module")
 def result(short: None, lines: list[str], cells: CellFolder) -> Comparison:
-    return compare("german", cells, report=lines.append, **RUN)
+    return compare("german", cells, report=lines.append, every=True, **RUN)
 
 
 def steps(lines: list[str]) -> list[str]:
@@ -83,12 +94,15 @@ def test_the_text(result: Comparison) -> None:
     assert "Proposed 75.0, FIO 78.0, PSCF 76.0, Unconstrained 81.0, Remove 73.0" in text
     majority = result.audit.table.set_index(["model", "quantity"]).sort_index()["estimate"]["FIO", "majority_rate"]
     assert f"{majority:.1%}" in text
-    table = text[text.index("Thresholded decisions on test rows") :].splitlines()
+    table = text.splitlines()
     assert table[1].split()[1:] == [
         "accuracy", "positive_rate", "p_y0", "p_ypi", "mean_unfair_effect", "piu_paper_bound", "piu_lower", "piu_upper",
     ]  # fmt: skip
     assert [line.split("  ")[0] for line in table[3:13]] == METHODS
-    groups = text[text.index("By the paper's weights, too:") : text.index("Trade-off over")]
+    assert "--all" not in text
+    assert text.count(str(result.audit)) == 1
+    groups = "\n".join(group_lines(result.paper.groups, result.paper.context))
+    assert groups in text
     assert "NaN" not in groups
     assert "<NA>" not in groups
 
@@ -115,17 +129,22 @@ def test_an_interrupted_comparison_goes_on_and_gives_the_same(
     expected = [f"training {name}" for name in TRAINED]
     assert [step for step in steps(lines) if step.startswith("training")] == expected
     assert steps(lines)[-1] == "done"
+    assert [(step, len(lines)) for step in steps(lines)] == SHOWN  # the bar is at each stage
     # As if it had been ended while it wrote the last classifier, and before the last trade-off was finished.
-    cells.path({"part": "trade-off", "model": "FIO"}).unlink()
+    cells.path({"part": "trade-off", "model": "FIO", "strengths": [0.0, 1.0]}).unlink()
     model = cells.path({"part": "model", "model": "PSCF"}).with_suffix(".pyrofair")
     model.write_bytes(model.read_bytes()[:-1])
     again: list[str] = []
-    found = compare("german", cells, report=again.append, **RUN)
+    found = compare("german", cells, report=again.append, **RUN)  # of fewer modes
     done = [f"{name} was trained before" for name in TRAINED[:-1]]
     traced = [step for step in steps(lines) if "trade-off of FIO" in step]
-    assert steps(again)[:8] == [*done, "training PSCF", *traced]
-    assert found.text == result.text
-    pd.testing.assert_frame_equal(found.audit.influence, result.audit.influence)
+    assert steps(again)[1:9] == [*done, "training PSCF", *traced]
+    pd.testing.assert_frame_equal(found.path, result.path)
+    same = result.audit.influence[USUALLY]
+    pd.testing.assert_frame_equal(found.audit.influence[USUALLY], same)
+    assert [*found.audit.table["model"].unique()] == USUALLY
+    below = found.text.splitlines()[3 + len(USUALLY)]
+    assert all(part in below for part in (*(mode for mode in MODES if mode not in USUAL), "compare german --all"))
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
@@ -156,10 +175,12 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
 def test_compare_with_options(calls: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     main(["compare", "adult"])
     folder = Path("compare-adult")
-    assert calls == [("adult", folder, {"strength": 1.0, "n_boot": 50, "seed": 0})]
+    assert calls == [("adult", folder, {"strength": 1.0, "n_boot": 50, "seed": 0, "every": False})]
     assert capsys.readouterr().out == f"[    0 s] done\nthe reading\nwrote {folder / 'audit.csv'}\n"
-    main(["compare", "german", "--strength", "0", "--replicates", "70", "--seed", "3", "--output", "elsewhere"])
-    assert calls[1] == ("german", Path("elsewhere"), {"strength": 0.0, "n_boot": 70, "seed": 3})
+    main(
+        ["compare", "german", "--strength", "0", "--replicates", "70", "--seed", "3", "--output", "elsewhere", "--all"]
+    )
+    assert calls[1] == ("german", Path("elsewhere"), {"strength": 0.0, "n_boot": 70, "seed": 3, "every": True})
 
 
 @pytest.mark.parametrize(
