@@ -360,10 +360,12 @@ def test_the_unit_of_sample_weights(name: str) -> None:
 
 @learners
 def test_weights_are_repeats(name: str) -> None:
+    """But for the leverage of logistic regressions: a row of weight 2 is one row, and its copies are two."""
+    near = 1e-4 if name == "OneStep, logistic" else 1e-9
     weight = np.random.default_rng(0).integers(1, 4, 500)
     weighted = means(worlds(fit(name, units(), sample_weight=weight)))
     repeated = means(worlds(fit(name, units().loc[units().index.repeat(weight)])))
-    assert weighted == pytest.approx(repeated, abs=1e-9 if SOURCES[name].row_order else 0.05)
+    assert weighted == pytest.approx(repeated, abs=near if SOURCES[name].row_order else 0.05)
 
 
 # --- of the samples --------------------------------------------------------------------------------------------------

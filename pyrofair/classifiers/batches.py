@@ -304,10 +304,9 @@ class Epoch:
 
         return cls(
             torch.cat(rows, 1),
-            *map(joined, ("outcome", "factor", "share", "scale")),
-            joined("units", -1),
-            joined("slots"),
-            tuple(batches for part in parts for batches in part.batches),
+            **{name: joined(name) for name in ("outcome", "factor", "share", "scale", "slots")},
+            units=joined("units", -1),
+            batches=tuple(batches for part in parts for batches in part.batches),
         )
 
 
