@@ -261,7 +261,8 @@ def unit_sums(unit: Tensor, values: Tensor, units: int) -> Tensor:
 def unit_weights(unit: Tensor, weight: Tensor, units: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the weight of each unit, and of each row (m,) the part of its unit's weight that it has."""
     whole = unit_sums(unit, weight.to(torch.float64), units or 1 + int(unit.max()))
-    return whole.to(weight.dtype), (weight / whole[unit]).to(weight.dtype)
+    least = torch.finfo(whole.dtype).tiny  # weights may be 0 in single precision
+    return whole.to(weight.dtype), (weight / whole.clamp(min=least)[unit]).to(weight.dtype)
 
 
 FILL = 32

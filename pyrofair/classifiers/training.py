@@ -558,7 +558,7 @@ class UnitMeans:
         units = torch.where(epoch.units < 0, self.weight.shape[2] - 1, epoch.units).unsqueeze(2).expand(-1, -1, 2, -1)
         weight = self.weight.expand(len(units), -1, -1, -1).gather(3, units)
         factor = weight[:, :, 0, :, None] * (epoch.scale * strength[:, None]).unsqueeze(2)
-        weight /= weight.sum(3, keepdim=True)
+        weight /= weight.sum(3, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)
         self.batches = list(zip(units, weight, factor, epoch.slots, epoch.share, strict=True))
 
     def pull(self, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:

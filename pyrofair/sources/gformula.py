@@ -47,6 +47,8 @@ BLOCKS = 20
 """The draws of a unit are so many blocks, each spread evenly over the probabilities: they tell how draws vary."""
 MOST_KEPT = 100_000_000
 """Replicates weight rows anew by so many numbers at most: 400 MB in single precision. Beyond that they draw rows."""
+FEWEST_DRAWS = 50
+"""Weights within a unit of n draws move its mean by 1 / n too little; replicates of units with fewer draw rows."""
 LARGEST_LOG_RATIO = 30.0
 """A row's probability may change by this factor, as a logarithm."""
 
@@ -293,6 +295,8 @@ class Draws:
         bootstrap, because draws are a sample too. The ratio is exact for categories; that of other columns is right but
         for the square of the change in their numbers.
         """
+        if self.block is not None and len(self.block) < FEWEST_DRAWS * len(self.units):
+            return None
         if self.changes is None:
             self.changes = self._all_changes()
         moved = np.zeros(len(self.unit))

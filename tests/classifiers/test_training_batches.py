@@ -243,9 +243,10 @@ def test_the_scores_of_all_rows_follow_a_module_that_moves(layout: str) -> None:
 @pytest.mark.parametrize("functional", [disagreement, effect_gap, piu_upper])
 @pytest.mark.parametrize("batch_size", [3, 50, 230])
 def test_the_formula_of_units_trains_as_the_function_does(batch_size: int, functional: Any) -> None:
-    """Also where units are fewer than batches."""
+    """Also where units are fewer than batches, and where a unit's weight is rounded to 0."""
     one = problem("units")
-    worlds = [replace(world, weight=world.weight / world.weight.sum()) for world in one.worlds]
+    worlds = [replace(world, weight=world.weight * (world.unit > 0)) for world in one.worlds]
+    worlds = [replace(world, weight=world.weight / world.weight.sum()) for world in worlds]
     one = replace(one, worlds=(worlds[0], worlds[1]))
     found = []
     for penalty in (functional, lambda *scored: functional(*scored)):

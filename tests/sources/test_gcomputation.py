@@ -222,6 +222,15 @@ def test_draws_weighted_anew_are_those_drawn_anew() -> None:
     np.testing.assert_allclose(anew, drawn, atol=0.004)
 
 
+def test_few_draws_are_not_weighted_anew() -> None:
+    """A single draw would keep all of its unit's weight, whatever the mechanisms."""
+    source = fitted(draws=5)
+    source.set_params(most_units=source.worlds()[0].units)
+    views, other = source.views(random_state=0), source.refit(np.random.default_rng(0).dirichlet(np.ones(N)) * N)
+    made, drawn = other.views(random_state=1, like=views), other.views(random_state=1)
+    assert [means(pair) for pair in made] == [means(pair) for pair in drawn]
+
+
 class Twist:
     """Scores whose effects change sign with the shared features."""
 

@@ -23,6 +23,8 @@ MOST_VALUES = 16
 """A variable with no more values has all of them tried as cuts."""
 LEVELS = np.array([0.005, 0.05, 0.1, 0.17, 0.25, 0.33, 0.42, 0.5, 0.58, 0.67, 0.75, 0.83, 0.9, 0.95, 0.995])
 """Otherwise quantiles of these levels are."""
+ROUNDING = 1e-12
+"""Values that differ by no more are one value."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +51,26 @@ class Cuts:
         gamma, sign = (np.array([getattr(each, name) for each in targets]) for name in ("gamma", "sign"))
         with np.errstate(invalid="ignore"):
             found = np.where(sign * (values - self.cut) > 0.0, gamma - 1.0, 1.0 / gamma - 1.0)
-        return np.where(np.isnan(values), 0.0, np.where(values == self.cut, self.even, found))
+        at_cut = np.abs(values - self.cut) <= ROUNDING
+        return np.where(np.isnan(values), 0.0, np.where(at_cut, self.even, found))
 
 
 def all_tried(values: Array) -> bool:
     """Whether all of some values are cuts to try, so that the best one is among them."""
-    return len(np.unique(values)) <= MOST_VALUES
+    return len(_distinct(values)) <= MOST_VALUES
+
+
+def _distinct(values: Array) -> Array:
+    """Return the different values, sorted."""
+    found = np.unique(values)
+    return found[np.diff(found, prepend=-np.inf) > ROUNDING]
 
 
 def make_grid(values: Array, weight: Array) -> Array:
     """Return the cuts to try for values (m,) of weights (m,): all values, or quantiles of many."""
     if all_tried(values):
-        return np.unique(values)
-    return np.unique(weighted_quantiles(values, weight, LEVELS))
+        return _distinct(values)
+    return _distinct(weighted_quantiles(values, weight, LEVELS))
 
 
 def weighted_quantiles(values: Array, weight: Array, levels: Array) -> Array:

@@ -19,6 +19,7 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.nuisances import learners
 from pyrofair.robustness.sensitivity import Confounding, confounding
+from pyrofair.robustness.sensitivity.tilting import Target, find_cuts
 from tests.robustness.models import Known
 from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, exact, repeated, sample
 
@@ -567,6 +568,15 @@ def test_declared_latent_causes_leave_one_hidden_cause_of_all() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
+def test_worst_ratios_have_the_mean_1_where_values_differ_by_rounding() -> None:
+    values = np.array([0.1 + 0.2, 0.3, 0.3, 0.6, 0.1, 0.1])[:, None]
+    targets = tuple(Target(gamma, sign) for gamma in (1.0, 1.5, 5.0) for sign in (1, -1))
+    [cuts] = find_cuts(values, (0,) * 6, np.ones(6), targets, lambda columns: [columns.mean(axis=0, keepdims=True)])
+    excess = cuts.excess(values, targets)
+    np.testing.assert_allclose(excess.mean(axis=0), 0.0, atol=1e-9)
+    np.testing.assert_allclose((excess * (values - cuts.cut)).mean(axis=0), cuts.moved[0], atol=1e-9)
+
+
 def test_missing_values_count_as_values() -> None:
     df = sample(600, 0)
     lost = np.random.default_rng(0).random(len(df)) < 0.1 + 0.2 * df["A"]
