@@ -63,17 +63,11 @@ class Setting:
 
 
 SETTINGS = {
-    "adult": Setting(
-        load_adult,
-        False,
-        1000,
-        30,
-        {"Proposed": 75.2, "FIO": 81.2, "PSCF": 73.4, "Unconstrained": 83.2, "Remove": 74.7},
-    ),
-    "german": Setting(
-        load_german, True, 100, 60, {"Proposed": 75.0, "FIO": 78.0, "PSCF": 76.0, "Unconstrained": 81.0, "Remove": 73.0}
-    ),
-}
+    "adult": Setting(load_adult, False, 1000, 30,
+                     {"Proposed": 75.2, "FIO": 81.2, "PSCF": 73.4, "Unconstrained": 83.2, "Remove": 74.7}),
+    "german": Setting(load_german, True, 100, 60,
+                      {"Proposed": 75.0, "FIO": 78.0, "PSCF": 76.0, "Unconstrained": 81.0, "Remove": 73.0}),
+}  # fmt: skip
 
 
 def methods(
