@@ -61,6 +61,10 @@ class _Hidden:
 
     def set_postfix_str(self, text: str) -> None: ...
 
+    def set_description(self, text: str, refresh: bool = True) -> None: ...
+
+    def clear(self) -> None: ...
+
 
 def progress_bar(
     desc: str, items: Iterable[Any] | None = None, *, total: int | None = None, shown: bool = True, **settings: Any

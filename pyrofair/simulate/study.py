@@ -60,8 +60,6 @@ PATIENCE = 3
 """After so many losses a few cells are computed one by one, to find one that ends its process."""
 ALONE = 8
 """How many."""
-
-
 FEW_SIZES = 2
 """So many sizes are no curve: their points are not joined."""
 MOST_SHOWN = 8
@@ -118,11 +116,8 @@ class Study:
         by = list(KEY[:-1])
         unnamed = ""  # no measure has this name
         long = self.table.melt([*KEY], self.quantities, "quantity", unnamed).dropna(subset=[unnamed])
-        order, how = (
-            ["mean", "sd", "count", "lowest", "median", "highest"],
-            ["mean", "std", "count", "min", "median", "max"],
-        )
-        named = {name: (unnamed, each) for name, each in zip(order, how, strict=True)}
+        how = dict(mean="mean", sd="std", count="count", lowest="min", median="median", highest="max")  # noqa: C408
+        named = {name: (unnamed, each) for name, each in how.items()}
         found = long.groupby([*by, "quantity"], sort=False, dropna=False).agg(**named)
         found.insert(2, "error", found["sd"] / np.sqrt(found["count"]))
         failed = self.failures[by].value_counts(sort=False, dropna=False).rename("failed").reset_index()
@@ -140,11 +135,8 @@ class Study:
         table, dims = self.table, [*KEY]
         strengths = table["strength"].dropna().unique()
         if len(strengths):
-            same = (
-                table[table["strength"].isna()]
-                .drop(columns="strength")
-                .merge(pd.DataFrame({"strength": strengths}), how="cross")
-            )
+            plain = table[table["strength"].isna()].drop(columns="strength")
+            same = plain.merge(pd.DataFrame({"strength": strengths}), how="cross")
             table = pd.concat([table.dropna(subset=["strength"]), same], ignore_index=True)
         else:
             table, dims = table.drop(columns="strength"), [name for name in KEY if name != "strength"]

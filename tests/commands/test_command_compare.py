@@ -21,7 +21,7 @@ from pyrofair._progress import progress_bar
 from pyrofair.audits.report import group_lines
 from pyrofair.classifiers import PSCF
 from pyrofair.commands import comparison
-from pyrofair.commands.comparison import FILES, MODES, SETTINGS, USUAL, Comparison, compare
+from pyrofair.commands.comparison import FILES, MODES, SETTINGS, USUAL, Comparison, Remembering, compare
 from pyrofair.datasets import load_german
 from pyrofair.sources import OneStep
 
@@ -87,6 +87,21 @@ def test_all_methods_are_audited_on_test_rows_and_traced(result: Comparison) -> 
     shared = ["method", "piu_lower", "piu_upper", "piu_double_disagreement"]
     pd.testing.assert_frame_equal(*(each.drop(columns=shared).reset_index(drop=True) for each in plain))
     assert len(result.path) == 2 * 2 * 2
+
+
+def test_both_audits_score_a_row_once() -> None:
+    asked: list[int] = []
+
+    class Counted:
+        def predict_proba(self, X: pd.DataFrame) -> Any:
+            asked.extend(X["a"])
+            return pd.DataFrame({0: 1 - X["a"] / 10, 1: X["a"] / 10}).to_numpy()
+
+    model = Remembering(Counted())
+    rows = pd.DataFrame({"a": [3, 1, 3, 2]}, index=[7, 7, 8, 9])
+    assert model.predict_proba(rows)[:, 1].tolist() == [0.3, 0.1, 0.3, 0.2]
+    assert model.predict_proba(rows.iloc[[2, 1]].assign(a=[2, 4]))[:, 1].tolist() == [0.2, 0.4]
+    assert asked == [3, 1, 2, 4]
 
 
 def test_the_text(result: Comparison) -> None:
