@@ -19,7 +19,7 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.nuisances import learners
 from pyrofair.robustness.sensitivity import Confounding, confounding
-from tests.robustness.models import Known
+from tests.models import Known
 from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, exact, repeated, sample
 
 UNFAIR = {
