@@ -815,12 +815,17 @@ def _audit_by_influence(
     small, doubts = found.small(), describe_doubts(found.stages, found.weights, limit)
     more = {
         (model, each): text
-        for each in at
-        for model, text in describe_doubts(_of_rule(cut.stages, each), cut.weights, limit).items()
+        for each, own in (cut.stages.groupby("decisions") if at and len(cut.stages) else ())
+        for model, text in describe_doubts(own, cut.weights, limit).items()
     }
     if not fresh and len(found.weights):
-        warned += _warn(_poor_stages(found.weights), PositivityWarning, stacklevel=4)  # a fresh source has warned
-
+        poor = [
+            f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}. "
+            f"{COARSEN}"
+            for each in found.weights.to_dict("records")
+            if each["problem"]
+        ]
+        warned += _warn(poor, PositivityWarning, stacklevel=4)  # a fresh source has warned
     return Audit(
         found.measured(scores.models, level).table(doubts),
         groups,
@@ -876,11 +881,6 @@ def _refuse_readers(models: Mapping[str, Any], proxies: Sequence[str]) -> None:
                 f"{name!r} reads {read[0]!r}, so that it is a feature and no proxy: add it to the graph, with its "
                 "arrows, and leave it out of proxies=."
             )
-
-
-def _of_rule(stages: pd.DataFrame, rule: Any) -> pd.DataFrame:
-    """Return the diagnostics of the stages of some decisions."""
-    return stages[stages["decisions"] == rule] if len(stages) else stages
 
 
 def _warn_few_fitted(fitted: Any, table: pd.DataFrame) -> None:
@@ -946,16 +946,6 @@ def _warn(texts: Iterable[str], category: type[Warning] = PyrofairWarning, stack
     for text in found:
         warnings.warn(text, category, stacklevel=stacklevel)
     return found
-
-
-def _poor_stages(weights: pd.DataFrame) -> list[str]:
-    """Return what is wrong with the weights of stages on the audited rows."""
-    return [
-        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}. "
-        f"{COARSEN}"
-        for each in weights.to_dict("records")
-        if each["problem"]
-    ]
 
 
 def _check_outcomes(source: Any, reasons: Mapping[str, str]) -> None:
@@ -1119,7 +1109,8 @@ def _poor_overlap(
     if AUDITED not in worlds:
         return []
     found = []
-    kept = _kept(fitted, table)
+    trims = getattr(fitted, "trim", None) is not None and hasattr(fitted, "kept")
+    kept = np.asarray(fitted.kept(table)) if trims else np.ones(len(table), dtype=bool)
     if not kept.all():
         found.append(
             f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
@@ -1146,13 +1137,6 @@ def _poor_overlap(
                 f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}. {COARSEN}"
             )
     return found
-
-
-def _kept(fitted: Any, table: pd.DataFrame) -> NDArray[np.bool_]:
-    """Return which rows are not trimmed, shape (n,): those that have a weight if their group is weighted."""
-    if getattr(fitted, "trim", None) is None or not hasattr(fitted, "kept"):
-        return np.ones(len(table), dtype=bool)
-    return np.asarray(fitted.kept(table))
 
 
 def _doubtful_intervals(

@@ -18,6 +18,7 @@ from pyrofair.audits.display.export import audit_data
 from pyrofair.audits.display.page import Table, cell, make_table, missing_tables, spans_table
 from pyrofair.audits.display.tracks import Panel, forest, of_model, of_rows, scale_of
 from pyrofair.audits.display.words import answer, changes, describe_question, percent, shorten, span
+from pyrofair.audits.individuals import COLUMNS
 from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.report import (
     describe_intervals,
@@ -68,7 +69,6 @@ COLOURS = {"accent": BLUE, "red": UNFAIR, "muted": GREY, "ink": INK, "page": "#F
 """The variables of a page that take the places of a figure's colours."""
 MOST_INDIVIDUALS = 50
 """The most individual rows that the page shows; its CSV holds all."""
-INDIVIDUAL_COLUMNS = ("row", "model", "path", "baseline", "switched", "effect", "effect_sd", "flips")
 RIGHT_GRAPH = "The causal graph, and which of its paths are unfair. No table can confirm a graph."
 SCALE = (
     "Shares are on one scale from 0 to 100%, the mean effect on its own. The thick bar runs from the lower to the "
@@ -407,10 +407,10 @@ def _worst_stages(stages: pd.DataFrame) -> pd.DataFrame:
 def _individuals(given: pd.DataFrame | None) -> Table | None:
     if given is None:
         return None
-    if not isinstance(given, pd.DataFrame) or not set(INDIVIDUAL_COLUMNS) <= set(given.columns):
+    if not isinstance(given, pd.DataFrame) or not set(COLUMNS) <= set(given.columns):
         raise DataError(
             f"individuals={shown(given)} must be a table made by pyrofair.audits.flips, with the columns "
-            f"{', '.join(INDIVIDUAL_COLUMNS)}."
+            f"{', '.join(COLUMNS)}."
         )
     given = given.sort_values("flips", ascending=False, kind="stable")
     head = given.head(MOST_INDIVIDUALS)

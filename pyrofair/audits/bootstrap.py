@@ -43,7 +43,6 @@ __all__ = [
     "measure",
     "measure_views",
     "replicate",
-    "view_signs",
 ]
 
 
@@ -99,11 +98,6 @@ def measure_views(
     values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
     return values, _notes(values)
-
-
-def view_signs(scores: Sequence[WorldScores], views: Sequence[Worlds]) -> Signs:
-    """Return the sides of the kinks on which the units of several scored views are."""
-    return choose_signs([unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)])
 
 
 def _notes(values: Mapping[str, float]) -> dict[str, str]:
@@ -264,7 +258,10 @@ class Estimator:
     def _signs(self, views: Views) -> AllSigns:
         if len(views) < 2:
             return {}
-        return {key: view_signs(decided, views) for key, decided in self._decisions(AUDITED, views).items()}
+        return {
+            key: choose_signs([unit_means(one, worlds) for one, worlds in zip(decided, views, strict=True)])
+            for key, decided in self._decisions(AUDITED, views).items()
+        }
 
     def _decisions(self, label: str, views: Views) -> dict[tuple[str, Rule], tuple[WorldScores, ...]]:
         """Return for each model and decisions those of the views' rows; unchanged rows are not scored again."""

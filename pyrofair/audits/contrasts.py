@@ -59,7 +59,6 @@ from pyrofair.tables.row_identity import hash_groups
 __all__ = ["POPULATION", "ContrastAudit", "Levels", "audit_contrasts"]
 
 WORST_OF = OF_WORLDS[2:]
-EFFECTS = ("mean_unfair_effect", "piu_lower", "piu_upper")
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 POPULATION = "A contrast refers to the population of its two levels together; rows of other levels are left out of it."

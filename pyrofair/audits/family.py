@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "FAILURES",
     "KEY",
     "REFUSALS",
     "SCHEMA",

@@ -41,12 +41,8 @@ def known_flips(
     """Return what makes the rows whose decision flips when the unfair paths are switched, or why they are not known.
 
     They are known of a model whose features no unfair path touches, so that only the sensitive attribute changes. It
-    predicts when it is called, and returns why it cannot if the model refuses.
-
-    Parameters
-    ----------
-    table, a, scores
-        The n rows with a sensitive attribute in each, its codes (n,), -1 where it is not known, and the model's scores.
+    predicts when it is called, and returns why it cannot if the model refuses. Of the n rows, with a sensitive
+    attribute in each, ``a`` are its codes (n,), -1 where it is not known, and ``scores`` the model's.
     """
     graph, name = paths.graph, paths.graph.sensitive_column
     if text := unknown_answers(model, paths):

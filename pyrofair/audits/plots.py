@@ -247,14 +247,8 @@ def _column(table: pd.DataFrame, decisions: str, quantity: str, models: Sequence
 def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, level: float, title: str = "") -> Figure:
     """Draw the mean unfair effect and the interval of PIU of a model for each member of a family, a forest.
 
-    Parameters
-    ----------
-    rows
-        The quantities, by member and quantity in the index; ``low`` and ``high`` bound what is not identified.
-    members
-        For the members in their order, from the top, what stands beside the bar.
-    what
-        What is judged, for the axes.
+    ``rows`` are the quantities, by member and quantity in the index; ``low`` and ``high`` bound what is not identified.
+    ``members`` are in their order, from the top, each with what stands beside its bar; ``what`` is judged.
     """
     names = list(members)
     longest = max(map(len, members.values()), default=0)

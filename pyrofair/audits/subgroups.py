@@ -110,18 +110,18 @@ def _read(name: str, given: Any, graph: CausalGraph, table: pd.DataFrame, allowe
         _check_column(name, given, graph, allowed)
         labels, columns = table[given], (given,)
         labels = as_level(labels) if labels.isna().any() else labels
-    elif isinstance(given, pd.Series):
-        require_aligned(table, given, f"the subgroup {name!r}", table="df")
-        labels, columns = given, tuple(allowed)
-        _require_columns(name, table[list(allowed)])
-        _check_series(name, given, table[list(allowed)])
-    elif callable(given):
+    elif isinstance(given, pd.Series) or callable(given):
         roots, columns = table[list(allowed)], tuple(allowed)
-        _require_columns(name, roots)
-        labels = _called(name, given, roots)
-        alone = "The function may read what it is given alone, and no other table."
-        _check_function(name, labels, roots, alone)
-        _check_same(name, given, labels, roots)
+        if not allowed:
+            raise DataError(f"The labels {name!r} can be no function of columns: there are {_these([])}.")
+        labels = given if isinstance(given, pd.Series) else _called(name, given, roots)
+        if isinstance(given, pd.Series):
+            require_aligned(table, given, f"the subgroup {name!r}", table="df")
+            _check_series(name, given, roots)
+        else:
+            alone = "The function may read what it is given alone, and no other table."
+            _check_function(name, labels, roots, alone)
+            _check_same(name, given, labels, roots)
     else:
         raise DataError(
             f"The subgroup {name!r} is {shown(given)}; give a column, a function of the table's columns "
@@ -234,11 +234,6 @@ def _check_same(
             f"The function of the subgroup {name!r} gives {changed:,} of {len(roots):,} rows another label when the "
             f"same rows come in another order with the index 0, 1, ..., {why}"
         )
-
-
-def _require_columns(name: str, roots: pd.DataFrame) -> None:
-    if roots.shape[1] == 0:
-        raise DataError(f"The labels {name!r} can be no function of columns: there are {_these([])}.")
 
 
 def _check_function(name: str, labels: pd.Series[Any], roots: pd.DataFrame, remedy: str) -> int:
@@ -369,17 +364,14 @@ def _size(
     sizes = [kish_size(weight * (a == value)) for value in (0, 1)]
     few = min((0, 1), key=lambda value: sizes[value])
     if sizes[few] < FEWEST_ROWS:
-        return (
-            float("nan"),
-            f"{sizes[few]:.0f} row(s) with {graph.sensitive_column}={graph.label(few)!r}, fewer than {FEWEST_ROWS}",
-            "",
-        )
+        whose = f"{graph.sensitive_column}={graph.label(few)!r}"
+        return np.nan, f"{sizes[few]:.0f} row(s) with {whose}, fewer than {FEWEST_ROWS}", ""
     if groups is not None and (text := groups.fewer()):
-        return float("nan"), text, ""
+        return np.nan, text, ""
     try:
         stages = source.stages(table, weight, **more)
     except DataError as error:
-        return float("nan"), str(error), ""
+        return np.nan, str(error), ""
     if not len(stages):
         return float(kish_size(weight)), "", ""
     ess = float(stages["ess"].min())
@@ -398,17 +390,10 @@ def estimate_level(
     level: Level, of: Estimates | None, model: str, quantity: str
 ) -> tuple[dict[str, Any], Estimate | None]:
     """Return the row of a quantity of a level, and its estimate if it has an interval; without ``of`` none."""
-    n, size, causal = level.rows, level.size, quantity != "positive_rate"
-    row: dict[str, Any] = dict.fromkeys(SUBGROUP_COLUMNS, np.nan) | {
-        "subgroup": level.subgroup,
-        "level": level.name,
-        "model": model,
-        "decisions": "threshold",
-        "quantity": quantity,
-        "rows": n,
-        "ess": size if n and not causal else level.ess,
-        "note": "",
-    }
+    n, causal = level.rows, quantity != "positive_rate"
+    ess = level.size if n and not causal else level.ess
+    values = (level.subgroup, level.name, model, "threshold", quantity, np.nan, np.nan, np.nan, n, ess, "")
+    row: dict[str, Any] = dict(zip(SUBGROUP_COLUMNS, values, strict=True))
     if of is None or not n or (causal and level.reason):
         return row | {"note": f"no estimate: {level.reason or 'no rows'}"}, None
 

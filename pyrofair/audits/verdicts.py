@@ -16,7 +16,6 @@ __all__ = [
     "CROSSED",
     "SHOWN",
     "WORDINGS",
-    "Status",
     "Verdict",
     "accuracy_remark",
     "judge",

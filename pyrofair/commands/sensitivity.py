@@ -68,7 +68,6 @@ def _sweeps(settings: Settings, problem: Problem, models: dict[str, Any], folder
     import pandas as pd
 
     found = {name: analyse(settings, problem, model, settings["doubt"]) for name, model in models.items()}
-
     texts = [each for pair in found.items() for each in pair]
     for file, part in (("sensitivity.csv", "table"), ("flips.csv", "flips_at")):
         tables = [getattr(each, part).assign(model=name) for name, each in found.items()]

@@ -23,7 +23,6 @@ __all__ = [
     "DISAGREE",
     "GROUP_COLUMNS",
     "GROUP_QUANTITIES",
-    "TOO_LITTLE",
     "compare_estimates",
     "compare_groups",
     "compare_scored",
@@ -147,12 +146,12 @@ def judge_jointly(
     return _decide(groups.assign(p_value=p_value), p_value, level)
 
 
-def join_seeds(groups: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
-    """Return comparisons of several seeds, with p-values joint within a seed, decided by one test of all together."""
+def join_seeds(groups: pd.DataFrame) -> pd.DataFrame:
+    """Return comparisons of several seeds, with p-values joint within a seed, decided by one test of all at 95 %."""
     if groups.empty:
         return groups
     p_value = groups["p_value"].to_numpy(np.float64)
-    return _decide(groups, -np.expm1(groups["seed"].nunique() * np.log1p(-np.minimum(p_value, 1.0 - 1e-16))), level)
+    return _decide(groups, -np.expm1(groups["seed"].nunique() * np.log1p(-np.minimum(p_value, 1.0 - 1e-16))), 0.95)
 
 
 def _decide(groups: pd.DataFrame, p_value: NDArray[np.float64], level: float) -> pd.DataFrame:

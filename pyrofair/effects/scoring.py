@@ -49,7 +49,6 @@ __all__ = [
     "read_given",
     "read_probabilities",
     "refuse_negative",
-    "refuse_outside",
     "require_decisions",
     "require_scores",
 ]

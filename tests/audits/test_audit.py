@@ -21,6 +21,7 @@ from sklearn.svm import LinearSVC
 import pyrofair as pf
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityError, PositivityWarning, PyrofairWarning
+from tests.models import Known
 
 MEDIATOR = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 DIRECT = MEDIATOR.unfair("A -> Y")
@@ -35,12 +36,8 @@ def one_mediator(more: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"A": a, "M": m, "Y": ([0, 1, 1] * len(a))[: len(a)]})
 
 
-class Scores:
-    """Case A1's scores, from a model that has neither names nor classes."""
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        p = np.select([X["A"] * 10 + X["M"] == cell for cell in (0, 1, 10)], [0.2, 0.4, 0.5], 0.9)
-        return np.column_stack([1.0 - p, p])
+SCORES = Known(lambda X: np.select([X["A"] * 10 + X["M"] == cell for cell in (0, 1, 10)], [0.2, 0.4, 0.5], 0.9))
+"""Case A1's scores."""
 
 
 class Constant:
@@ -89,7 +86,7 @@ UNFAIR = HIRING.unfair("A -> Y")
 def test_one_mediator(arm: Any) -> None:
     """Cases A1 and A2: P(Y0) = .75 x .2 + .25 x .4, P(Ypi) = .75 x .5 + .25 x .9."""
     df = one_mediator()
-    report = run(Scores(), saturated(arm=arm), df, n_boot=40)
+    report = run(SCORES, saturated(arm=arm), df, n_boot=40)
     soft, hard = column(report, "estimate"), column(report, "estimate", "threshold")
     assert soft == pytest.approx(
         {
@@ -200,14 +197,14 @@ def test_labels_are_found_by_name() -> None:
         "A -> M -> Y; A -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man", positive="a yes"
     )
 
-    class Named(Scores):
+    class Named:
         classes_: ClassVar = np.array(["a yes", "no"])
 
         def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-            return super().predict_proba(X.assign(A=(X["A"] == "man").astype(int)))[:, ::-1]
+            return SCORES.predict_proba(X.assign(A=(X["A"] == "man").astype(int)))[:, ::-1]
 
     source = pf.IPW(graph.unfair("A -> Y"), propensity="saturated")
-    one, other = run(Named(), source, named), run(Scores(), saturated(), df)
+    one, other = run(Named(), source, named), run(SCORES, saturated(), df)
     pd.testing.assert_frame_equal(one.table, other.table)
     assert "A is 'A': 0 is 'woman', 1 is 'man'. Positive is 'Y' = 'a yes'" in one.details()
 
@@ -230,7 +227,7 @@ def test_accuracy_has_the_test_set_bound(errors: int, n: int) -> None:
 
 def test_weighted_accuracy_has_a_bootstrap_interval() -> None:
     df = one_mediator()
-    report = run(Scores(), saturated(), df, n_boot=40, sample_weight=1.0 + df["Y"])
+    report = run(SCORES, saturated(), df, n_boot=40, sample_weight=1.0 + df["Y"])
     row = report.table.set_index(["decisions", "quantity"]).loc[("threshold", "accuracy")]
     drawn = report.draws[("m", "threshold", "accuracy")]
     assert row["lower"] == pytest.approx(np.quantile(drawn, 0.025, method="weibull"))
@@ -258,11 +255,11 @@ def test_a_weight_of_2_is_a_repeated_row(propensity: Any, fitted: bool) -> None:
 def test_effective_sizes() -> None:
     df = one_mediator()
     weight = 1.0 + df["Y"].to_numpy()
-    sizes = column(run(Scores(), saturated(arm="paper"), df), "ess", "threshold")
+    sizes = column(run(SCORES, saturated(arm="paper"), df), "ess", "threshold")
     switched = 100**2 / (15 * 5**2 + 45 * (5 / 9) ** 2)
     expected = dict.fromkeys(["accuracy", "positive_rate", "majority_rate"], 100.0) | dict.fromkeys(CAUSAL, switched)
     assert sizes == pytest.approx(expected | {"p_y0": 40.0})
-    weighted = column(run(Scores(), saturated(arm="paper"), df, sample_weight=weight), "ess", "threshold")
+    weighted = column(run(SCORES, saturated(arm="paper"), df, sample_weight=weight), "ess", "threshold")
     assert weighted["accuracy"] == weighted["positive_rate"] == pytest.approx(weight.sum() ** 2 / (weight @ weight))
 
 
@@ -280,15 +277,10 @@ def test_a_group_of_a_few_rows_gets_no_interval_and_no_verdict(rows: int, fitted
     df = pd.DataFrame({"A": a, "Q": q, "M": 2.0 * a + q + rng.normal(size=400)})
     unfair = pf.CausalGraph("Q -> M; A -> M; M -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
 
-    class Score:
-        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-            p = expit(X["M"].to_numpy())
-            return np.column_stack([1.0 - p, p])
-
     source = pf.IPW(unfair)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PositivityWarning)
-        report = run(Score(), source.fit(df) if fitted_before else source, df, n_boot=40)
+        report = run(Known(lambda X: expit(X["M"])), source.fit(df) if fitted_before else source, df, n_boot=40)
     table = report.table.set_index(["decisions", "quantity"])
     small = ["p_y0", *CAUSAL[2:]]
     if rows < 10:
@@ -347,12 +339,6 @@ class Coin:
         return one, other
 
 
-class Turned:
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        p = np.abs(X["M"] - X["A"]).to_numpy(dtype=float)
-        return np.column_stack([1.0 - p, p])
-
-
 @pytest.mark.parametrize(("shared", "lower"), [(True, 1.0), (False, 0.0)])
 def test_the_mean_effect_is_blind(shared: bool, lower: float) -> None:
     """Case A3."""
@@ -361,7 +347,7 @@ def test_the_mean_effect_is_blind(shared: bool, lower: float) -> None:
         "Coin is taken as it is" if shared else "Coin cannot be refitted, so the intervals leave out the uncertainty"
     )
     with pytest.warns(PyrofairWarning, match=warned):
-        report = run(Turned(), Coin(shared=shared), df, n_boot=40)
+        report = run(Known(lambda X: np.abs(X["M"] - X["A"])), Coin(shared=shared), df, n_boot=40)
     found = column(report, "estimate")
     assert found["mean_unfair_effect"] == 0.0
     assert (found["piu_lower"], found["piu_upper"], found["piu_paper_bound"]) == (lower, 1.0, 1.0)
@@ -393,17 +379,17 @@ def test_no_support_reaches_the_report() -> None:
     df = one_mediator(5)
     for settings in ({}, {"normalize": False}):
         with pytest.raises(PositivityError, match="M=2"):
-            run(Scores(), saturated(arm="paper", **settings), df)
+            run(SCORES, saturated(arm="paper", **settings), df)
     for normalize, expected in [(True, 0.60), (False, 56 / 105)]:
         source = saturated(arm="paper", normalize=normalize, max_unsupported=0.2)
         with pytest.warns(PositivityWarning, match="M=2"):
-            report = run(Scores(), source, df)
+            report = run(SCORES, source, df)
         assert column(report, "estimate")["p_ypi"] == pytest.approx(expected)
         text = report.details()
         assert "Warning: Poor overlap in world 'unfair', group 1: the mean weight is 0.889" in text
         assert "mean weight 0.889, should be near 1); no counterpart for M=2" in text
     with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
-        trimmed = run(Scores(), saturated(arm="paper", trim=1e-6), df)
+        trimmed = run(SCORES, saturated(arm="paper", trim=1e-6), df)
     assert column(trimmed, "estimate")["p_ypi"] == pytest.approx(0.60)
     assert "Warning: trim=1e-06 drops 5 of 105 rows" in trimmed.details()
 
@@ -420,7 +406,7 @@ def test_horvitz_thompson_can_leave_0_1() -> None:
 
 
 def test_no_outcomes_no_accuracy() -> None:
-    report = run(Scores(), saturated(), one_mediator().drop(columns="Y"), n_boot=40)
+    report = run(SCORES, saturated(), one_mediator().drop(columns="Y"), n_boot=40)
     found, notes, sizes = (column(report, each, "threshold") for each in ("estimate", "note", "ess"))
     for name in ("accuracy", "majority_rate"):
         assert np.isnan(found[name])
@@ -436,7 +422,7 @@ def test_no_outcomes_no_accuracy() -> None:
 @pytest.mark.parametrize(("value", "read"), [(0, "no"), (1, "yes"), ("other", "no")])
 def test_outcomes_of_one_class(value: Any, read: str) -> None:
     with pytest.warns(PyrofairWarning, match=rf"The outcome 'Y' of df is always {value}, read as {read} \(yes is 1\)"):
-        report = run(Scores(), saturated(), one_mediator().assign(Y=value))
+        report = run(SCORES, saturated(), one_mediator().assign(Y=value))
     found = column(report, "estimate", "threshold")
     assert found["accuracy"] == pytest.approx(found["positive_rate"] if read == "yes" else 1 - found["positive_rate"])
     assert found["majority_rate"] == 1.0
@@ -448,7 +434,7 @@ def test_outcomes_of_one_class(value: Any, read: str) -> None:
 def test_rows_of_one_group_only(arm: Any, group: int) -> None:
     source = saturated(arm=arm).fit(one_mediator())
     df = one_mediator().query(f"A == {group}")
-    report = run(Scores(), source, df, n_boot=40)
+    report = run(SCORES, source, df, n_boot=40)
     found, notes = column(report, "estimate"), column(report, "note")
     for name in CAUSAL:
         assert np.isnan(found[name])
@@ -465,13 +451,13 @@ def test_rows_of_one_group_only(arm: Any, group: int) -> None:
 
 def test_rows_of_one_group_have_no_weight_either() -> None:
     df = one_mediator()
-    report = run(Scores(), saturated().fit(df), df.iloc[::-1], sample_weight=1.0 * (df["A"] == 1).iloc[::-1])
+    report = run(SCORES, saturated().fit(df), df.iloc[::-1], sample_weight=1.0 * (df["A"] == 1).iloc[::-1])
     assert np.isnan(column(report, "estimate")["p_y0"])
 
 
 def test_rows_that_the_propensity_cannot_judge() -> None:
     """A cell that is absent from the fitted rows is reported, and the rest is still estimated."""
-    report = run(Scores(), saturated(arm="paper").fit(one_mediator()), one_mediator(3))
+    report = run(SCORES, saturated(arm="paper").fit(one_mediator()), one_mediator(3))
     assert "not seen in fit" in column(report, "note")["p_ypi"]
     assert not np.isnan(column(report, "estimate", "threshold")["accuracy"])
 
@@ -479,7 +465,7 @@ def test_rows_that_the_propensity_cannot_judge() -> None:
 def test_a_group_that_the_audited_rows_cannot_weight_is_not_compared() -> None:
     """The rows of group 0 carry the distribution of M as they are; those of group 1 would need a propensity at M=2."""
     with pytest.warns(PyrofairWarning, match="group 1 cannot be weighted alone, so the groups are not compared"):
-        report = run(Scores(), saturated().fit(one_mediator()), one_mediator(3))
+        report = run(SCORES, saturated().fit(one_mediator()), one_mediator(3))
     assert report.groups.empty
     assert column(report, "estimate")["p_y0"] == pytest.approx((30 * 0.2 + 10 * 0.4 + 3 * 0.9) / 43)
     assert "so the groups are not compared" in report.details()
@@ -507,11 +493,11 @@ def test_an_unfitted_source_stays_unfitted() -> None:
     df = one_mediator()
     source = saturated(arm="paper")
     before = dict(vars(source))
-    report = run(Scores(), source, df, sample_weight=1.0 + df["M"])
+    report = run(SCORES, source, df, sample_weight=1.0 + df["M"])
     assert vars(source) == before
     by_hand = saturated(arm="paper").fit(df, sample_weight=1.0 + df["M"])
     assert column(report, "estimate")["p_ypi"] == pytest.approx(
-        column(run(Scores(), by_hand, df, sample_weight=1.0 + df["M"]), "estimate")["p_ypi"]
+        column(run(SCORES, by_hand, df, sample_weight=1.0 + df["M"]), "estimate")["p_ypi"]
     )
 
 
@@ -534,17 +520,17 @@ def test_rows_outside_a_trimmed_source_are_counted(arm: Any) -> None:
         "trim=1e-06 leaves 5 of 105 audited rows without weight: the unfair effect and PIU are those among the others"
     )
     with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
-        fresh = run(Scores(), saturated(arm=arm, trim=1e-6), df)
+        fresh = run(SCORES, saturated(arm=arm, trim=1e-6), df)
     with pytest.warns(PositivityWarning, match="drops 5 of 105 rows"):
         source = saturated(arm=arm, trim=1e-6).fit(df)
     with pytest.warns(PositivityWarning, match=warned):
-        other = run(Scores(), source, df.iloc[::-1])
+        other = run(SCORES, source, df.iloc[::-1])
     for report in (fresh, other):
         assert (
             f"Warning: {warned}, while accuracy and the positive prediction rate are over all rows." in report.details()
         )
         assert len(report.context["warnings"]) == (2 if report is fresh else 1)
-    inside = run(Scores(), source, one_mediator())
+    inside = run(SCORES, source, one_mediator())
     assert inside.context["warnings"] == []
 
 
@@ -553,7 +539,7 @@ def test_support_of_the_audited_rows_is_reported() -> None:
     source = saturated(arm=1).fit(one_mediator())
     df = pd.DataFrame({"A": [0] * 90 + [1] * 200, "M": [0] * 90 + [0] + [1] * 199, "Y": [0, 1] * 145})
     with pytest.warns(PositivityWarning) as caught:
-        report = run(Scores(), source, df)
+        report = run(SCORES, source, df)
     texts = [str(each.message) for each in caught]
     assert len(texts) == 2
     for text, world in zip(texts, ("baseline", "unfair"), strict=True):
@@ -570,22 +556,18 @@ def test_an_effective_size_of_a_row_is_reported() -> None:
             return CounterfactualSample(rows, np.ones(40) / 40), CounterfactualSample(rows, np.eye(40)[0])
 
     with pytest.warns(PositivityWarning, match=r"world 'unfair': the effective size 1\.0 is below 5% of 40 rows\."):
-        run(Scores(), Lone(shared=False), one_mediator())
+        run(SCORES, Lone(shared=False), one_mediator())
 
 
 # --- the two groups --------------------------------------------------------------------------------------------------
 
 
-class Curved:
-    """A score that bends with Q, so that a wrong propensity of Q shows."""
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        p = expit(-1.5 + 0.6 * X["A"] + 1.2 * X["Q"] ** 2 + 0.3 * X["M"]).to_numpy()
-        return np.column_stack([1.0 - p, p])
+CURVED = Known(lambda X: expit(-1.5 + 0.6 * X["A"] + 1.2 * X["Q"] ** 2 + 0.3 * X["M"]))
+"""A score that bends with Q, so that a wrong propensity of Q shows."""
 
 
 def test_groups_agree_under_a_right_propensity() -> None:
-    report = run(Curved(), pf.IPW(UNFAIR), simulated(2_000, 4), n_boot=60)
+    report = run(CURVED, pf.IPW(UNFAIR), simulated(2_000, 4), n_boot=60)
     groups = report.groups
     assert list(groups.columns) == [
         "model", "decisions", "quantity", "group_0", "group_1", "difference", "lower", "upper", "p_value", "agree",
@@ -599,14 +581,14 @@ def test_groups_agree_under_a_right_propensity() -> None:
 
 def test_groups_disagree_under_a_wrong_propensity() -> None:
     df = simulated(2_000, 4, curve=0.8)
-    report = run(Curved(), pf.IPW(UNFAIR), df, n_boot=60)
+    report = run(CURVED, pf.IPW(UNFAIR), df, n_boot=60)
     assert column(report, "note")["mean_unfair_effect"] == "the two observed groups disagree"
     assert report.details().count("verdict: withheld: estimates of p_y0, p_ypi") == 2
     flagged = report.groups.set_index(["decisions", "quantity"])["agree"]
     assert not flagged["score", "p_y0"]
     assert not flagged["score", "p_ypi"]
     squared = make_pipeline(Squares(), LogisticRegression(C=np.inf))  # the right one
-    right = run(Curved(), pf.IPW(UNFAIR, propensity=squared), df)
+    right = run(CURVED, pf.IPW(UNFAIR, propensity=squared), df)
     gap = right.groups.set_index(["decisions", "quantity"])["difference"].abs()
     assert (
         gap["score", "p_y0"]
@@ -658,26 +640,26 @@ BAD_INPUT: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.usefixtures("never_fitted")
 @pytest.mark.parametrize(("wrong", "message"), BAD_INPUT)
 def test_bad_input(wrong: dict[str, Any], message: str) -> None:
-    given = {"models": {"m": Scores()}, "source": saturated(), "df": one_mediator(), "progress": False} | wrong
+    given = {"models": {"m": SCORES}, "source": saturated(), "df": one_mediator(), "progress": False} | wrong
     with pytest.raises(DataError, match=message):
         pf.audit(**given)
 
 
 def test_both_groups_are_needed_to_fit() -> None:
     with pytest.raises(DataError, match="both groups are needed to compare them"):
-        run(Scores(), saturated(), one_mediator().query("A == 1"))
+        run(SCORES, saturated(), one_mediator().query("A == 1"))
 
 
 def test_columns_outside_the_graph_are_reported_as_ignored() -> None:
     with pytest.warns(PyrofairWarning, match="Columns outside the graph are ignored: hobby"):
-        report = run(Scores(), saturated(), one_mediator().assign(hobby="chess"))
-    pd.testing.assert_frame_equal(report.table, run(Scores(), saturated(), one_mediator()).table)
+        report = run(SCORES, saturated(), one_mediator().assign(hobby="chess"))
+    pd.testing.assert_frame_equal(report.table, run(SCORES, saturated(), one_mediator()).table)
 
 
 def test_an_index_that_is_no_range() -> None:
     df = one_mediator().set_index(pd.Index([7] * 100))
     pd.testing.assert_frame_equal(
-        run(Scores(), saturated(arm=0), df).table, run(Scores(), saturated(arm=0), one_mediator()).table
+        run(SCORES, saturated(arm=0), df).table, run(SCORES, saturated(arm=0), one_mediator()).table
     )
 
 
@@ -685,7 +667,7 @@ def test_an_index_that_is_no_range() -> None:
 
 
 def test_points_only() -> None:
-    report = run(Scores(), saturated(), one_mediator())
+    report = run(SCORES, saturated(), one_mediator())
     rows = report.table[report.table["quantity"] != "accuracy"]
     assert rows[["lower", "upper"]].isna().all(axis=None)
     assert report.draws.empty
@@ -698,7 +680,7 @@ def test_points_only() -> None:
 
 
 def test_inference_data() -> None:
-    report = pf.audit({"a": Scores(), "b": Constant(0.7)}, saturated(), one_mediator(), n_boot=40, progress=False)
+    report = pf.audit({"a": SCORES, "b": Constant(0.7)}, saturated(), one_mediator(), n_boot=40, progress=False)
     assert report.draws.columns.names == ["model", "decisions", "quantity"]
     posterior = report.to_inference_data()["posterior"]
     assert posterior["piu_upper"].dims == ("chain", "draw", "model", "decisions")

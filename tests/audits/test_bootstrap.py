@@ -22,6 +22,7 @@ import pyrofair as pf
 from pyrofair.audits.bootstrap import Estimator
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
+from tests.models import Known
 
 GRAPH = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")
@@ -39,10 +40,7 @@ def score(a: Any, q: Any, m: Any) -> Any:
     return 0.1 + 0.2 * a + 0.25 * q + 0.35 * m + 0.1 * a * m
 
 
-class Scores:
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        p = score(X["A"], X["Q"], X["M"]).to_numpy()
-        return np.column_stack([1.0 - p, p])
+SCORES = Known(lambda X: score(X["A"], X["Q"], X["M"]))
 
 
 def truth() -> float:
@@ -60,7 +58,7 @@ TRAIN = draw(200, np.random.default_rng(1))
 
 def run(source: Any, df: pd.DataFrame = DF, **settings: Any) -> pf.Audit:
     defaults = {"n_boot": 40, "n_jobs": 1, "progress": False, "random_state": 0}
-    return pf.audit({"m": Scores()}, source, df, **defaults | settings)
+    return pf.audit({"m": SCORES}, source, df, **defaults | settings)
 
 
 # --- seeds -----------------------------------------------------------------------------------------------------------
@@ -79,18 +77,16 @@ def test_seeds_and_threads() -> None:
 def test_models_run_in_the_callers_gradient_mode_in_every_thread() -> None:
     met = set()
 
-    class Watching(Scores):
-        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-            met.add((threading.current_thread() is threading.main_thread(), torch.is_grad_enabled()))
-            p = expit(X["M"].to_numpy())
-            return np.column_stack([1.0 - p, p])
+    def watching(X: pd.DataFrame) -> Any:
+        met.add((threading.current_thread() is threading.main_thread(), torch.is_grad_enabled()))
+        return expit(X["M"])
 
     rows = DF[:60].assign(M=np.random.default_rng(2).normal(size=60))  # drawn anew in each replicate
     settings: dict[str, Any] = {"parameters": "linear", "most_units": 1, "progress": False, "random_state": 0}
     source = pf.GComputation(GRAPH.unfair("A -> M -> Y"), draws=2, **settings)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
-        pf.audit({"m": Watching()}, source, rows, n_boot=4, n_jobs=2, progress=False, random_state=0)
+        pf.audit({"m": Known(watching)}, source, rows, n_boot=4, n_jobs=2, progress=False, random_state=0)
     assert met == {(True, False), (False, False)}
 
 
@@ -166,7 +162,7 @@ def test_nuisances_are_fitted_again() -> None:
     fresh = []
     for counts in Spy.refitted:
         _, switched = pf.IPW(UNFAIR, arm="paper").fit(DF, sample_weight=counts).worlds()
-        fresh.append(float(switched.weight @ Scores().predict_proba(switched.rows)[:, 1]))
+        fresh.append(float(switched.weight @ SCORES.score(switched.rows)))
     np.testing.assert_allclose(report.draws["m", "score", "p_ypi"], fresh, atol=1e-6)
     assert np.std(fresh) > 0.005
 

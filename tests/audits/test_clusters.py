@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.special import expit
 from sklearn.base import BaseEstimator
 
 import pyrofair as pf
@@ -19,6 +20,7 @@ from pyrofair.effects.estimates import kish_size
 from pyrofair.nuisances.rows import Rows
 from pyrofair.robustness.sensitivity import confounding, cross_world, switching
 from pyrofair.sources.gcomputation import SplitMechanisms
+from tests.models import Known
 
 GRAPH = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
@@ -27,12 +29,7 @@ pytestmark = [
 ]
 
 
-class Model:
-    """A known classifier."""
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = 1.0 / (1.0 + np.exp(-(X["A"] + X["M"] - 0.5 * X["Q"] - 0.8)))
-        return np.column_stack([1.0 - p, p])
+MODEL = Known(lambda X: expit(X["A"] + X["M"] - 0.5 * X["Q"] - 0.8))
 
 
 def draw(groups: int = 60, size: int = 5, seed: int = 0, *, by_group: bool = False) -> pd.DataFrame:
@@ -52,7 +49,7 @@ def one_step(**settings: Any) -> pf.OneStep:
 
 def run(df: pd.DataFrame, source: Any = None, **settings: Any) -> pf.Audit:
     settings = {"random_state": 0, "progress": False, "n_jobs": 1} | settings
-    return pf.audit({"m": Model()}, source or one_step(), df, **settings)
+    return pf.audit({"m": MODEL}, source or one_step(), df, **settings)
 
 
 def ends(report: pf.Audit, quantity: str = "mean_unfair_effect", decisions: str = "score") -> np.ndarray:
@@ -124,7 +121,7 @@ def test_a_level_of_few_groups_has_no_interval_and_leaves_the_others_theirs() ->
     df["Q"] = (df["home"] // 9).clip(upper=2)  # levels 0 and 1 have nine groups each
     settings: dict[str, Any] = {"propensity": "logistic", "regression": "logistic", "random_state": 0}
     found = run(df, groups="home", subgroups="Q").subgroups
-    parts = pf.decompose({"m": Model()}, GRAPH, df, groups="home", subgroups="Q", **settings).subgroups
+    parts = pf.decompose({"m": MODEL}, GRAPH, df, groups="home", subgroups="Q", **settings).subgroups
     for table in (found, parts):
         few = table["level"] != "2"
         assert table.loc[few, ["lower", "upper"]].isna().all(axis=None)
@@ -190,14 +187,10 @@ def test_contrasts_share_the_numbering_of_groups() -> None:
     df = draw(60, 6).assign(A=rng.choice(["a", "b", "c"], 360))
     graph = pf.CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y", baseline="a", contrast="b")
 
-    class Known:
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            p = 1.0 / (1.0 + np.exp(-(X["M"] + (X["A"] == "b") - 0.5)))
-            return np.column_stack([1.0 - p, p])
-
+    model = Known(lambda X: expit(X["M"] + (X["A"] == "b") - 0.5))
     source = pf.OneStep(graph.unfair("A -> Y"), propensity="logistic", regression="logistic", random_state=0)
     found = [
-        audit_contrasts({"m": Known()}, source, table, groups=groups, progress=False, random_state=0)
+        audit_contrasts({"m": model}, source, table, groups=groups, progress=False, random_state=0)
         for table, groups in ((df, np.arange(360)), (pd.concat([df, df]), np.tile(np.arange(360), 2)))
     ]
     names = ["estimate", "lower", "upper"]
@@ -215,7 +208,7 @@ def test_sensitivity_starts_from_the_intervals_of_the_audit(analysis: Any) -> No
         source = source.set_params(unfair=GRAPH.unfair("A -> Y"))
         df, model = df.drop(columns=[]), df["Y"]
     else:
-        model = Model()
+        model = MODEL
     asked: dict[str, Any] = {"scores": "outcome"} if analysis is cross_world else {}
     by_rows, by_groups = (analysis(model, source, df, groups=each, **asked) for each in (None, "home"))
     width = [(each.table["upper"] - each.table["lower"]).iloc[0] for each in (by_rows, by_groups)]
@@ -359,9 +352,9 @@ def test_candidate_graphs_and_edges_take_groups() -> None:
     df = draw(40, 5)
     df["M"] = (df["M"] > 0.5).astype(int)
     settings: dict[str, Any] = {"groups": "home", "random_state": 0}
-    found = pf.audit_graphs({"m": Model()}, {"one": UNFAIR}, df, **settings)
-    own = pf.audit({"m": Model()}, UNFAIR, df, **settings)
+    found = pf.audit_graphs({"m": MODEL}, {"one": UNFAIR}, df, **settings)
+    own = pf.audit({"m": MODEL}, UNFAIR, df, **settings)
     pick = "quantity == 'mean_unfair_effect' and decisions == 'score'"
     assert found.table.query(pick)["lower"].item() == own.table.query(pick)["lower"].item()
-    costs = pf.edge_costs({"m": Model()}, one_step(), df, disputed=["A -> M"], **settings)
+    costs = pf.edge_costs({"m": MODEL}, one_step(), df, disputed=["A -> M"], **settings)
     assert "40 groups (largest 5 rows" in costs.details()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import pyrofair as pf
 from pyrofair.audits.contrasts import _few_replicates
+from tests.models import Known
 
 LEVELS = ("white", "black", "asian")
 P_Q = {0: 0.5, 1: 0.5}
@@ -32,12 +33,7 @@ def score(race: Any, q: Any, m: Any) -> Any:
     return 0.1 + 0.3 * (race == "black") + 0.1 * (race == "asian") + 0.2 * q + 0.25 * m + 0.1 * m * (race == "black")
 
 
-class Model:
-    """A known function of the features."""
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        p = score(X["R"].to_numpy(dtype=str), X["Q"].to_numpy(), X["M"].to_numpy())
-        return np.column_stack([1 - p, p])
+MODEL = Known(lambda X: score(X["R"].to_numpy(dtype=str), X["Q"].to_numpy(), X["M"].to_numpy()))
 
 
 def exact_table(size: int = 128) -> pd.DataFrame:
@@ -76,7 +72,7 @@ def truth(contrast: str, paths: str) -> tuple[float, float]:
 )
 def test_each_contrast_is_that_of_the_enumeration(paths: str, named: list[str]) -> None:
     source = pf.OneStep(GRAPH.unfair(*named), **SETTINGS)
-    report = pf.audit_contrasts({"model": Model()}, source, exact_table())
+    report = pf.audit_contrasts({"model": MODEL}, source, exact_table())
     assert report.intervals == "max |t|"
     assert list(report.table["contrast"].unique()) == ["asian", "black"]  # the order of the categories
     own = report.table[report.table["decisions"] == "score"].set_index(["contrast", "quantity"])["estimate"]
@@ -92,7 +88,7 @@ def test_each_contrast_is_that_of_the_enumeration(paths: str, named: list[str]) 
 
 
 def test_the_populations_are_those_of_the_two_levels() -> None:
-    report = pf.audit_contrasts({"model": Model()}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), exact_table())
+    report = pf.audit_contrasts({"model": MODEL}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), exact_table())
     sizes = exact_table()["R"].value_counts()
     n = report.table.groupby("contrast")["n"].first()
     assert n.to_dict() == {each: sizes["white"] + sizes[each] for each in ("black", "asian")}
@@ -118,9 +114,9 @@ def test_a_binary_attribute_has_the_numbers_of_an_audit() -> None:
     for source in (pf.OneStep(unfair, **SETTINGS), pf.IPW(unfair, propensity="saturated")):
         settings: dict[str, Any] = {"n_boot": 20 if isinstance(source, pf.IPW) else 0, "progress": False}
         with pytest.warns(pf.PyrofairWarning, match="too few") if settings["n_boot"] else _nothing():
-            alone = pf.audit({"model": Model()}, source, table, random_state=1, **settings)
+            alone = pf.audit({"model": MODEL}, source, table, random_state=1, **settings)
         with pytest.warns(pf.PyrofairWarning, match="too few") if settings["n_boot"] else _nothing():
-            several = pf.audit_contrasts({"model": Model()}, source, table, random_state=1, **settings)
+            several = pf.audit_contrasts({"model": MODEL}, source, table, random_state=1, **settings)
         columns = list(alone.table)
         pd.testing.assert_frame_equal(several.table[columns], alone.table, check_exact=True)
 
@@ -134,7 +130,7 @@ def _nothing() -> Any:
 def test_simultaneous_intervals_are_wider_and_share_the_baseline() -> None:
     table = sampled(900)
     source = pf.OneStep(GRAPH.unfair("R -> M -> Y"), **SETTINGS)
-    both = pf.audit_contrasts({"model": Model()}, source, table)
+    both = pf.audit_contrasts({"model": MODEL}, source, table)
     own = both.table.query("decisions == 'score' and quantity == 'mean_unfair_effect'").set_index("contrast")
     for contrast in ("black", "asian"):
         alone = both.audits[contrast].table.query("decisions == 'score' and quantity == 'mean_unfair_effect'").iloc[0]
@@ -152,7 +148,7 @@ def test_other_sources_have_bonferronis_intervals() -> None:
     table = sampled(300)
     source = pf.IPW(GRAPH.unfair("R -> Y"), propensity="saturated")
     with pytest.warns(pf.PyrofairWarning, match=r"1.25% beyond each end, where 1.0 of 80 replicates lie.*n_boot=400,"):
-        report = pf.audit_contrasts({"model": Model()}, source, table, n_boot=80, progress=False, random_state=0)
+        report = pf.audit_contrasts({"model": MODEL}, source, table, n_boot=80, progress=False, random_state=0)
     assert "Bonferroni's intervals of 2 contrasts" in report.context["warnings"][0]
     assert report.intervals == "Bonferroni"
     assert [audit.context["level"] for audit in report.audits.values()] == pytest.approx([0.975, 0.975])
@@ -167,7 +163,7 @@ def test_too_few_replicates_for_bonferronis_intervals_are_told_and_refused_befor
         assert f"n_boot={needed}," in _few_replicates(n_boot, 0.95, k)
     source = pf.IPW(GRAPH.unfair("R -> Y"), propensity="saturated")
     with pytest.raises(pf.DataError, match=r"0\.9 of 70 replicates lie: no replicate is as far out.*Use n_boot=400"):
-        pf.audit_contrasts({"model": Model()}, source, exact_table(), n_boot=70, progress=False)
+        pf.audit_contrasts({"model": MODEL}, source, exact_table(), n_boot=70, progress=False)
 
 
 def test_a_level_of_few_rows_is_named_and_the_others_go_on() -> None:
@@ -177,7 +173,7 @@ def test_a_level_of_few_rows_is_named_and_the_others_go_on() -> None:
     table = table.assign(R=pd.Categorical(race))
     source = pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS)
     with pytest.warns(pf.PyrofairWarning, match="The contrast 'other' could not be audited: 4 row.s. have R='other'"):
-        report = pf.audit_contrasts({"model": Model()}, source, table)
+        report = pf.audit_contrasts({"model": MODEL}, source, table)
     assert list(report.failures) == ["other"]
     assert list(report.audits) == ["asian", "black"]
     failed = report.table[report.table["contrast"] == "other"]
@@ -186,16 +182,16 @@ def test_a_level_of_few_rows_is_named_and_the_others_go_on() -> None:
     assert "the largest of all audited contrasts" in report.details()
     assert report.verdicts.set_index("contrast").loc["other", "status"].tolist() == ["failed", "failed"]
     with pytest.raises(pf.DataError, match=r"No level can be compared with the baseline. 4 row\(s\) have R='other'"):
-        pf.audit_contrasts({"model": Model()}, source, table, contrasts=["other"])
+        pf.audit_contrasts({"model": MODEL}, source, table, contrasts=["other"])
 
 
 def test_scores_and_weights_are_those_of_all_rows() -> None:
     table = sampled(600).set_axis([f"r{i}" for i in range(600)])
-    scores = pd.Series(Model().predict_proba(table)[:, 1], table.index)
+    scores = pd.Series(MODEL.predict_proba(table)[:, 1], table.index)
     weight = pd.Series(np.linspace(0.5, 1.5, 600), table.index)
     source = pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS)
     given: dict[str, Any] = {"sample_weight": weight, "contrasts": ["black"]}
-    one = pf.audit_contrasts({"m": Model()}, source, table, **given).table
+    one = pf.audit_contrasts({"m": MODEL}, source, table, **given).table
     own = one.set_index(["decisions", "quantity"])["estimate"]
     black = table["R"] != "asian"
     mean = np.average(scores[black], weights=weight[black])
@@ -230,22 +226,22 @@ def test_scores_and_weights_are_those_of_all_rows() -> None:
 def test_an_attribute_that_has_no_contrasts(change: dict[str, Any], settings: dict[str, Any], message: str) -> None:
     table = exact_table().assign(**change)
     with pytest.raises(pf.DataError, match=message):
-        pf.audit_contrasts({"model": Model()}, GRAPH.unfair("R -> Y"), table, **settings)
+        pf.audit_contrasts({"model": MODEL}, GRAPH.unfair("R -> Y"), table, **settings)
 
 
 def test_a_source_that_belongs_to_one_contrast() -> None:
     table = exact_table()
     fitted = pf.IPW(GRAPH.unfair("R -> Y"), propensity="saturated").fit(table[table["R"] != "asian"])
     with pytest.raises(pf.DataError, match=r"is fitted or needs no fit, so that it belongs to one contrast"):
-        pf.audit_contrasts({"model": Model()}, fitted, table)
+        pf.audit_contrasts({"model": MODEL}, fitted, table)
     with pytest.raises(pf.DataError, match=r"is for training\. Audit with its paths"):
-        pf.audit_contrasts({"model": Model()}, pf.Contrasts(pf.IPW(GRAPH.unfair("R -> Y"))), table)
+        pf.audit_contrasts({"model": MODEL}, pf.Contrasts(pf.IPW(GRAPH.unfair("R -> Y"))), table)
     counts = r"'black' \(48 rows\), 'white' \(48 rows\), 'asian' \(32 rows\)"
     with pytest.raises(pf.DataError, match=rf"{counts}.*CausalGraph\(\.\.\., baseline='white'\)"):
-        pf.audit({"model": Model()}, GRAPH.unfair("R -> Y"), table)
+        pf.audit({"model": MODEL}, GRAPH.unfair("R -> Y"), table)
     unnamed = pf.CausalGraph("Q -> R; {R Q} -> M; {R Q M} -> Y", sensitive="R", outcome="Y")
     with pytest.raises(pf.DataError, match=rf"never the baseline or the contrast.*{counts}.*baseline='black'"):
-        pf.audit({"model": Model()}, unnamed.unfair("R -> Y"), table)
+        pf.audit({"model": MODEL}, unnamed.unfair("R -> Y"), table)
 
 
 def test_what_holds_for_all_contrasts_is_an_error() -> None:
@@ -271,8 +267,8 @@ EACH = GRAPH.with_contrast(None)
 def test_an_audit_without_a_contrast_is_that_of_each() -> None:
     table = sampled(600)
     source = pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS)
-    named = pf.audit_contrasts({"model": Model()}, source, table, random_state=1)
-    report = pf.audit({"model": Model()}, source.set_params(unfair=EACH.unfair("R -> Y")), table, random_state=1)
+    named = pf.audit_contrasts({"model": MODEL}, source, table, random_state=1)
+    report = pf.audit({"model": MODEL}, source.set_params(unfair=EACH.unfair("R -> Y")), table, random_state=1)
     assert isinstance(report, pf.ContrastAudit)
     pd.testing.assert_frame_equal(report.table, named.table, check_exact=True)
     text = report.details()
@@ -282,14 +278,14 @@ def test_an_audit_without_a_contrast_is_that_of_each() -> None:
     assert len(stages) == sum(len(one.stages) for one in report.audits.values())
     assert list(stages["contrast"].unique()) == ["asian", "black"]
     with pytest.raises(TypeError, match=r"treshold.*Did you mean 'threshold'"):
-        pf.audit_contrasts({"model": Model()}, source, table, treshold=0.5)
+        pf.audit_contrasts({"model": MODEL}, source, table, treshold=0.5)
 
 
 def test_thresholds_and_subgroups_hold_at_once_for_all_contrasts() -> None:
     table = sampled(900)
     given: dict[str, Any] = {"thresholds": [0.3, 0.5], "subgroups": ["Q"], "random_state": 0, "progress": False}
     source = pf.OneStep(EACH.unfair("R -> M -> Y"), **SETTINGS)
-    report = pf.audit({"model": Model()}, source, table, **given)
+    report = pf.audit({"model": MODEL}, source, table, **given)
     at = report.thresholds[report.thresholds["threshold"] == 0.5].drop(columns="threshold").reset_index(drop=True)
     main = report.table[report.table["decisions"] == "threshold"].drop(columns="decisions").reset_index(drop=True)
     pd.testing.assert_frame_equal(at, main, check_exact=True)  # the threshold of the audit is one of them
@@ -305,7 +301,7 @@ def test_thresholds_and_subgroups_hold_at_once_for_all_contrasts() -> None:
             assert len(ratio) == 2
             assert ratio.between(1.0 + 1e-6, most).all()
     labels = pd.Series(np.where(table["Q"] == 1, "1", "0"), table.index)
-    series = pf.audit({"model": Model()}, source, table, **given | {"subgroups": {"Q": labels}})
+    series = pf.audit({"model": MODEL}, source, table, **given | {"subgroups": {"Q": labels}})
     columns = ["contrast", "level", "estimate", "lower", "upper"]
     pd.testing.assert_frame_equal(series.subgroups[columns], report.subgroups[columns])  # given labels are of all rows
     text, page, found = report.details(), report.to_html(), json.loads(report.to_json())
@@ -321,13 +317,13 @@ def test_thresholds_and_subgroups_hold_at_once_for_all_contrasts() -> None:
 def test_replicates_give_thresholds_bonferronis_intervals() -> None:
     source = pf.IPW(EACH.unfair("R -> Y"), propensity="saturated")
     given: dict[str, Any] = {"n_boot": 400, "thresholds": [0.5], "progress": False, "random_state": 0}
-    report = pf.audit({"model": Model()}, source, sampled(300), **given)
+    report = pf.audit({"model": MODEL}, source, sampled(300), **given)
     at, main = report.thresholds, report.table[report.table["decisions"] == "threshold"].reset_index(drop=True)
     pd.testing.assert_frame_equal(at[["estimate", "lower", "upper"]], main[["estimate", "lower", "upper"]])
 
 
 def test_a_picture_holds_the_contrasts_of_all_models() -> None:
-    models = {"one": Model(), "two": Model()}
+    models = {"one": MODEL, "two": MODEL}
     report = pf.audit(models, pf.OneStep(EACH.unfair("R -> Y"), **SETTINGS), exact_table(), random_state=0)
 
     def labels(figure: Any) -> list[str]:
@@ -344,10 +340,10 @@ def test_what_needs_one_contrast_asks_for_it() -> None:
         lambda: pf.IPW(unfair).fit(table),
         lambda: pf.PenalizedClassifier("logistic", source=pf.IPW(unfair)).fit(X, y),
         lambda: pf.penalty_path(pf.PenalizedClassifier("logistic", source=pf.IPW(unfair)), X, y),
-        lambda: pf.audit_graphs({"m": Model()}, {"one": unfair}, table),
-        lambda: pf.edge_costs({"m": Model()}, unfair, table),
+        lambda: pf.audit_graphs({"m": MODEL}, {"one": unfair}, table),
+        lambda: pf.edge_costs({"m": MODEL}, unfair, table),
         lambda: pf.sharp_bounds(unfair, table),
-        lambda: pf.audits.AuditScorer(pf.OneStep(unfair), at_most=0.1)(Model(), X, y),
+        lambda: pf.audits.AuditScorer(pf.OneStep(unfair), at_most=0.1)(MODEL, X, y),
         lambda: pf.PSCF(unfair).fit(X, y),
     ]
     for call in needs:
@@ -355,25 +351,25 @@ def test_what_needs_one_contrast_asks_for_it() -> None:
             call()
     assert list(pf.Contrasts(pf.IPW(unfair)).fit(table).sources_) == ["asian", "black"]
     with pytest.raises(pf.DataError, match="audit_contrasts needs a table in memory"):
-        pf.audit({"m": Model()}, unfair, [table, table])
+        pf.audit({"m": MODEL}, unfair, [table, table])
 
 
 def test_proxies_are_for_two_groups() -> None:
     table = exact_table(8)
     hidden = table.assign(R=table["R"].where(table.index % 3 > 0), W=0.5)
     with pytest.raises(pf.DataError, match=r"proxies=.*with_contrast"):
-        pf.audit_contrasts({"m": Model()}, GRAPH.unfair("R -> Y"), hidden, proxies=["W"])
+        pf.audit_contrasts({"m": MODEL}, GRAPH.unfair("R -> Y"), hidden, proxies=["W"])
 
 
 def test_rates_and_flips_are_those_of_each_contrast() -> None:
     table = exact_table()
-    report = pf.audit_contrasts({"m": Model()}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), table, progress=False)
+    report = pf.audit_contrasts({"m": MODEL}, pf.OneStep(GRAPH.unfair("R -> Y"), **SETTINGS), table, progress=False)
     for name, one in report.audits.items():
         for gathered, own in ((report.rates, one.rates), (report.flips, one.flips)):
             part = gathered[gathered["contrast"] == name].drop(columns="contrast").reset_index(drop=True)
             pd.testing.assert_frame_equal(part, own, check_dtype=False)
     assert len(report.flips) > 0
-    yes = (Model().predict_proba(table)[:, 1] > 0.5).astype(int)
+    yes = (MODEL.score(table) > 0.5).astype(int)
     lines = [line.split(":")[0] for line in report.details().splitlines() if "selection rate" in line]
     sizes = table["R"].value_counts()
     asian, black, white = (sizes[name] for name in sorted(LEVELS))
@@ -396,5 +392,5 @@ def test_an_unknown_level_is_no_value(missing: Any) -> None:
     table = exact_table()
     with pytest.raises(pf.DataError, match=r"sensitive attribute 'R' of df is missing in 4 of 128 rows"):
         pf.audit_contrasts(
-            {"m": Model()}, GRAPH.unfair("R -> Y"), table.assign(R=table["R"].where(table.index > 3)), missing=missing
+            {"m": MODEL}, GRAPH.unfair("R -> Y"), table.assign(R=table["R"].where(table.index > 3)), missing=missing
         )

@@ -16,6 +16,7 @@ import pyrofair as pf
 from pyrofair.audits.decomposition import Decomposition
 from pyrofair.audits.parts import tell_all, union_of
 from pyrofair.graph.first_edges import Switched, beginning_with, heads_of
+from tests.models import Known
 from tests.test_oracles import Sem, random_graph, random_model
 
 COPIES = 40
@@ -28,17 +29,6 @@ def population(sem: Sem) -> tuple[pd.DataFrame, np.ndarray]:
     return cells.iloc[at].reset_index(drop=True), probability[at]
 
 
-class Classifier:
-    """The scores of a model with finite noise."""
-
-    def __init__(self, sem: Sem) -> None:
-        self.sem = sem
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = self.sem.scores_of(X)
-        return np.column_stack([1.0 - p, p])
-
-
 def mean_in(sem: Sem, switched: Switched, target: str) -> float:
     return sem.truth(beginning_with(switched, sem.graph).regimes[1], target)
 
@@ -48,7 +38,7 @@ def check(sem: Sem, target: str) -> Decomposition:
     graph = sem.graph
     table, weight = population(sem)
     y = table[graph.columns["Y"][0]].to_numpy(float)
-    models = {"m": Classifier(sem)} if target == "prediction" else {"m": y}
+    models = {"m": Known(sem.scores_of)} if target == "prediction" else {"m": y}
     saturated = {"propensity": "saturated", "regression": "saturated"}
     found = pf.decompose(models, graph, table, sample_weight=weight, outcome=False, **saturated)
     own = found.table.query("decisions == 'score'").set_index("part")
@@ -93,20 +83,18 @@ EDGES = "C -> A; {C A} -> M; {C A M} -> L; {C A M L} -> Y"
 GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")
 
 
-class Linear:
-    """A score that is linear in some columns, and in a product of two."""
-
-    def __init__(self, **slopes: float) -> None:
-        self.slopes = slopes
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = 0.1 + sum(slope * X[name].to_numpy(float) for name, slope in self.slopes.items() if name != "AM")
-        if "AM" in self.slopes:
-            p = p + self.slopes["AM"] * X["A"].to_numpy(float) * X["M"].to_numpy(float)
-        return np.column_stack([1.0 - p, p])
+def linear(AM: float = 0.0, **slopes: float) -> Known:
+    """Return a score that is linear in some columns, and in a product of two."""
+    return Known(
+        lambda X: (
+            0.1
+            + sum(slope * X[name].astype(float) for name, slope in slopes.items())
+            + (AM * X["A"] * X["M"] if AM else 0.0)
+        )
+    )
 
 
-MODEL = Linear(C=0.1, A=0.15, M=0.2, L=0.2, AM=0.2)
+MODEL = linear(C=0.1, A=0.15, M=0.2, L=0.2, AM=0.2)
 
 
 def draw(n: int = 1500, seed: int = 0) -> pd.DataFrame:
@@ -115,7 +103,7 @@ def draw(n: int = 1500, seed: int = 0) -> pd.DataFrame:
     a = (rng.random(n) < 0.35 + 0.3 * c).astype(int)
     m = (rng.random(n) < 0.2 + 0.4 * a + 0.2 * c).astype(int)
     table = pd.DataFrame({"C": c, "A": a, "M": m, "L": (rng.random(n) < 0.2 + 0.2 * a + 0.4 * m).astype(int)})
-    return table.assign(Y=(rng.random(n) < MODEL.predict_proba(table)[:, 1]).astype(int))
+    return table.assign(Y=(rng.random(n) < MODEL.score(table)).astype(int))
 
 
 TABLE = draw()
@@ -182,7 +170,7 @@ def test_reversed_paths_begin_at_the_other_group() -> None:
 
 
 def test_an_edge_that_does_nothing_has_no_part() -> None:
-    found = scores(pf.decompose({"m": Linear(C=0.1, M=0.3)}, GRAPH, TABLE, **SATURATED))
+    found = scores(pf.decompose({"m": linear(C=0.1, M=0.3)}, GRAPH, TABLE, **SATURATED))
     assert found["estimate"][["directly", "by way of L"]].abs().max() < 1e-12
     assert found["estimate"]["by way of M"] > 0.05
 
@@ -223,14 +211,14 @@ def test_poor_overlap_joins_parts_or_refuses_all() -> None:
     a = rng.integers(0, 2, 2000)
     table = pd.DataFrame({"A": a, "M": 6.0 * a + rng.normal(size=2000)})
     table["W"] = 6.0 * a + rng.normal(size=2000)
-    model = Linear(A=0.1, W=0.02)
+    model = linear(A=0.1, W=0.02)
     found = pf.decompose({"m": model}, graph, table, propensity="logistic", regression="logistic")
     assert len(found.plan.blocks) < 3
     assert "overlap" in " ".join(found.notes)
     apart = pf.CausalGraph("C -> {A M Y}; A -> {M Y}; M -> Y", sensitive="A", outcome="Y")
     table = pd.DataFrame({"A": a, "C": 8.0 * a + rng.normal(size=2000), "M": rng.normal(size=2000)})
     with pytest.raises(pf.PositivityError, match="total effect"):
-        pf.decompose({"m": Linear(A=0.1, M=0.01)}, apart, table, propensity="logistic", regression="logistic")
+        pf.decompose({"m": linear(A=0.1, M=0.01)}, apart, table, propensity="logistic", regression="logistic")
 
 
 def test_paths_that_part_after_their_first_edge_are_two_parts() -> None:
@@ -246,7 +234,7 @@ def test_more_than_six_edges_need_an_order() -> None:
     graph = pf.CausalGraph(edges, sensitive="A", outcome="Y")
     rng = np.random.default_rng(0)
     table = pd.DataFrame({name: rng.integers(0, 2, 400) for name in ["A", *names]})
-    model = Linear(B=0.2, C=0.1)
+    model = linear(B=0.2, C=0.1)
     with pytest.raises(pf.DataError, match=r"7 edges.*order="):
         pf.decompose({"m": model}, graph, table)
     learners = {"propensity": "logistic", "regression": "logistic"}
@@ -380,7 +368,7 @@ def test_worlds_have_short_names(parts: Decomposition) -> None:
 
 def test_the_share_of_a_gap_that_may_be_none_is_left_out() -> None:
     table = TABLE.assign(A=np.random.default_rng(1).integers(0, 2, len(TABLE)))
-    found = scores(pf.decompose({"m": Linear(C=0.01)}, GRAPH, table, outcome=False, **SATURATED))
+    found = scores(pf.decompose({"m": linear(C=0.01)}, GRAPH, table, outcome=False, **SATURATED))
     assert found["lower"]["gap"] < 0.0 < found["upper"]["gap"]
     assert found["share"].isna().all()
 
@@ -391,11 +379,8 @@ def test_missing_values_count_as_values() -> None:
     lost = rng.random(len(TABLE)) < np.where(TABLE["A"] == 1, 0.3, 0.1)
     table = TABLE.assign(M=TABLE["M"].where(~lost))
 
-    class Reader(Linear):
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            return super().predict_proba(X.assign(M=X["M"].fillna(0.5)))
-
-    model = Reader(C=0.1, A=0.15, M=0.2, L=0.2)
+    complete = linear(C=0.1, A=0.15, M=0.2, L=0.2)
+    model = Known(lambda X: complete.score(X.assign(M=X["M"].fillna(0.5))))
     with pytest.raises(pf.DataError, match="missing"):
         pf.decompose({"m": model}, GRAPH, table, outcome=False, **SATURATED)
     lost_group = table.assign(A=table["A"].where(table.index > 3))
@@ -403,12 +388,8 @@ def test_missing_values_count_as_values() -> None:
         pf.decompose({"m": model}, GRAPH, lost_group, missing="recorded", **SATURATED)
     found = pf.decompose({"m": model}, GRAPH, table, outcome=False, missing="recorded", **SATURATED)
     coded = table.assign(M=table["M"].map({0.0: "0", 1.0: "1"}).fillna("(not recorded)"))
-
-    class Coded(Linear):
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-            return super().predict_proba(X.assign(M=X["M"].map({"0": 0.0, "1": 1.0, "(not recorded)": 0.5})))
-
-    by_hand = pf.decompose({"m": Coded(C=0.1, A=0.15, M=0.2, L=0.2)}, GRAPH, coded, outcome=False, **SATURATED)
+    of_codes = Known(lambda X: complete.score(X.assign(M=X["M"].map({"0": 0.0, "1": 1.0, "(not recorded)": 0.5}))))
+    by_hand = pf.decompose({"m": of_codes}, GRAPH, coded, outcome=False, **SATURATED)
     assert scores(found)["estimate"].to_numpy() == pytest.approx(scores(by_hand)["estimate"].to_numpy(), abs=1e-12)
     assert any("not recorded" in text for text in found.assumptions)
     assert not any("unfair" in text for text in found.assumptions)
@@ -418,24 +399,16 @@ def test_missing_values_count_as_values() -> None:
 @pytest.mark.parametrize("beside", [False, True])
 def test_an_observed_outcome_may_follow_the_truth_behind_a_record(beside: bool) -> None:
     table = TABLE.assign(M=TABLE["M"].where(TABLE.index % 4 > 0))
-    models = {"m": Linear(C=0.2, A=0.2)} if beside else {"humans": table["Y"].astype(float)}
+    models = {"m": linear(C=0.2, A=0.2)} if beside else {"humans": table["Y"].astype(float)}
     with pytest.warns(pf.PyrofairWarning, match="The true M acts on .*Y by its record alone"):
         found = pf.decompose(models, GRAPH, table, outcome=beside, missing="recorded", **SATURATED)
     for told in (found.assumptions, found.warnings):
         assert any("Y by its record alone" in text for text in told)
-    alone = pf.decompose({"m": Linear(C=0.2)}, GRAPH, table, outcome=False, missing="recorded", **SATURATED)
+    alone = pf.decompose({"m": linear(C=0.2)}, GRAPH, table, outcome=False, missing="recorded", **SATURATED)
     assert not any("Y by its record alone" in text for text in (*alone.assumptions, *alone.warnings))
 
 
-class OfLevels:
-    """Scores by A, M and whether W is "x"."""
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        p = 0.2 + 0.3 * X["M"] + 0.2 * (X["W"] == "x") + 0.1 * X["A"]
-        return np.column_stack([1 - p, p])
-
-    def score(self, world: Any) -> Any:
-        return self.predict_proba(world.rows)[:, 1]
+OF_LEVELS = Known(lambda X: 0.2 + 0.3 * X["M"] + 0.2 * (X["W"] == "x") + 0.1 * X["A"])
 
 
 def with_a_rare_level() -> pd.DataFrame:
@@ -453,7 +426,7 @@ def test_parts_and_forms_are_those_with_overlap_in_every_split(seed: int) -> Non
     for edge in ("W -> M; ", ""):
         graph = pf.CausalGraph(f"A -> {{W M Y}}; {edge}{{W M}} -> Y", sensitive="A", outcome="Y")
         lacks, source = seed == 0 and bool(edge), pf.OneStep(graph.unfair("A -> M -> Y"), **how)
-        found = pf.decompose({"m": OfLevels()}, graph, df, **how)
+        found = pf.decompose({"m": OF_LEVELS}, graph, df, **how)
         merged = [("W", "M"), ("Y",)] if lacks else [("W",), ("M",), ("Y",)]
         assert [*found.plan.blocks] == merged
         assert (("by way of W and by way of M" in str(found.notes)) and "split 3" in str(found.notes)) == lacks
@@ -462,7 +435,7 @@ def test_parts_and_forms_are_those_with_overlap_in_every_split(seed: int) -> Non
             with pytest.raises(pf.PositivityError, match=r"stage M: .*\(by split 3"):
                 source.fit(df)
             continue
-        values = source.fit(df).influence(OfLevels().score)
+        values = source.fit(df).influence(lambda world: OF_LEVELS.predict_proba(world.rows)[:, 1])
         assert source.form_ == ("graph" if seed == 0 else "prefix")
         assert (source.stages()["problem"] == "").all()
         assert abs((values.ypi - values.y0).mean()) < 0.2
@@ -472,7 +445,7 @@ def test_where_a_split_has_no_overlap_the_form_asked_for_gives_no_number() -> No
     graph = pf.CausalGraph("A -> {W M Y}; W -> M; {W M} -> Y", sensitive="A", outcome="Y")
     source = pf.OneStep(graph.unfair("A -> M -> Y"), form="prefix", regression="logistic", random_state=0)
     with pytest.warns(pf.PositivityWarning, match="by split 3"):
-        report = pf.audit({"m": OfLevels()}, source, with_a_rare_level())
+        report = pf.audit({"m": OF_LEVELS}, source, with_a_rare_level())
     rows = report.table.set_index(["decisions", "quantity"]).loc["score"]
     assert rows.loc["p_y0", ["estimate", "lower"]].notna().all()
     assert rows.loc[["p_ypi", "mean_unfair_effect", "piu_upper"], ["estimate", "lower"]].isna().all(axis=None)
@@ -486,7 +459,7 @@ def test_a_level_of_a_subgroup_without_overlap_has_no_parts() -> None:
     df.loc[[0, 2, *range(1, 60, 2)], "W"] = 2  # of S=1 nearly all with A=1, and two of 34 with A=0
     df["M"] = (rng.random(2000) < 0.4 + 0.2 * df["A"]).astype(int)
     graph = pf.CausalGraph("S -> {M W Y}; A -> {M W Y}; W -> M; {M W} -> Y", sensitive="A", outcome="Y")
-    model, unfair = {"m": Linear(M=0.2, W=0.1)}, graph.unfair("A -> M -> Y")
+    model, unfair = {"m": linear(M=0.2, W=0.1)}, graph.unfair("A -> M -> Y")
     found = pf.decompose(model, graph, df, subgroups="S", **SATURATED).subgroups
     assert found.groupby("level")["estimate"].apply(lambda each: each.notna().all()).to_dict() == {
         "0": True,
@@ -503,19 +476,12 @@ def test_parts_of_few_rows_are_refused_and_those_of_one_fold_warned_of() -> None
     graph = pf.CausalGraph("C -> Y; A -> Y", sensitive="A", outcome="Y")
     df = pd.DataFrame({"A": [1] * 3 + [0] * 500, "C": np.linspace(0, 1, 503)})
     with pytest.raises(pf.DataError, match=r"3\.0 effective rows"):
-        pf.decompose({"m": Linear(A=0.2)}, graph, df, **SATURATED)
+        pf.decompose({"m": linear(A=0.2)}, graph, df, **SATURATED)
     with pytest.warns(pf.PyrofairWarning, match="folds=1"):
         pf.decompose({"m": MODEL}, GRAPH, TABLE, folds=1, random_state=0, outcome=False)
 
 
 # --- several levels ---------------------------------------------------------------------------------------------------
-
-
-class ByLevel(Linear):
-    """A score that reads a level other than the baseline as 1."""
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        return super().predict_proba(X.assign(A=X["A"] != "zero", M=X["M"].fillna(0.5)))
 
 
 def levels_of(n: int = 1500) -> pd.DataFrame:
@@ -527,7 +493,8 @@ def levels_of(n: int = 1500) -> pd.DataFrame:
 
 LEVELS = levels_of()
 EACH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y", baseline="zero")
-BY_LEVEL = ByLevel(C=0.1, A=0.15, M=0.2, L=0.2, AM=0.2)
+BY_LEVEL = Known(lambda X: MODEL.score(X.assign(A=X["A"] != "zero", M=X["M"].fillna(0.5))))
+"""It reads a level other than the baseline as 1."""
 WEIGHT = np.where(LEVELS["L"] == 1, 2.0, 1.0)
 
 

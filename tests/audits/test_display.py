@@ -11,7 +11,6 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +25,8 @@ from pyrofair.audits.display import SCHEMA_VERSION, table_fragment
 from pyrofair.audits.display.tracks import SHARES, scale_of
 from pyrofair.audits.display.words import answer, percent
 from pyrofair.audits.verdicts import WORDINGS, Verdict, read_audit
+from tests.models import Known
+from tests.pages import Reader
 
 GRAPH = pf.CausalGraph(
     "Q -> A; {A Q} -> M; {A M} -> D; {A Q M D} -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man"
@@ -41,18 +42,15 @@ NAMES = {
 NASTY_MODEL = "<script>alert('1')</script> & \"quoted\" " + "long " * 40 + "x" * 150
 
 
-class Model:
-    """Scores that are linear in the columns, under their plain names."""
+def linear(base: float, a: float, m: float, names: dict[str, str] | None = None) -> Known:
+    """Return scores that are linear in the columns, under their plain names."""
 
-    def __init__(self, base: float, a: float, m: float, names: dict[str, str] | None = None) -> None:
-        self.weights, self.names = (base, a, m), names or {}
+    def score(X: pd.DataFrame) -> Any:
+        plain = X.rename(columns={new: old for old, new in (names or {}).items()})
+        other = plain["A"].astype(str).str.contains("man$|<b>") & (plain["A"] != "woman")
+        return base + a * other + m * plain["M"] + 0.1 * (plain["Q"] == "high")
 
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
-        plain = X.rename(columns={new: old for old, new in self.names.items()})
-        base, a, m = self.weights
-        p = base + a * plain["A"].astype(str).str.contains("man$|<b>").to_numpy() * (plain["A"] != "woman").to_numpy()
-        p = p + m * plain["M"].to_numpy() + 0.1 * (plain["Q"] == "high").to_numpy()
-        return np.column_stack([1.0 - p, p])
+    return Known(score)
 
 
 def units(n: int = 1500) -> pd.DataFrame:
@@ -74,9 +72,9 @@ def saturated(unfair: pf.UnfairPaths) -> pf.OneStep:
 def audited(**settings: Any) -> pf.audits.Audit:
     given: dict[str, Any] = {
         "models": {
-            "plain": Model(0.1, 0.3, 0.3),
-            "penalised": Model(0.2, 0.05, 0.32),
-            "constant": Model(0.7, 0.01, 0.01),
+            "plain": linear(0.1, 0.3, 0.3),
+            "penalised": linear(0.2, 0.05, 0.32),
+            "constant": linear(0.7, 0.01, 0.01),
         },
         "source": saturated(UNFAIR),
         "df": units(),
@@ -95,10 +93,10 @@ def nasty() -> pf.audits.Audit:
     )
     unfair = graph.unfair(*([NAMES[node] for node in path] for path in UNFAIR.paths))
     models = {
-        NASTY_MODEL: Model(0.1, 0.3, 0.3, NAMES),
-        "نموذج": Model(0.2, 0.05, 0.32, NAMES),
-        "'; --": Model(0.3, 0.1, 0.2, NAMES),
-        "d": Model(0.1, 0.2, 0.3, NAMES),
+        NASTY_MODEL: linear(0.1, 0.3, 0.3, NAMES),
+        "نموذج": linear(0.2, 0.05, 0.32, NAMES),
+        "'; --": linear(0.3, 0.1, 0.2, NAMES),
+        "d": linear(0.1, 0.2, 0.3, NAMES),
     }
     within = {'<i>who & "what"</i>': lambda table: table[NAMES["Q"]]}
     return audited(models=models, source=saturated(unfair), df=df, subgroups=within)
@@ -108,7 +106,7 @@ def failed() -> pf.audits.Audit:
     source = saturated(UNFAIR).fit(units())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pf.PyrofairWarning)
-        return audited(models={"plain": Model(0.1, 0.3, 0.3)}, source=source, df=units().query("A == 'man'"))
+        return audited(models={"plain": linear(0.1, 0.3, 0.3)}, source=source, df=units().query("A == 'man'"))
 
 
 @pytest.fixture(scope="module")
@@ -129,25 +127,6 @@ def escaped() -> pf.audits.Audit:
 # --- the page as text -------------------------------------------------------------------------------------------------
 
 
-class Reader(HTMLParser):
-    """Collects elements with their attributes, and the texts of headings and cells."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    def of(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
-
-
 def test_the_page_is_alone_and_has_no_script(report: pf.audits.Audit) -> None:
     read = Reader(report.to_html())
     assert read.of("script") == []
@@ -155,9 +134,8 @@ def test_the_page_is_alone_and_has_no_script(report: pf.audits.Audit) -> None:
     assert [link for link in links if link and not link.startswith(("#", "data:"))] == []
     assert read.of("html") == [{"lang": "en"}]
     assert len(read.of("table")) == len(read.of("caption")) > 5
-    ids = [each["id"] for _, each in read.elements if "id" in each]
-    assert len(ids) == len(set(ids))
-    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+    assert len(read.ids) == len(set(read.ids))
+    assert {link[1:] for link in links if link.startswith("#")} <= set(read.ids)
 
 
 def test_the_tables_are_there_as_csv(report: pf.audits.Audit) -> None:
@@ -182,7 +160,7 @@ def test_the_text_tells_of_thresholds_and_subgroups(report: pf.audits.Audit) -> 
 
 
 def test_a_page_about_scores_speaks_of_no_threshold_but_where_it_is_one(report: pf.audits.Audit) -> None:
-    texts = " ".join("".join(Reader(report.to_html(decisions="score")).texts).split())
+    texts = Reader(report.to_html(decisions="score")).words
     first = texts[: texts.index("Technical report")]
     rate = report.table.query("decisions == 'score' and model == 'plain'").set_index("quantity").loc["positive_rate"]
     assert "drawn with their scores" in first
@@ -192,11 +170,11 @@ def test_a_page_about_scores_speaks_of_no_threshold_but_where_it_is_one(report: 
     assert "if the score exceeds 0.5, not drawn." in texts
     assert "accuracy, cut at 0.5" in texts
     rule = pf.DecisionsOf(lambda X: (X["M"] == 1).to_numpy().astype(int))
-    alone = audited(models={"plain": Model(0.1, 0.3, 0.3), "rule": rule})
-    told = " ".join("".join(Reader(alone.to_html(decisions="score")).texts).split())
+    alone = audited(models={"plain": linear(0.1, 0.3, 0.3), "rule": rule})
+    told = Reader(alone.to_html(decisions="score")).words
     assert "“rule” has no scores" in told
     assert "has no scores" not in alone.to_html()
-    other = " ".join("".join(Reader(report.to_html()).texts).split())
+    other = Reader(report.to_html()).words
     stated = re.search(r"lower bound of (\w+) runs from (.*)% \(at 0\.\d\) to (.*)% \(at 0\.\d\) over", other)
     assert stated
     own = read_audit(report.table, report.groups, report.context)[stated[1], "threshold"].least
@@ -205,19 +183,13 @@ def test_a_page_about_scores_speaks_of_no_threshold_but_where_it_is_one(report: 
     assert "drawn with" not in other[: other.index("Technical report")]
 
 
-class Rule(Model):
-    """Decisions that no threshold changes."""
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
-        return np.asarray(super().predict_proba(X) > 0.5, dtype=float)
-
-
 def test_decisions_that_no_threshold_changes() -> None:
-    models = {"fair": Rule(-0.1, 0.0, 0.0), "unfair": Rule(-1.0, 4.0, 0.1)}
+    scores = {"fair": linear(-0.1, 0.0, 0.0), "unfair": linear(-1.0, 4.0, 0.1)}
+    models = {name: Known(lambda X, each=each: each.score(X) > 0.5) for name, each in scores.items()}
     made = audited(models=models, thresholds=[0.3, 0.6])
     most = read_audit(made.table, made.groups, made.context)["unfair", "threshold"].least
     assert most > 0.0
-    assert f"none has a lower bound above {percent(most)}." in " ".join("".join(Reader(made.to_html()).texts).split())
+    assert f"none has a lower bound above {percent(most)}." in Reader(made.to_html()).words
 
 
 def test_names_are_escaped_everywhere(escaped: pf.audits.Audit) -> None:
@@ -348,7 +320,7 @@ def test_a_failed_audit_has_null_and_states_its_reason(gone: pf.audits.Audit, re
     assert {each["status"] for each in found["verdicts"]["models"]} == {"failed"}
     with pytest.raises(pf.DataError, match="indent=-1"):
         report.to_json(indent=-1)
-    assert gone.context.failure.rstrip(".") in " ".join("".join(Reader(gone.to_html()).texts).split())
+    assert gone.context.failure.rstrip(".") in Reader(gone.to_html()).words
     assert "A='woman'" in gone.context.failure
 
 
@@ -378,7 +350,7 @@ def test_studies_and_tables_show_themselves() -> None:
 
 def test_every_source_has_a_page() -> None:
     df = units(600)
-    model = {"plain": Model(0.1, 0.3, 0.3)}
+    model = {"plain": linear(0.1, 0.3, 0.3)}
     weights = pf.IPW(UNFAIR, propensity="saturated")
     for report in (
         audited(models=model, source=weights, df=df, n_boot=40, thresholds=[0.3, 0.6]),

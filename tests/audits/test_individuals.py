@@ -11,9 +11,11 @@ import pyro
 import pyro.distributions as dist
 import pytest
 import torch
+from scipy.special import expit
 
 import pyrofair as pf
 from pyrofair.audits.audit_view import view_of
+from tests.models import Known
 
 GRAPH = pf.CausalGraph("A -> {M D}; {A M D} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
@@ -26,13 +28,8 @@ def program(n: int) -> None:
         pyro.deterministic("D", a + pyro.sample("V", dist.Normal(0.0, 1.0)))
 
 
-class Model:
-    """A score above 1/2 where 0.5 A + M + D is above 0."""
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
-        z = (0.5 * X["A"] + X["M"] + X["D"]).to_numpy(dtype=float)
-        p = 1.0 / (1.0 + np.exp(-z))
-        return np.column_stack([1.0 - p, p])
+MODEL = Known(lambda X: expit(0.5 * X["A"] + X["M"] + X["D"]))
+"""A score above 1/2 where 0.5 A + M + D is above 0."""
 
 
 # Worlds of A=0 noise: baseline M = u, D = v; unfair M = u + 2 and A = 1 for the direct path; D stays v.
@@ -40,7 +37,7 @@ ROWS = pd.DataFrame({"A": [0, 0, 1, 1], "M": [-1.1, -0.3, 0.5, 3.0], "D": [0.0, 
 
 
 def found(unfair: pf.UnfairPaths = UNFAIR, **settings: Any) -> pd.DataFrame:
-    table = pf.audits.flips({"one": Model(), "two": Model()}, pf.SEM(program, unfair), ROWS, **settings)
+    table = pf.audits.flips({"one": MODEL, "two": MODEL}, pf.SEM(program, unfair), ROWS, **settings)
     assert table["model"].tolist() == sorted(table["model"])
     return table[table["model"] == "one"].pivot_table(index="row", columns="path", values="flips")
 
@@ -65,10 +62,10 @@ def test_one_path_is_not_repeated() -> None:
 
 
 def test_they_are_shown_on_the_page() -> None:
-    table = pf.audits.flips({"one": Model()}, pf.SEM(program, UNFAIR), ROWS)
+    table = pf.audits.flips({"one": MODEL}, pf.SEM(program, UNFAIR), ROWS)
     df = pd.DataFrame({"A": [0, 1] * 100, "M": [0.0, 1.0, 1.0, 2.0] * 50, "D": [0.0] * 200})
     source = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0)
-    report = pf.audit({"one": Model()}, source, df, random_state=0)
+    report = pf.audit({"one": MODEL}, source, df, random_state=0)
     page = report.to_html(individuals=table)
     shown = next(each for each in view_of(report, individuals=table).blocks if each.name == "individuals")
     assert shown.pictures[0].source["flips"].dropna().is_monotonic_decreasing
@@ -79,13 +76,13 @@ def test_they_are_shown_on_the_page() -> None:
 
 def test_what_has_no_flips() -> None:
     with pytest.raises(pf.DataError, match="has no counterfactuals of given units"):
-        pf.audits.flips({"one": Model()}, pf.IPW(UNFAIR), ROWS)  # type: ignore[arg-type]
+        pf.audits.flips({"one": MODEL}, pf.IPW(UNFAIR), ROWS)  # type: ignore[arg-type]
     with pytest.raises(pf.DataError, match=r"models=.* must give models by name"):
-        pf.audits.flips(Model(), pf.SEM(program, UNFAIR), ROWS)  # type: ignore[arg-type]
+        pf.audits.flips(MODEL, pf.SEM(program, UNFAIR), ROWS)  # type: ignore[arg-type]
     nodes = [f"M{i}" for i in range(21)]
     many = pf.CausalGraph([*(("A", n) for n in nodes), *((n, "Y") for n in nodes)], sensitive="A", outcome="Y")
     with pytest.raises(pf.DataError, match="There are 21 unfair paths, more than 20"):
-        pf.audits.flips({"one": Model()}, pf.SEM(program, many.unfair(through=nodes)), ROWS)
+        pf.audits.flips({"one": MODEL}, pf.SEM(program, many.unfair(through=nodes)), ROWS)
 
 
 DISCRETE = pf.CausalGraph("Q -> M; A -> M; {A Q M} -> Y", sensitive="A", outcome="Y")

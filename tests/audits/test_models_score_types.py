@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit
 
 import pyrofair as pf
 from pyrofair.audits.models import AuditedModel, judge_scores
 from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
+from tests.models import Known
 
 CASES = Path(__file__).parents[1] / "cases"
 RNG = np.random.default_rng
@@ -33,31 +33,13 @@ def confounded(n: int = 4_000) -> tuple[pd.DataFrame, pf.UnfairPaths]:
     return pd.DataFrame({"A": a, "M": m, "Y": y}), graph.unfair("A -> Y")
 
 
-class Linear:
-    """A function of the features."""
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        p = expit(X["M"].to_numpy(float) - 0.5 * X["A"].to_numpy(float))
-        return np.column_stack([1.0 - p, p])
+LINEAR = Known(lambda X: expit(X["M"] - 0.5 * X["A"]))
 
 
-class Jittered(Linear):
-    """Draws at random."""
-
-    def __init__(self) -> None:
-        self.random = RNG(0)
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        p = np.clip(super().predict_proba(X)[:, 1] + self.random.normal(0, 0.1, len(X)), 0, 1)
-        return np.column_stack([1.0 - p, p])
-
-
-class Ranked:
-    """Ranks the rows that come together."""
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        p = X["M"].rank(pct=True).to_numpy()
-        return np.column_stack([1.0 - p, p])
+def jittered() -> Known:
+    """Return a model that draws at random."""
+    random = RNG(0)
+    return Known(lambda X: np.clip(LINEAR.score(X) + random.normal(0, 0.1, len(X)), 0, 1))
 
 
 def judged(model: Any, df: pd.DataFrame, scores: Any = "auto") -> Any:
@@ -133,18 +115,18 @@ def test_what_cannot_be_checked_is_taken_at_the_users_word(stated: Any, outcome:
 
 
 def test_a_model_that_draws_is_an_outcome_and_one_that_reads_its_batch_is_refused() -> None:
-    found = judged(Jittered(), table())
+    found = judged(jittered(), table())
     assert found.is_outcome
     assert re.search(r"'m' is taken for an outcome, .* of A, M, .* \d+ of 200 rows", found.warning)
     with pytest.raises(DataError, match="takes the scores of 'm' for a function"):
-        judged(Jittered(), table(), "prediction")
+        judged(jittered(), table(), "prediction")
     with pytest.raises(DataError, match=r"'m' gives \d+ of \d+ rows another score.*get_dummies"):
-        judged(Ranked(), table())
+        judged(Known(lambda X: X["M"].rank(pct=True)), table())
 
 
 @pytest.mark.parametrize("scores", ["auto", "prediction", "outcome"])
 def test_a_model_that_is_a_function_is_one_whatever_is_stated_of_given_scores(scores: Any) -> None:
-    found = judged(Linear(), table(), scores)
+    found = judged(LINEAR, table(), scores)
     assert (found.is_outcome, found.warning) == (False, "")
     assert ("scores='outcome' describes given scores alone" in found.why) == (scores == "outcome")
 
@@ -165,8 +147,8 @@ def test_a_decision_that_shares_a_latent_cause_with_a_mediator_is_refused() -> N
         pytest.warns(PyrofairWarning, match="'jittered' is taken for an outcome"),
         pytest.raises(NotIdentifiedError, match=r"'jittered' is an outcome.* with a row of another score"),
     ):
-        pf.audit({"jittered": Jittered()}, pf.IPW(unfair), df[["A", "M"]].sample(50, random_state=0), **QUIET)
-    pf.audit({"m": Linear()}, pf.IPW(unfair), df[["A", "M"]], **QUIET)  # a prediction is identified
+        pf.audit({"jittered": jittered()}, pf.IPW(unfair), df[["A", "M"]].sample(50, random_state=0), **QUIET)
+    pf.audit({"m": LINEAR}, pf.IPW(unfair), df[["A", "M"]], **QUIET)  # a prediction is identified
 
 
 def hiring() -> pd.DataFrame:
@@ -233,17 +215,11 @@ def test_outcomes_and_predictions_side_by_side() -> None:
     df = hiring()
     unfair = HIRING.unfair("A -> Y", "A -> D -> Y")
 
-    class Model:
-        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-            p = expit((X[["Q", "D", "M"]].sum(axis=1) + X["A"]).to_numpy(float) - 3.0)
-            return np.column_stack([1.0 - p, p])
-
+    model = Known(lambda X: expit(X[["Q", "D", "M"]].sum(axis=1) + X["A"] - 3.0))
     settings = QUIET | {"n_boot": 40}
     source = pf.IPW(unfair, propensity="saturated")
-    both = pf.audit({"observed": df["Y"], "model": Model()}, source, df, **settings)
-    apart = [
-        pf.audit({name: model}, source, df, **settings) for name, model in [("observed", df["Y"]), ("model", Model())]
-    ]
+    both = pf.audit({"observed": df["Y"], "model": model}, source, df, **settings)
+    apart = [pf.audit({name: each}, source, df, **settings) for name, each in [("observed", df["Y"]), ("model", model)]]
     pd.testing.assert_frame_equal(both.table, pd.concat([each.table for each in apart], ignore_index=True))
     assert set(both.groups["model"]) == {"model"}
     assert both.context["outcomes"] == ["observed"]
@@ -276,8 +252,8 @@ def test_a_model_with_predict_proba_is_not_called_an_outcome_in_silence(monkeypa
     with monkeypatch.context() as patched:
         patched.setattr(pf.IPW, "fit", lambda *_, **__: pytest.fail("work was done before the setting was read"))
         with pytest.raises(DataError, match=r"scores='outcome' describes given scores, and 'm' has predict_proba"):
-            pf.audit({"m": Linear()}, source, df, scores="outcome", **QUIET)
-    both = pf.audit({"m": Linear(), "given": (df["M"] > 0) * 1.0}, source, df, scores="outcome", **QUIET)
+            pf.audit({"m": LINEAR}, source, df, scores="outcome", **QUIET)
+    both = pf.audit({"m": LINEAR, "given": (df["M"] > 0) * 1.0}, source, df, scores="outcome", **QUIET)
     assert both.context["outcomes"] == ["given"]
     assert "it gives the same scores again, and scores='outcome' describes given scores alone" in both.details()
 

@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 from fairlearn.metrics import MetricFrame, count, false_positive_rate, selection_rate, true_positive_rate
 from scipy import stats
+from scipy.special import expit
 
 import pyrofair as pf
+from tests.models import Known
 
 GRAPH = pf.CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y", baseline="f", contrast="m", positive="yes")
 UNFAIR = GRAPH.unfair("A -> Y")
@@ -23,12 +25,7 @@ METRICS = {
 }
 
 
-class Model:
-    """A known classifier."""
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = 1.0 / (1.0 + np.exp(-(X["M"] + 0.5 * (X["A"] == "m"))))
-        return np.column_stack([1.0 - p, p])
+MODEL = Known(lambda X: expit(X["M"] + 0.5 * (X["A"] == "m")))
 
 
 def draw(n: int = 400, seed: int = 0) -> pd.DataFrame:
@@ -40,7 +37,7 @@ def draw(n: int = 400, seed: int = 0) -> pd.DataFrame:
 
 def run(df: pd.DataFrame, model: Any = None, **settings: Any) -> pf.Audit:
     source = settings.pop("source", pf.OneStep(UNFAIR, propensity="logistic", regression="logistic", random_state=0))
-    return pf.audit({"model": Model() if model is None else model}, source, df, random_state=0, **settings)
+    return pf.audit({"model": MODEL if model is None else model}, source, df, random_state=0, **settings)
 
 
 @pytest.fixture(params=[False, True])
@@ -52,7 +49,7 @@ def weight(request: pytest.FixtureRequest) -> np.ndarray | None:
 def test_rates_are_those_of_fairlearn(weight: np.ndarray | None, threshold: float) -> None:
     df = draw()
     rates = run(df, threshold=threshold, sample_weight=weight).rates.set_index(["quantity", "group"])
-    decided = (Model().predict_proba(df)[:, 1] > threshold).astype(int)
+    decided = (MODEL.score(df) > threshold).astype(int)
     given = {} if weight is None else {name: {"sample_weight": weight} for name in METRICS if name != "count"}
     frame = MetricFrame(
         metrics=METRICS, y_true=(df["Y"] == "yes").astype(int), y_pred=decided, sensitive_features=df["A"],
@@ -69,7 +66,7 @@ def test_intervals_are_those_of_shares() -> None:
     df = draw()
     rates = run(df).rates.set_index(["quantity", "group"])
     member = (df["A"] == "f") & (df["Y"] == "no")
-    yes = (Model().predict_proba(df)[:, 1] > 0.5)[member]
+    yes = (MODEL.score(df) > 0.5)[member]
     half = stats.norm.ppf(0.975) * yes.std() / np.sqrt(len(yes))
     own = rates.loc["false_positive_rate", "f"]
     assert [own["lower"], own["upper"]] == pytest.approx([yes.mean() - half, yes.mean() + half])
@@ -101,7 +98,7 @@ def test_without_outcomes_there_are_selection_rates_alone() -> None:
 def test_every_source_has_them_and_models_of_decisions_alone(source: Any) -> None:
     class Decides:
         def predict(self, X: pd.DataFrame) -> np.ndarray:
-            return np.where(Model().predict_proba(X)[:, 1] > 0.5, "yes", "no")
+            return np.where(MODEL.score(X) > 0.5, "yes", "no")
 
     expected = run(draw()).rates
     found = run(draw(), pf.DecisionsOf(Decides()), source=source, n_boot=0).rates

@@ -9,20 +9,15 @@ import numpy as np
 import pandas as pd
 
 import pyrofair as pf
+from tests.models import Known
 
 GRAPH = pf.CausalGraph("{A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
 SATURATED: Any = {"propensity": "saturated", "regression": "saturated", "random_state": 0}
 
 
-class Coded:
-    """A known function of features; ``of`` codes the sensitive attribute."""
-
-    def __init__(self, of: Any = lambda a: a) -> None:
-        self.of = of
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        p = 0.1 + 0.3 * self.of(X["A"]) + 0.3 * X["M"]
-        return np.column_stack([1 - p, p])
+def coded(of: Any = lambda a: a) -> Known:
+    """Return a known function of features; ``of`` codes the sensitive attribute."""
+    return Known(lambda X: 0.1 + 0.3 * of(X["A"]) + 0.3 * X["M"])
 
 
 def rows(n: int = 400) -> pd.DataFrame:
@@ -36,21 +31,21 @@ def test_the_short_report_names_the_groups_of_any_labels() -> None:
     df = rows()
     rate = df.assign(yes=df["A"] * df["M"])[["A", "yes"]].groupby("A")["yes"].mean()
     source = pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED)
-    text = str(pf.audit({"m": Coded()}, source, df, random_state=0))
+    text = str(pf.audit({"m": coded()}, source, df, random_state=0))
     assert f"A=0 {rate[0]:.1%}, A=1 {rate[1]:.1%}" in text
     assert "Positive: Y = 1, a score above 0.5.\n" in text
     named = pf.CausalGraph(
         list(GRAPH.edges), sensitive="A", outcome="Y", baseline="difference is not a group", contrast="yes"
     )
-    coded = df.assign(A=np.where(df["A"] == 1, "yes", "difference is not a group"))
+    named = df.assign(A=np.where(df["A"] == 1, "yes", "difference is not a group"))
     source = pf.OneStep(named.unfair("A -> Y"), **SATURATED)
-    text = str(pf.audit({"m": Coded(lambda a: (a == "yes").astype(int))}, source, coded, random_state=0))
+    text = str(pf.audit({"m": coded(lambda a: (a == "yes").astype(int))}, source, named, random_state=0))
     assert f"difference is not a group {rate[0]:.1%}, yes {rate[1]:.1%}\n" in text
     assert "accuracy" not in text.split("positive decisions")[1]
 
 
 def test_a_verdict_that_is_withheld_is_no_check_that_passed() -> None:
-    report = pf.audit({"m": Coded()}, pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), rows())
+    report = pf.audit({"m": coded()}, pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), rows())
     assert "Checks: none failed" in str(report)
     doubtful = replace(report, context=report.context | {"doubts": {"m": "a stage fails"}})
     assert "m: withheld: a stage fails." in str(doubtful)
@@ -64,7 +59,7 @@ def test_a_verdict_that_is_withheld_is_no_check_that_passed() -> None:
 def test_contrasts_print_a_verdict_and_effect_each() -> None:
     df = rows().assign(A=lambda df: np.where(df.index % 3 == 2, "c", np.where(df["A"] == 1, "b", "a")))
     graph = pf.CausalGraph(list(GRAPH.edges), sensitive="A", outcome="Y", baseline="a")
-    model = Coded(lambda a: (a == "b").astype(int))
+    model = coded(lambda a: (a == "b").astype(int))
     report = pf.audit({"m": model}, pf.OneStep(graph.unfair("A -> Y"), **SATURATED), df, random_state=0)
     text = str(report)
     own = report.verdicts.query("decisions == 'threshold'").set_index("contrast")["verdict"]
@@ -79,14 +74,14 @@ def test_contrasts_print_a_verdict_and_effect_each() -> None:
 def test_a_long_name_takes_lines_of_a_picture_not_its_width() -> None:
     name = "a model with a long name, fitted in winter on all applicants"
     source = pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED)
-    labels = pf.audit({name: Coded()}, source, rows(), random_state=0).plot().axes[0].get_yticklabels()
+    labels = pf.audit({name: coded()}, source, rows(), random_state=0).plot().axes[0].get_yticklabels()
     assert [each.get_text().replace("\n", " ") for each in labels] == [name]
     assert max(map(len, labels[0].get_text().splitlines())) <= 26
 
 
 def test_a_summary_has_a_row_for_each_model_and_each_group() -> None:
     df = rows()
-    report = pf.audit({"m": Coded(), "n": Coded(lambda a: 0 * a)}, pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), df)
+    report = pf.audit({"m": coded(), "n": coded(lambda a: 0 * a)}, pf.OneStep(GRAPH.unfair("A -> Y"), **SATURATED), df)
     found = report.summary()
     table = report.table.query("decisions == 'threshold'").set_index(["model", "quantity"])
     assert list(found.index) == ["m", "n"]
@@ -96,7 +91,7 @@ def test_a_summary_has_a_row_for_each_model_and_each_group() -> None:
         assert found.loc[model, "effect_lower"] == table.loc[(model, "mean_unfair_effect"), "lower"]
     several = df.assign(A=np.random.default_rng(1).integers(0, 3, len(df)))
     graph = pf.CausalGraph(list(GRAPH.edges), sensitive="A", outcome="Y", baseline=0, contrast=None)
-    family = pf.audit({"m": Coded()}, graph.unfair("A -> Y"), several, random_state=0)
+    family = pf.audit({"m": coded()}, graph.unfair("A -> Y"), several, random_state=0)
     own = family.quantities.query("quantity == 'piu_upper' and decisions == 'threshold'")
     assert family.summary()["piu_most"].tolist() == own["upper"].tolist()
     assert family.summary().index.tolist() == [(1, "m"), (2, "m")]

@@ -13,6 +13,7 @@ import pytest
 import pyrofair as pf
 from pyrofair.audits.subgroups import Level, estimate_level, read_subgroups
 from pyrofair.effects.estimates import Estimates
+from tests.models import Known
 
 # Q causes A and M; W causes A, M and the score; A causes M. The effect runs with opposite signs in Q=0 and Q=1.
 GRAPH = pf.CausalGraph("{Q W} -> A; {A Q W} -> M; {A Q W M} -> Y", sensitive="A", outcome="Y")
@@ -28,13 +29,11 @@ def p_m(a: Any, q: Any, w: Any) -> Any:
     return 0.3 + 0.4 * a * (1 - q) - 0.25 * a * q + 0.2 * w
 
 
-class Model:
-    def score(self, a: Any, q: Any, w: Any, m: Any) -> Any:
-        return 0.1 + 0.1 * a + 0.1 * w + 0.55 * m + 0.1 * (q == 1) * m
+def score(a: Any, q: Any, w: Any, m: Any) -> Any:
+    return 0.1 + 0.1 * a + 0.1 * w + 0.55 * m + 0.1 * (q == 1) * m
 
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
-        p = self.score(*(X[name].to_numpy() for name in "AQWM")).astype(float)
-        return np.column_stack([1.0 - p, p])
+
+MODEL = Known(lambda X: score(*(X[name].to_numpy() for name in "AQWM")))
 
 
 def draw(n: int, seed: int) -> pd.DataFrame:
@@ -56,13 +55,13 @@ def truth(kept: Callable[[int, int], bool]) -> float:
         for arm, sign in ((1, 1.0), (0, -1.0)):
             for m in (0, 1):
                 chance = p_m(arm, q, w) if m else 1 - p_m(arm, q, w)
-                total += p * sign * chance * float(Model().score(0, q, w, m) > 0.5)
+                total += p * sign * chance * float(score(0, q, w, m) > 0.5)
     return total / mass
 
 
 def run(df: pd.DataFrame, **settings: Any) -> pf.audits.Audit:
     source = settings.pop("source", pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0))
-    return pf.audit({"model": Model()}, source, df, random_state=0, progress=False, **settings)
+    return pf.audit({"model": MODEL}, source, df, random_state=0, progress=False, **settings)
 
 
 @pytest.fixture(scope="module")

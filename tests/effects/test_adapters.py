@@ -18,6 +18,7 @@ from torch import nn
 import pyrofair as pf
 from pyrofair.effects.scoring import decide, positive_scores
 from pyrofair.exceptions import DataError
+from tests.models import Known
 
 RNG = np.random.default_rng(0)
 A, Q = RNG.integers(0, 2, 400), RNG.integers(0, 3, 400)
@@ -108,13 +109,8 @@ def test_an_audit_of_decisions_has_no_rows_of_scores() -> None:
 
 
 def test_decisions_are_audited_as_scores_of_0_and_1_are() -> None:
-    class Same:
-        def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
-            p = (rule(rows) == "yes").astype(float)
-            return np.column_stack([1 - p, p])
-
     for source, settings in [(one_step(), {}), (pf.IPW(GRAPH.unfair("A -> Y"), propensity="saturated"), {"n_boot": 0})]:
-        models = {"rule": pf.DecisionsOf(rule, labels=("no", "yes")), "same": Same()}
+        models = {"rule": pf.DecisionsOf(rule, labels=("no", "yes")), "same": Known(lambda rows: rule(rows) == "yes")}
         table = pf.audit(models, source, TABLE, progress=False, random_state=0, **settings).table
         one, other = (
             table[(table["model"] == name) & (table["decisions"] == "threshold")]

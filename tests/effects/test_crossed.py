@@ -11,6 +11,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
+from tests.models import Known
 
 GRAPH = pf.CausalGraph(
     "C -> {race M}; race -> M; sex -> {M race}; {sex race M C} -> Y", sensitive="sex", outcome="Y", baseline="m"
@@ -26,12 +27,8 @@ def score(sex: Any, race: Any, m: Any, c: Any) -> Any:
     return 0.1 + 0.1 * (sex == "f") + 0.1 * (race == "b") + 0.2 * (sex == "f") * (race == "b") + 0.3 * m + 0.05 * c
 
 
-class Model:
-    """It reads both attributes, in columns of their own."""
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        p = score(*(X[each].to_numpy() for each in ("sex", "race", "M", "C"))).astype(float)
-        return np.column_stack([1 - p, p])
+MODEL = Known(lambda X: score(*(X[each].to_numpy() for each in ("sex", "race", "M", "C"))))
+"""It reads both attributes, in columns of their own."""
 
 
 def p_pair(sex: str, race: str, c: int) -> float:
@@ -67,7 +64,7 @@ def crossed(df: pd.DataFrame | None = None, **settings: Any) -> pf.Crossed:
 def test_contrasts_are_those_of_the_enumeration() -> None:
     found = crossed()
     source = pf.OneStep(found.graph.unfair(direct=True), **SATURATED)
-    report = pf.audit_contrasts({"model": found.model(Model())}, source, found.frame, random_state=0)
+    report = pf.audit_contrasts({"model": found.model(MODEL)}, source, found.frame, random_state=0)
     rows = report.table.query("decisions == 'score' and quantity == 'mean_unfair_effect'").set_index("contrast")
     assert sorted(rows.index) == ["f × b", "f × w", "m × b"]
     for label, estimate in rows["estimate"].items():
@@ -135,7 +132,7 @@ def test_models_of_every_sort_read_the_attributes() -> None:
 def test_the_worst_combination_is_trained_against() -> None:
     rng = np.random.default_rng(0)
     df = exact_table()
-    df = df.assign(Y=(rng.random(len(df)) < Model().predict_proba(df)[:, 1]).astype(int))
+    df = df.assign(Y=(rng.random(len(df)) < MODEL.predict_proba(df)[:, 1]).astype(int))
     found = crossed(df)
     source = pf.Contrasts(pf.IPW(found.graph.unfair(direct=True)))
     X = found.frame[found.graph.input_columns]

@@ -14,7 +14,6 @@ import pyro
 import pyro.distributions as dist
 import pytest
 import torch
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 from torch import nn
@@ -24,6 +23,7 @@ from pyrofair.__main__ import main
 from pyrofair.effects.row_functions import find_difference
 from pyrofair.effects.scoring import positive_scores
 from pyrofair.robustness import sensitivity
+from tests.programs.models import Scores
 
 GRAPH = pf.CausalGraph("A -> M; Q -> M; {A Q M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")
@@ -39,19 +39,6 @@ def base(n: int = 3_000) -> pd.DataFrame:
 
 
 TABLE = base()
-
-
-class Model:
-    """A model of a function, in classes 0 and 1; of the top level, so that it can be pickled."""
-
-    classes_ = (0, 1)
-
-    def __init__(self, score: Callable[[pd.DataFrame], Any]) -> None:
-        self.score = score
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.floating[Any]]:
-        p = np.asarray(self.score(X))
-        return np.column_stack([1 - p, p])
 
 
 def codes(X: pd.DataFrame) -> Any:
@@ -96,7 +83,7 @@ def difference(model: Any, df: pd.DataFrame = TABLE, graph: pf.CausalGraph = GRA
 
 @pytest.mark.parametrize("name", OF_A_BATCH)
 def test_a_model_that_reads_its_batch_is_found(name: str) -> None:
-    for model in (Model(OF_A_BATCH[name]), pf.DecisionsOf(lambda X: (OF_A_BATCH[name](X) > 0.45).astype(int))):
+    for model in (Scores(OF_A_BATCH[name]), pf.DecisionsOf(lambda X: (OF_A_BATCH[name](X) > 0.45).astype(int))):
         found = difference(model)
         assert found is not None
         assert not found.at_random
@@ -112,7 +99,7 @@ def test_a_model_that_draws_is_told_apart(what: str) -> None:
         "each position": lambda X: np.random.default_rng(0).random(len(X)),
         "dropout": lambda X: torch.sigmoid(layer(torch.ones(len(X)))).numpy(),
     }
-    found = difference(Model(scores[what]))
+    found = difference(Scores(scores[what]))
     assert found is not None
     assert found.at_random
     assert "eval()" in str(found.refusal("m", "A"))
@@ -125,19 +112,19 @@ def test_functions_of_a_row_pass() -> None:
     def noisy(X: pd.DataFrame) -> Any:
         return np.float32(0.5) + np.float32(1e-7) * (-1) ** len(X) + 0.0 * X["A"].to_numpy(np.float32)
 
-    class Tied(Model):
+    class Tied(Scores):
         def predict(self, X: pd.DataFrame) -> Any:
             return (self.predict_proba(X)[:, 1] > 0.5).astype(int)
 
     weight = torch.tensor([[0.3], [-0.2], [0.4]])
     squeezing = pf.ScoresOf(lambda X: torch.sigmoid(torch.tensor(X.to_numpy(np.float32)) @ weight).squeeze().numpy())
-    for model in (plain, Model(noisy), pf.DecisionsOf(Tied(noisy)), pf.DecisionsOf(plain), squeezing):
+    for model in (plain, Scores(noisy), pf.DecisionsOf(Tied(noisy)), pf.DecisionsOf(plain), squeezing):
         assert difference(model) is None
     declared = TABLE.assign(A=pd.Categorical(TABLE["A"]))
-    assert difference(Model(lambda X: 0.2 + 0.3 * X["A"].cat.codes), declared) is None
+    assert difference(Scores(lambda X: 0.2 + 0.3 * X["A"].cat.codes), declared) is None
     unread = pf.CausalGraph("A -> M; {Q M} -> Y", sensitive="A", outcome="Y")
-    assert difference(Model(lambda X: 0.2 + 0.3 * X["M"]), graph=unread) is None
-    assert difference(Model(lambda X: 0.2 + 0.3 * X["M"].rank(pct=True)), graph=unread) is not None
+    assert difference(Scores(lambda X: 0.2 + 0.3 * X["M"]), graph=unread) is None
+    assert difference(Scores(lambda X: 0.2 + 0.3 * X["M"].rank(pct=True)), graph=unread) is not None
 
 
 def test_few_rows_are_asked() -> None:
@@ -147,7 +134,7 @@ def test_few_rows_are_asked() -> None:
         sizes.append(len(X))
         return np.full(len(X), 0.5)
 
-    difference(Model(counted))
+    difference(Scores(counted))
     assert len(sizes) <= 16
     assert sum(sizes[1:]) <= 1_000
 
@@ -204,11 +191,11 @@ def test_every_entry_refuses_a_model_that_reads_its_batch(entry: str) -> None:
         with pytest.raises(
             pf.DataError, match=r"rows another score.*'A'.*get_dummies.*make_pipeline\(encoder, model\)"
         ):
-            ENTRIES[entry](Model(codes))
+            ENTRIES[entry](Scores(codes))
 
 
 def test_the_command_line_refuses_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    joblib.dump(Model(codes), tmp_path / "m.joblib")
+    joblib.dump(Scores(codes), tmp_path / "m.joblib")
     TABLE.to_csv(tmp_path / "rows.csv", index=False)
     graph = ["--graph", "A -> M; Q -> M; {A Q M} -> Y", "--sensitive", "A", "--outcome", "Y", "--unfair", "A -> Y"]
     with pytest.raises(SystemExit):

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pyro
 import pyro.distributions as dist
 from torch import Tensor
@@ -16,6 +14,7 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.paths import UnfairPaths
 from pyrofair.programs.provenance import Program
 from pyrofair.sources.sem import SEM
+from tests.models import Known
 
 Site = Callable[[Any], Any]
 
@@ -66,17 +65,10 @@ def sem(program: Any, edges: str, *paths: str, **settings: Any) -> SEM:
     return SEM(program, graph(edges).unfair(*(paths or (edges,))), **settings)
 
 
-class Scores:
+class Scores(Known):
     """A classifier of classes 0 and 1 whose P(Y = 1) is a function of the features."""
 
     classes_ = (0, 1)
-
-    def __init__(self, of: Callable[[pd.DataFrame], Any]) -> None:
-        self.of = of
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        p = np.asarray(self.of(X), dtype=float)
-        return np.column_stack([1.0 - p, p])
 
 
 kite = units(

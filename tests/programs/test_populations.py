@@ -60,7 +60,7 @@ def test_a_model_of_labels_has_a_truth() -> None:
 
 def test_draws_of_parameters_keep_the_types_of_a_model() -> None:
     seen: list[Any] = []
-    model = Scores(lambda X: seen.append(X.dtypes["job"]) or RULE.of(X))  # type: ignore[func-returns-value]
+    model = Scores(lambda X: seen.append(X.dtypes["job"]) or RULE.score(X))  # type: ignore[func-returns-value]
     jobs = pd.CategoricalDtype(["cook", "nurse"])
     sem = SEM(learned, UNFAIR, levels=LEVELS, dtypes={"job": jobs})
     effect_posterior(sem, None, model, {"b": [0.0]}, n=50, progress=False, random_state=0)

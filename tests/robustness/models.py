@@ -1,8 +1,7 @@
-"""What tests of robustness share: known classifiers, two mediators that may be turned, a recanting witness."""
+"""What tests of robustness share: two mediators that may be turned, a recanting witness."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,17 +17,6 @@ P_Y = {
     (1, 0, 0): 0.4879454545, (1, 0, 1): 0.5577454545, (1, 1, 0): 0.6998567164, (1, 1, 1): 0.7535776119,
 }  # fmt: skip
 """P(R = 1) by A, P(M = 1) by A and R, and P(Y = 1) by A, R and M, of the case with a recanting witness R."""
-
-
-class Known:
-    """A classifier whose score is a known function of the rows."""
-
-    def __init__(self, score: Callable[[pd.DataFrame], Any]) -> None:
-        self.score = score
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = np.asarray(self.score(X), dtype=float)
-        return np.column_stack([1 - p, p])
 
 
 def graphs(edges: str = EDGES, **settings: Any) -> dict[str, pf.CausalGraph]:

@@ -14,7 +14,7 @@ import pytest
 import pyrofair as pf
 from pyrofair.graph.changes import into_from_below, split_column, without_edges
 from pyrofair.robustness.edges import NOTHING
-from tests.robustness.models import Known
+from tests.models import Known
 
 GRAPH = pf.CausalGraph(
     "C -> A; {A C} -> M; {A C M} -> L; {A M L C} -> Y", sensitive="A", outcome="Y", baseline="a", contrast="b"

@@ -14,7 +14,8 @@ from pyrofair.exceptions import DataError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.robustness import GraphsAudit, MilesBounds, audit_graphs
 from pyrofair.robustness.partial_identification import sharp_bounds
-from tests.robustness.models import EDGES, Known, graphs, table
+from tests.models import Known
+from tests.robustness.models import EDGES, graphs, table
 
 MODEL = Known(lambda X: 0.1 + 0.2 * X["A"] + 0.3 * X["M"] + 0.3 * X["L"])
 

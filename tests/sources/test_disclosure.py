@@ -14,6 +14,7 @@ from scipy.special import expit
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityError
 from pyrofair.sources.disclosure import Disclosed
+from tests.models import Known
 
 GRAPH = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
@@ -23,16 +24,11 @@ P_M = np.array([[0.3, 0.3], [0.7, 0.7]])
 """P(M = 1 | A, C), so that the distribution of A given C, M and W is logistic if that given C and W is."""
 
 
-class Model:
-    """Scores by A, C and M, or by C and M alone."""
-
-    def __init__(self, *, reads_a: bool = True) -> None:
-        self.reads_a = reads_a
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
-        a = X["A"].to_numpy(np.int64) if self.reads_a else 0
-        p = SCORES[a, X["C"].to_numpy(np.int64), X["M"].to_numpy(np.int64)]
-        return np.column_stack([1.0 - p, p])
+def model_of(*, reads_a: bool = True) -> Known:
+    """Return scores by A, C and M, or by C and M alone."""
+    return Known(
+        lambda X: SCORES[tuple(X[name].astype(int) if reads_a or name != "A" else 0 for name in ("A", "C", "M"))]
+    )
 
 
 def draw(n: int, seed: int = 0, *, crossed: str = "") -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
@@ -58,7 +54,7 @@ def audit(df: pd.DataFrame, known: Any = None, model: Any = None, **more: Any) -
     gaps = df if known is None else df.assign(A=df["A"].where(known))
     more = ({} if known is None else {"proxies": ["W"]}) | more
     return pf.audit(
-        {"m": Model() if model is None else model}, more.pop("source", source()), gaps, random_state=0, **more
+        {"m": model_of() if model is None else model}, more.pop("source", source()), gaps, random_state=0, **more
     )
 
 
@@ -133,13 +129,15 @@ def test_gaps_of_any_type_are_read(dtype: str) -> None:
     for values, own in ((gaps, {}), (typed, labels)):
         unread = pf.CausalGraph("C -> A; {A C} -> M; {C M} -> Y", sensitive="A", outcome="Y", **own)
         of = pf.OneStep(unread.unfair("A -> M -> Y"), propensity="saturated", regression="saturated", random_state=0)
-        found.append(row(audit(df.assign(A=values), model=Model(reads_a=False), source=of, proxies=["W"]))["estimate"])
+        found.append(
+            row(audit(df.assign(A=values), model=model_of(reads_a=False), source=of, proxies=["W"]))["estimate"]
+        )
     assert found[0] == pytest.approx(found[1], abs=1e-9)
 
 
 def test_decisions_that_read_no_sensitive_attribute_are_known_in_all_rows() -> None:
     df, known = draw(800)
-    report = audit(df, known, Model(reads_a=False), source=pf.OneStep(
+    report = audit(df, known, model_of(reads_a=False), source=pf.OneStep(
         pf.CausalGraph("C -> A; {A C} -> M; {C M} -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y"),
         propensity="saturated", regression="saturated"))  # fmt: skip
     decided = SCORES[0, df["C"], df["M"]] > 0.5
@@ -214,13 +212,10 @@ def test_features_with_gaps_have_the_numbers_of_the_table_recoded_by_hand(settin
     gaps = df.assign(M=df["M"].mask((df.index % 7 == 0) | ((df.index % 5 == 0) & (df["A"] == 1))))
     coded = gaps.assign(M=gaps["M"].fillna("(not recorded)"))
 
-    class Reader(Model):
-        def predict_proba(self, X: pd.DataFrame) -> np.ndarray[Any, Any]:
-            m = X["M"].map({"no": 0.0, "yes": 1.0, "(not recorded)": 0.5}).fillna(0.5)
-            p = 0.3 + 0.2 * X["A"].to_numpy(float) + 0.3 * m.to_numpy(float)
-            return np.column_stack([1.0 - p, p])
+    def read(X: pd.DataFrame) -> Any:
+        return 0.3 + 0.2 * X["A"] + 0.3 * X["M"].map({"no": 0.0, "yes": 1.0, "(not recorded)": 0.5}).fillna(0.5)
 
-    model = df["Y"].astype(float) if "scores" in settings else Reader()
+    model = df["Y"].astype(float) if "scores" in settings else Known(read)
     more = settings | ({"sample_weight": share} if "sample_weight" in settings else {})
     found, by_hand = audit(gaps, known, model, missing="recorded", **more), audit(coded, known, model, **more)
     names = ["estimate", "lower", "upper", "ess"]
@@ -270,8 +265,8 @@ def test_tables_that_do_not_fit_are_refused() -> None:
     with pytest.raises(DataError, match="missing in every row"):
         audit(df.assign(A=np.nan), proxies=["W"])
     with pytest.raises(DataError, match="partitions"):
-        pf.audit({"m": Model()}, UNFAIR, [gaps], proxies=["W"])
-    reader = Model()
+        pf.audit({"m": model_of()}, UNFAIR, [gaps], proxies=["W"])
+    reader = model_of()
     reader.feature_names_in_ = np.array(["C", "W"])  # type: ignore[attr-defined]
     with pytest.raises(DataError, match=r"'m' reads 'W'.*add it to the graph"):
         audit(df, known, reader)

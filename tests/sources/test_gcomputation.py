@@ -21,6 +21,7 @@ from pyrofair.mechanisms import fitting
 from pyrofair.mechanisms.families import Continuous
 from pyrofair.sources.gcomputation import HALVES, GComputation
 from pyrofair.sources.mechanism_graph import MechanismGraph
+from tests.models import Known
 
 EDGES = "Q -> A; {Q A} -> D; {Q A D} -> M; {Q A} -> N; {Q A D M N} -> Y"
 GRAPH = pf.CausalGraph(EDGES, sensitive="A", outcome="Y")
@@ -43,12 +44,6 @@ def score(rows: pd.DataFrame) -> NDArray[np.float64]:
     level = rows["M"].map({"x": 0.0, "y": 0.5, "z": 1.0}).to_numpy(float)
     linear = rows["A"] + 0.4 * rows["Q"] - 0.7 * rows["D"] + 2 * level * rows["N"] - rows["A"] * rows["D"]
     return expit(linear.to_numpy(float) - 1)
-
-
-class Scores:
-    def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
-        p = score(rows)
-        return np.column_stack([1.0 - p, p])
 
 
 def means(worlds: Any) -> tuple[float, float]:
@@ -125,14 +120,10 @@ def test_agrees_with_the_true_program_where_weights_fail() -> None:
     hiring = pf.simulate.scenario("hiring")
     df = hiring.draw(3000, random_state=0)
 
-    class Rule:
-        def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
-            p = expit((-10.0 + 5.0 * rows["A"] + rows["Q"] + rows["D"] + rows["M"]).to_numpy(float))
-            return np.column_stack([1.0 - p, p])
-
-    truth = pf.SEM(hiring.program, hiring.unfair).truth(Rule(), n=50_000, random_state=0).piu.value
+    rule = Known(lambda rows: expit(-10.0 + 5.0 * rows["A"] + rows["Q"] + rows["D"] + rows["M"]))
+    truth = pf.SEM(hiring.program, hiring.unfair).truth(rule, n=50_000, random_state=0).piu.value
     source = GComputation(hiring.unfair, hidden=(16,), components=2, progress=False, random_state=0).fit(df)
-    report = pf.audit({"rule": Rule()}, source, df, n_boot=20, level=0.9, progress=False, n_jobs=1, random_state=0)
+    report = pf.audit({"rule": rule}, source, df, n_boot=20, level=0.9, progress=False, n_jobs=1, random_state=0)
     table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")
     low, high = table.loc["piu_lower"], table.loc["piu_upper"]
     assert low["lower"] <= truth <= high["upper"]
@@ -231,12 +222,10 @@ def test_few_draws_are_not_weighted_anew() -> None:
     assert [means(pair) for pair in made] == [means(pair) for pair in drawn]
 
 
-class Twist:
-    """Scores whose effects change sign with the shared features."""
-
-    def predict_proba(self, rows: pd.DataFrame) -> NDArray[np.float64]:
-        p = expit(2.0 * (rows["Q"] + rows["N"] - 0.5) * (rows["A"] + rows["D"] - 1.0).to_numpy(float) + rows["Q"])
-        return np.column_stack([1.0 - p, p])
+TWIST = Known(
+    lambda rows: expit(2.0 * (rows["Q"] + rows["N"] - 0.5) * (rows["A"] + rows["D"] - 1.0).to_numpy(float) + rows["Q"])
+)
+"""Scores whose effects change sign with the shared features."""
 
 
 @pytest.mark.parametrize(
@@ -249,7 +238,7 @@ def test_replicates_keep_the_signs_of_their_own_units(settings: dict[str, Any], 
     graph = pf.CausalGraph("{Q A} -> D; {Q A} -> N; {Q A D N} -> Y", sensitive="A", outcome="Y")
     source = make(graph.unfair("A -> Y", "A -> D -> Y"), parameters="linear", draws=20, **settings).fit(df)
     how: dict[str, Any] = {"bootstrap": bootstrap, "progress": False, "random_state": 0, "n_jobs": 1}
-    report = pf.audit({"twist": Twist()}, source, df, n_boot=16, level=0.8, **how)
+    report = pf.audit({"twist": TWIST}, source, df, n_boot=16, level=0.8, **how)
     table = report.table[report.table["quantity"].isin(["piu_lower", "piu_upper", "piu_double_disagreement"])]
     middle, half = (table["lower"] + table["upper"]) / 2, (table["upper"] - table["lower"]) / 2
     assert ((half > 0.0) & (half < 0.06)).all()
@@ -314,7 +303,7 @@ def test_an_interrupted_fit_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
             source.fit(units(500))
         assert vars(source) == before
         with pytest.raises(KeyboardInterrupt):
-            pf.audit({"scores": Scores()}, make(parameters="linear"), units(400), n_boot=0, progress=False)
+            pf.audit({"scores": Known(score)}, make(parameters="linear"), units(400), n_boot=0, progress=False)
 
 
 def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +322,7 @@ def test_an_interruption_ends_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(fitting, "_refit", interrupted)
     how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
     with pytest.warns(PyrofairWarning, match="Interrupted: .* 10 replicates"):
-        pf.audit({"scores": Scores()}, source, df, n_boot=40, **how)
+        pf.audit({"scores": Known(score)}, source, df, n_boot=40, **how)
     assert len(calls) == 7
 
 
@@ -342,7 +331,7 @@ def test_few_rows_bear_both_bootstraps() -> None:
     source = make(parameters="linear", draws=10).fit(df)
     how: dict[str, Any] = {"progress": False, "random_state": 0, "n_jobs": 1, "level": 0.5}
     for bootstrap in ("bayesian", "multinomial"):
-        table = pf.audit({"scores": Scores()}, source, df, n_boot=5, bootstrap=bootstrap, **how).table
+        table = pf.audit({"scores": Known(score)}, source, df, n_boot=5, bootstrap=bootstrap, **how).table
         assert table[["lower", "upper"]].notna().all(axis=None)
 
 

@@ -15,20 +15,15 @@ from sklearn.base import clone
 import pyrofair as pf
 from pyrofair.exceptions import PositivityError, PyrofairWarning
 from pyrofair.sources.onestep import OneStep
+from tests.models import Known
 
 GRAPH = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> M -> Y")
 LOGISTIC: dict[str, Any] = {"propensity": "logistic", "regression": "logistic", "random_state": 0}
 
 
-class Known:
-    """A classifier of C and M whose scores rise steeply with C beyond .9."""
-
-    classes_ = np.array([0, 1])
-
-    def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-        one = expit(X["M"] - 1.0 + 20.0 * np.maximum(X["C"] - 0.9, 0.0)).to_numpy(np.float64)
-        return np.column_stack([1.0 - one, one])
+KNOWN = Known(lambda X: expit(X["M"] - 1.0 + 20.0 * np.maximum(X["C"] - 0.9, 0.0)))
+"""Scores of C and M rise steeply with C beyond .9."""
 
 
 def units(n: int, seed: int = 0, beyond: float = 2.0) -> pd.DataFrame:
@@ -39,8 +34,12 @@ def units(n: int, seed: int = 0, beyond: float = 2.0) -> pd.DataFrame:
     return pd.DataFrame({"C": c, "A": a, "M": 0.8 * a + rng.normal(size=n)})
 
 
+def known(world: Any) -> NDArray[np.float64]:
+    return KNOWN.predict_proba(world.rows)[:, 1]
+
+
 def audited(df: pd.DataFrame, source: Any = UNFAIR, **settings: Any) -> pf.Audit:
-    return pf.audit({"known": Known()}, source, df, progress=False, random_state=0, **settings)
+    return pf.audit({"known": KNOWN}, source, df, progress=False, random_state=0, **settings)
 
 
 def test_a_range_of_numbers_without_a_counterpart_is_refused_or_withholds_the_verdict() -> None:
@@ -65,13 +64,11 @@ def test_few_fitted_rows_widen_the_intervals_of_many() -> None:
     source = OneStep(UNFAIR, **LOGISTIC).fit(units(400))
     shares = []
     for m in (400, 40_000):
-        values = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1], units(m, seed=1))
+        values = source.influence(known, units(m, seed=1))
         effect, moves = values.ypi - values.y0, values.apart["ypi"] - values.apart["y0"]
         shares.append((moves.mean(axis=1) ** 2).sum() / (effect.var() / m))
     assert shares[1] > 10.0 * shares[0] > 0.0  # the error of the models does not shrink with the rows judged
-    beside = source.influence(
-        lambda world: Known().predict_proba(world.rows)[:, 1], pd.concat([units(400), units(40, seed=1)])
-    )
+    beside = source.influence(known, pd.concat([units(400), units(40, seed=1)]))
     assert not beside.apart["ypi"][:, :400].any()
     assert beside.apart["ypi"][:, 400:].any()
     with pytest.warns(PyrofairWarning, match="fitted on 400 rows, fewer than the 4,000 others"):
@@ -86,7 +83,7 @@ def test_the_spread_between_splits_adds_to_the_variance_where_models_are_cross_f
     source = OneStep(UNFAIR, **{"regression": "logistic", "form": "prefix", "random_state": 0} | settings).fit(df)
 
     def score(world: Any) -> NDArray[np.float64]:
-        return Known().predict_proba(world.rows)[:, 1]
+        return known(world)
 
     values, more = source.influence(score), 0.0
     if splits > 1:
@@ -106,17 +103,17 @@ def test_one_fold_of_models_that_must_not_see_what_they_judge_is_warned_of() -> 
     df = units(300)
     source = OneStep(UNFAIR, form="prefix", folds=1, random_state=0).fit(df)
     with pytest.warns(PyrofairWarning, match="folds=1"):
-        source.influence(lambda world: Known().predict_proba(world.rows)[:, 1])
+        source.influence(known)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PyrofairWarning)
-        source.influence(lambda world: Known().predict_proba(world.rows)[:, 1], units(200, seed=1))
+        source.influence(known, units(200, seed=1))
 
 
 @pytest.mark.parametrize("where", ["propensity", "regression"])
 def test_stacks_take_weights_that_are_no_integers(where: str) -> None:
     df, weight = units(400), np.random.default_rng(0).random(400) + 0.5
     source = OneStep(UNFAIR, **LOGISTIC | {where: "stacked"}, folds=2).fit(df, sample_weight=weight)
-    values = source.influence(lambda world: Known().predict_proba(world.rows)[:, 1])
+    values = source.influence(known)
     assert np.isfinite(values.ypi).all()
     assert values.weight.mean() == pytest.approx(1.0)
 
@@ -124,13 +121,13 @@ def test_stacks_take_weights_that_are_no_integers(where: str) -> None:
 def test_three_hundred_levels_are_no_obstacle() -> None:
     df = units(3000).assign(C=lambda d: "town " + (d["C"] * 300).astype(int).astype(str))
 
-    class Simple(Known):
-        def predict_proba(self, X: pd.DataFrame) -> NDArray[np.float64]:
-            one = expit(X["M"] - 0.5).to_numpy(np.float64)
-            return np.column_stack([1.0 - one, one])
-
     with pytest.warns(pf.PyrofairWarning):
-        report = pf.audit({"m": Simple()}, OneStep(UNFAIR, form="prefix", random_state=0), df, progress=False)
+        report = pf.audit(
+            {"m": Known(lambda X: expit(X["M"] - 0.5))},
+            OneStep(UNFAIR, form="prefix", random_state=0),
+            df,
+            progress=False,
+        )
     effect = report.table.query("decisions == 'score' and quantity == 'mean_unfair_effect'").iloc[0]
     draws = np.random.default_rng(1).normal(size=200_000)
     truth = float((expit(draws + 0.8 - 0.5) - expit(draws - 0.5)).mean())

@@ -22,19 +22,9 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.simulate import scenario
 from pyrofair.sources.sem import SEM
 from pyrofair.sources.truth import DecisionRule, Truth, measure_truth
+from tests.models import Known
 
 COUPLINGS = ("monotone", "independent", "antithetic")
-
-
-class Known:
-    """A model whose score is a known function of the rows."""
-
-    def __init__(self, score: Any) -> None:
-        self.score = score
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        p = np.asarray(self.score(X), dtype=float)
-        return np.column_stack([1 - p, p])
 
 
 def near(found: Estimate, right: float, errors: float = 4.5) -> bool:

@@ -165,18 +165,10 @@ def spans_table(
 ) -> Table:
     """Return the table of rates, effect and PIU with their intervals, a line for each value of a column of tidy rows.
 
-    Parameters
-    ----------
-    rows
-        A row for each value of ``key`` and quantity; the CSV holds them all.
-    label
-        The heading of the first column, by default the key.
-    named
-        The text of a value.
-    before
-        A function of a value and its rows by quantity: what its line holds before these, by heading.
-    last
-        The heading of the last column, and its text for each value; none without any.
+    ``rows``, all of which the CSV holds, have one for each value of ``key`` and quantity. ``label`` heads the first
+    column, by default the key, and ``named`` is the text of a value. ``before`` returns, of a value and its rows by
+    quantity, what its line holds before these, by heading; ``last`` is the heading of the last column, and its text for
+    each value, none without any.
     """
     found, remarks = [], [note]
     shown = [quantity for quantity in SPANS if rows["quantity"].eq(quantity).any()]

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from pyrofair.audits.display.words import between, percent, span
 
-__all__ = ["SHARES", "Panel", "Scale", "Track", "forest", "of_model", "of_parts", "of_rows", "scale_of"]
+__all__ = ["SHARES", "Panel", "Scale", "forest", "of_model", "of_parts", "of_rows", "scale_of"]
 
 THINNEST = 0.004
 """A range that is narrower, as a share of its scale, is drawn as a point."""

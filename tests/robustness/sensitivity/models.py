@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 import pyrofair as pf
-from tests.robustness.models import Known
+from tests.models import Known
 
 GRAPH = pf.CausalGraph("Q -> A; {Q A} -> D; {Q A D} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")
 SATURATED: dict[str, Any] = {"propensity": "saturated", "regression": "saturated", "form": "prefix", "random_state": 0}

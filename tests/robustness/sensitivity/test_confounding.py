@@ -20,7 +20,7 @@ from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.nuisances import learners
 from pyrofair.robustness.sensitivity import Confounding, confounding
 from pyrofair.robustness.sensitivity.tilting import Target, find_cuts
-from tests.robustness.models import Known
+from tests.models import Known
 from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, exact, repeated, sample
 
 UNFAIR = {

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning
 from pyrofair.robustness.sensitivity import CrossWorld, cross_world
-from tests.robustness.models import Known
+from tests.models import Known
 from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, exact, repeated, sample
 
 UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y", "A -> D -> M -> Y")

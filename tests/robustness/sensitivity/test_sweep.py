@@ -11,7 +11,7 @@ import pyrofair as pf
 from pyrofair.exceptions import DataError
 from pyrofair.robustness.sensitivity import confounding, cross_world, switching
 from pyrofair.robustness.sensitivity.sweep import Parameter, crossing, nested
-from tests.robustness.models import Known
+from tests.models import Known
 from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, sample
 
 SHARE = Parameter("share", neutral=0.0, most=1.0, what="shares", axis="share", hint="Of all units.")

@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import pyrofair as pf
 from pyrofair.exceptions import DataError, PositivityWarning, PyrofairWarning
 from pyrofair.robustness.sensitivity import Switching, switching
-from tests.robustness.models import Known
+from tests.models import Known
 from tests.robustness.sensitivity.models import GRAPH, SATURATED, Table, exact, repeated, sample
 
 PATHS = {
