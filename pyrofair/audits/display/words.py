@@ -60,14 +60,16 @@ def between(low: float, high: float) -> str:
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}{' (bounds cross)' * bool(low > high)}"
 
 
-def span(row: Any) -> str:
-    """Return an estimate, or the bounds of what is not identified, with an interval, in percent."""
+def span(row: Any, *, points: bool = False) -> str:
+    """Return an estimate, or the bounds of what is not identified, with an interval, in percent or in ``points``."""
     if row is None:
         return ""
     low, high = (getattr(row, end, row.estimate) for end in ("low", "high"))
     if np.isnan(low):
         return "not available"
     text = percent(low) if np.isfinite(row.estimate) else between(low, high)
+    if points:
+        text = f"{'' if text.startswith('-') else '+'}{text.replace('%', '')} points"
     ends = [percent(each)[:-1] for each in (row.lower, row.upper)]
     if all(ends):
         return f"{text} [{', '.join(ends)}]"
