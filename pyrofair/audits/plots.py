@@ -482,7 +482,7 @@ def plot_feasible_region(levels: float | Sequence[float] = (0.2, 0.8), ax: Axes 
     Examples
     --------
     >>> plot_feasible_region(0.2).get_xlabel()
-    'P(Y0 = 1)'
+    'P(Y0 = 1), baseline world'
     """
     if ax is not None:
         require_instance("ax", ax, Axes, "axes of Matplotlib, or None")

@@ -86,8 +86,8 @@ def test_models_run_in_the_callers_gradient_mode_in_every_thread() -> None:
             return np.column_stack([1.0 - p, p])
 
     rows = DF[:60].assign(M=np.random.default_rng(2).normal(size=60))  # drawn anew in each replicate
-    unfair = GRAPH.unfair("A -> M -> Y")
-    source = pf.GComputation(unfair, parameters="linear", draws=2, progress=False, random_state=0)
+    settings: dict[str, Any] = {"parameters": "linear", "most_units": 1, "progress": False, "random_state": 0}
+    source = pf.GComputation(GRAPH.unfair("A -> M -> Y"), draws=2, **settings)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", PyrofairWarning)
         pf.audit({"m": Watching()}, source, rows, n_boot=4, n_jobs=2, progress=False, random_state=0)

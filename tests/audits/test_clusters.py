@@ -220,8 +220,8 @@ def test_sensitivity_starts_from_the_intervals_of_the_audit(analysis: Any) -> No
     by_rows, by_groups = (analysis(model, source, df, groups=each, **asked) for each in (None, "home"))
     width = [(each.table["upper"] - each.table["lower"]).iloc[0] for each in (by_rows, by_groups)]
     assert width[1] != pytest.approx(width[0])
-    assert ROWS in str(by_rows)
-    assert "60 groups (largest 5 rows" in str(by_groups)
+    assert ROWS in by_rows.details()
+    assert "60 groups (largest 5 rows" in by_groups.details()
     if analysis is confounding:
         report = pf.audit({"m": model}, source, df, groups="home", random_state=0)
         own = by_groups.table.query("quantity == 'mean_unfair_effect' and gamma == 1")[["lower", "upper"]].iloc[0]
@@ -364,4 +364,4 @@ def test_candidate_graphs_and_edges_take_groups() -> None:
     pick = "quantity == 'mean_unfair_effect' and decisions == 'score'"
     assert found.table.query(pick)["lower"].item() == own.table.query(pick)["lower"].item()
     costs = pf.edge_costs({"m": Model()}, one_step(), df, disputed=["A -> M"], **settings)
-    assert "40 groups (largest 5 rows" in str(costs)
+    assert "40 groups (largest 5 rows" in costs.details()

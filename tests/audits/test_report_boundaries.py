@@ -88,7 +88,11 @@ def test_intervals_of_few_rows_that_differ_or_agree_hold_the_truth(share: float,
 @pytest.mark.parametrize(("share", "n"), [*W2, (0.002, 1_000), (0.05, 200), (0.98, 200), (0.997, 1_000)])
 @pytest.mark.parametrize("weights", [False, True])
 def test_intervals_at_a_boundary_hold_the_truth_in_36_of_40_samples(share: float, n: int, weights: bool) -> None:
-    assert min(held(share, n, 40, one_step, weights=weights).values()) >= 36
+    found = held(share, n, 40, one_step, weights=weights)
+    means = [found.pop(name) for name in ("p_y0", "p_ypi")]
+    assert min(found.values()) >= 36
+    inner = 0.1 < Flips(share).truth()["p_y0"] < 0.9  # an ordinary mean: fewer than 33 of 40 are one case in a thousand
+    assert min(means) >= (33 if inner else 36)
 
 
 @pytest.mark.slow

@@ -83,8 +83,8 @@ def little(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plt.close("all")
 
 
-def few_steps(posterior: Any, draws: int, steps: int, *rest: Any) -> Settings:
-    return Settings(posterior, draws, min(steps, 50), *rest)
+def few_steps(posterior: Any, draws: int, steps: int, *rest: Any, **more: Any) -> Settings:
+    return Settings(posterior, draws, min(steps, 50), *rest, **more)
 
 
 def few_rows(data: Any, n: int) -> Any:

@@ -25,7 +25,6 @@ def commands_of(block: str) -> list[list[str]]:
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, path, **_: Path(path).touch())
     ran = []
     for language, block in BLOCK.findall(TEXT):
         if language == "python":
