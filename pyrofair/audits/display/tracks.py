@@ -90,7 +90,8 @@ def _piu(of: Mapping[str, Any], label: str) -> Track:
 
 def _number(kind: str, label: str, row: Any, scale: Scale, tick: float = np.nan, said: str = "") -> Track:
     ends = scale.at(row.lower), scale.at(row.upper)
-    return Track(kind, label, span(row, points=scale.signed) + said, ends, mark=scale.at(row.estimate), tick=scale.at(tick))
+    text = span(row, points=scale.signed) + said
+    return Track(kind, label, text, ends, mark=scale.at(row.estimate), tick=scale.at(tick))
 
 
 def of_model(name: str, of: Mapping[str, Any], rates: Mapping[str, Any], cut: str, effects: Scale) -> list[Panel]:
