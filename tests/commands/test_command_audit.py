@@ -435,7 +435,7 @@ def test_what_withholds_a_verdict_cannot_be_judged(report: pf.Audit) -> None:
         (("--score", "decided"), r"the scores 'decided' are text: 'denied' .*--score-positive VALUE"),
         (("--score", "three", "--score-positive", "granted"), "'three' have more than two values: .*'pending'"),
         (("--score", "w"), r"the scores 'w' hold \d+ value\(s\) outside \[0, 1\], such as 2"),
-        (("--score", "p", "--positive", "Yes"), r"--positive 'Yes' is no value of the column 'hired'.*mean 'yes'"),
+        (("--score", "p", "--positive", "Yes"), r"--positive 'Yes' is no value of the column 'hired'.*mean --positive yes"),
         (("--score", "p", "--contrast", "Female"), "--contrast 'Female' is no value.*Did you mean --contrast female"),
         (("--score", "p", "--contrast", "male"), "'male', which is the baseline"),
         (("--score", "p", "--train", "court.csv"), "--train fits the source on other rows.*--score p, .*--model FILE"),

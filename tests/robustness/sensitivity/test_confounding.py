@@ -381,7 +381,7 @@ def test_intervals_hold_both_ends() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("cause", ["A <-> D", "A <-> M", "D <-> M", "A <-> all"])
 def test_intervals_hold_both_ends_at_the_nominal_level(cause: str) -> None:
-    held = covered(1500, range(400), cause)
+    held = covered(1500, range(1000), cause)
     assert held.mean().min() >= 0.92
 
 
