@@ -31,6 +31,7 @@ __all__ = [
     "INK",
     "LEGEND",
     "LINES",
+    "LONGEST",
     "MARKERS",
     "RED",
     "TEXT",

@@ -80,7 +80,7 @@ WORLDS = (
     "rows that would be as informative."
 )
 CUT_ELSEWHERE = (
-    "An effect may be small where few scores lie and large elsewhere: the same scores, cut at other thresholds."
+    "An effect may be small at one threshold and large at another. Here the same scores are cut at other thresholds."
 )
 GROUP_RATES = (
     "Shares of positive decisions by group, with intervals: of all rows (selection), of rows with a positive outcome "
@@ -294,7 +294,7 @@ def _at_thresholds(audit: Audit, own: Mapping[str, Verdict]) -> str:
     return (
         f"Another threshold: the lower bound of {shorten(model)} runs from {percent(ends[model][low])} (at {low:g}) to "
         f"{percent(ends[model][high])} (at {high:g}) over those tried. Each interval holds separately, so the "
-        "largest of several lower bounds is too large more often."
+        "largest of several lower bounds tends to be too large."
     )
 
 
@@ -325,7 +325,8 @@ def rates_block(rates: pd.DataFrame, column: str) -> Block:
     named = rates.assign(group=name.mask(gap, DIFFERENCE + of)).drop_duplicates(["model", "group", "quantity"])
     keys: Any = named.groupby(["model", "group"], sort=False)
     for (model, group), own in keys:
-        shown = {str(row.quantity).replace("_", " "): span(row) for row in own.itertuples()}
+        apart = str(group).startswith(DIFFERENCE)
+        shown = {str(row.quantity).replace("_", " "): span(row, points=apart) for row in own.itertuples()}
         notes = "; ".join(dict.fromkeys(filter(None, own["note"])))
         count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
         lines.append(f"  {model}, {group}, {count} rows: {told}{notes and f' ({notes})'}")

@@ -19,7 +19,7 @@ from pyrofair.tables.row_identity import hash_groups
 
 __all__ = ["GROUPS", "ROWS", "Clusters", "describe_units", "note_on_few"]
 
-ROWS = "Rows are taken as independent; if several are of one household or person, name these by groups=."
+ROWS = "Rows are independent. If several belong to one household or person, name their column: groups=."
 GROUPS = "{:,} groups ({}; effective number {:,.0f}) are independent of each other; rows of one group need not be."
 ENOUGH = 20
 """Of fewer groups in an arm an interval may be short."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from pyrofair._figures import (
     GREY,
     LEGEND,
     LINES,
+    LONGEST,
     RED,
     TEXT,
     ShownAxes,
@@ -79,9 +81,9 @@ def plot_audit(
     effect = _column(table, decisions, "mean_unfair_effect", models)
     _whiskers(middle, effect, height, BLUE)
     middle.axvline(0.0, color=GREY, linewidth=1)
-    middle.set_xlabel(f"mean unfair effect (points), {of_decisions(decisions)}")
+    middle.set_xlabel(f"mean unfair effect (points),\n{of_decisions(decisions)}")
     _draw_piu(right, table, decisions, models, height)
-    right.set_xlabel(f"individual unfairness (PIU, %), {of_decisions(decisions)}")
+    right.set_xlabel(f"individual unfairness (PIU, %),\n{of_decisions(decisions)}")
     handles = [
         Patch(color=RED, alpha=0.35, label="PIU, lower to upper bound"),
         Line2D([], [], color=BLUE, linewidth=2, label=f"{level:.0%} confidence interval of each number"),
@@ -96,7 +98,7 @@ def plot_audit(
         ):
             if drawn.any():
                 handles.append(Line2D([], [], color=GREY, marker=marker, markersize=6, linestyle="", label=label))
-    write_beside(right, height, [(verdicts or {}).get(model, "") for model in models])
+    write_beside(right, height, [fill((verdicts or {}).get(model, ""), LONGEST) for model in models])
     figure.legend(handles=handles, ncols=4, **LEGEND)
     for axes in (left, middle, right):
         in_percent(axes.xaxis)
@@ -107,7 +109,7 @@ def _draw_accuracy(axes: Axes, table: pd.DataFrame, models: Sequence[str], heigh
     accuracy = _column(table, "threshold", "accuracy", models)
     majority = _column(table, "threshold", "majority_rate", models)["estimate"]
     exact = bool(accuracy["note"].astype(str).str.contains("test-set").any())
-    axes.set_xlabel(f"accuracy{' (exact interval)' * exact}, %")
+    axes.set_xlabel("accuracy, %" + "\n(exact interval)" * exact)
     if accuracy["estimate"].isna().all():
         axes.text(0.5, 0.5, "no outcomes", transform=axes.transAxes, ha="center", color=GREY, fontsize=TEXT)
         axes.set_xticks([])

@@ -34,7 +34,7 @@ SHOWN = 0.0005
 SAME_FOR_ALL = 0.02
 FEW = 10
 ROUNDING = 1e-9
-CROSSED = "below the lower bound by chance, for either end is estimated by itself"
+CROSSED = "below the lower bound by chance, because each bound is estimated separately"
 """The note of an upper bound on PIU that the lower one exceeds."""
 
 Status = Literal[

@@ -102,7 +102,7 @@ def run(settings: Settings, lines: Any) -> int:
         problem, folder = own.problem, own.folder
         pairs = [f"--{each}" for each in ("proxy", "flips", "sensitivity") if settings[each]]
         if problem.contrasts and pairs:
-            raise UsageError(f"{' and '.join(pairs)}: for two groups, and --contrast names several; name one.")
+            raise UsageError(f"{' and '.join(pairs)}: for two groups, but --contrast names several. Name one value.")
         if settings["order"]:
             from pyrofair.audits.decompose import require_order
 

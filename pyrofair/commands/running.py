@@ -39,6 +39,10 @@ AS_OPTIONS = tuple(
         (r"\bsample_weight (holds|is)", r"--weight \1"),
         (r", of all such columns at once, df\.infer_objects\(\)", ""),
         (rf": \(pd\.to_datetime\({COLUMN}\) - pd\.Timestamp\('[\d-]*'\)\)\.dt\.days", ", as a column of the file"),
+        (
+            rf"\bfit on rows with this level, or declare it before fitting: {CATEGORIES}",
+            "or train on rows with this level",
+        ),
         (CATEGORIES, r"--text \g<column>"),
         (rf"{COLUMN}\.astype\(float\)|pd\.to_numeric\(df\[(?P<other>[^\]]*)\]\)", r"--number \g<column>\g<other>"),
         (rf"{COLUMN}\.replace{ARGUMENTS}", r"in the column \g<column> of the file"),

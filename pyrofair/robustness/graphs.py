@@ -128,7 +128,7 @@ class GraphsAudit(FamilyAudit):
 def _shown(union: pd.DataFrame) -> pd.DataFrame:
     """Return the union as texts."""
     ends: Any = union.rename(columns={"smallest": "low", "largest": "high"}).assign(estimate=np.nan)
-    spans = [span(each) for each in ends.itertuples()]
+    spans = [span(each, points=each.quantity == "mean_unfair_effect") for each in ends.itertuples()]
     names = {"smallest_in": "smallest in", "largest_in": "largest in", "without": "graphs without"}
     shown = union[["model", "quantity", *names]].rename(columns=names)
     shown["quantity"] = shown["quantity"].map(LABELS)

@@ -381,8 +381,8 @@ def encode_levels(values: pd.Series[Any], levels: pd.Index[Any]) -> NDArray[np.i
     if (codes < 0).any():
         raise DataError(
             f"The column {values.name!r} holds {show_labels(values[codes < 0].unique())}, not seen in fit. Known: "
-            f"{show_labels(levels, 20)}. To allow a rare level, declare it before fitting: "
-            f"df[{values.name!r}].astype(pd.CategoricalDtype([...]))."
+            f"{show_labels(levels, 20)}. Leave out or recode these rows, fit on rows with this level, or declare it "
+            f"before fitting: df[{values.name!r}].astype(pd.CategoricalDtype([...]))."
             f"{did_you_mean(values[codes < 0].iloc[0], levels)}"
         )
     return codes

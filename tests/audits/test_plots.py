@@ -27,11 +27,13 @@ from pyrofair.audits.plots import (
     plot_thresholds,
     plot_trade_off,
 )
+from pyrofair.audits.verdicts import WORDINGS
 from pyrofair.effects.bounds import piu_bounds
 from pyrofair.effects.estimates import QUANTITIES
 from pyrofair.exceptions import DataError
 
 LONG = "a penalised network with quite a long name"
+SAME_FOR_ALL = WORDINGS["constant"].head
 
 
 @pytest.fixture(autouse=True)
@@ -84,8 +86,10 @@ def texts(figure: Figure) -> list[str]:
 
 
 def inside(figure: Figure) -> None:
-    """No label is cut off, and the legend covers no panel."""
+    """No label is cut off, no title of an axis covers another, and the legend covers no panel."""
     figure.savefig(io.BytesIO(), format="png")
+    for one, other in combinations([axes.xaxis.label.get_window_extent() for axes in figure.axes], 2):
+        assert not one.overlaps(other)
     width, height = figure.get_size_inches() * figure.dpi
     for axes in figure.axes:
         box = axes.get_tightbbox()
@@ -106,7 +110,7 @@ def inside(figure: Figure) -> None:
 @pytest.mark.parametrize("decisions", ["threshold", "score"])
 def test_audit(models: dict[str, tuple[float, float]], decisions: str) -> None:
     table = audit_table(models)
-    figure = plot_audit(table, decisions, paper_bound=True, verdicts=dict.fromkeys(models, "Undecided"))
+    figure = plot_audit(table, decisions, paper_bound=True, verdicts=dict.fromkeys(models, SAME_FOR_ALL))
     left, middle, right = figure.axes
     names = list(models)
     assert [label.get_text().replace("\n", " ") for label in left.get_yticklabels()] == names
@@ -150,10 +154,10 @@ def test_audit(models: dict[str, tuple[float, float]], decisions: str) -> None:
     assert [(text.get_text(), text.get_position()[1]) for text in right.texts[: len(unknown)]] == [
         ("not available", position[name]) for name in unknown
     ]
-    assert [text.get_text() for text in right.texts[len(unknown) :]] == ["Undecided"] * len(names)
+    assert [each.get_text().replace("\n", " ") for each in right.texts[len(unknown) :]] == [SAME_FOR_ALL] * len(names)
     assert right.get_xlim() == (-0.02, 1.02)
     assert right.get_xlabel().endswith("decisions" if decisions == "threshold" else "scores")
-    assert left.get_xlabel() == "accuracy (exact interval), %"
+    assert left.get_xlabel() == "accuracy, %\n(exact interval)"
     assert len(texts(figure)) == 2 + (paper_bounds < 1.0).any() + (paper_bounds >= 1.0).any()
     assert len(texts(plot_audit(table, decisions))) == 2
     inside(figure)

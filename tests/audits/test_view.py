@@ -137,7 +137,8 @@ def test_spans_are_the_same_for_any_leading_column() -> None:
         own = {each.quantity: each for each in table[table[key] == of].itertuples()}
         for label, quantity in (("mean unfair effect", "mean_unfair_effect"), ("PIU at most", "piu_upper")):
             each = own[quantity]
-            assert row[label] == f"{each.estimate:.1%} [{100 * each.lower:.1f}, {100 * each.upper:.1f}]"
+            size = f"{100 * each.estimate:+.1f} points" if label == "mean unfair effect" else f"{each.estimate:.1%}"
+            assert row[label] == f"{size} [{100 * each.lower:.1f}, {100 * each.upper:.1f}]"
         pd.testing.assert_frame_equal(found.source, table)
 
 
@@ -149,6 +150,8 @@ def test_spans_of_bounds_and_of_one_limit() -> None:
     assert span(row(low=0.2, high=0.1)) == "10.0% to 20.0% (bounds cross)"
     assert span(row(low=0.1, high=0.2, lower=0.05, upper=0.25)) == "10.0% to 20.0% [5.0, 25.0]"
     assert span(row(estimate=0.1, low=0.1, high=0.1, upper=0.25)) == "10.0% [at most 25.0]"
+    assert span(row(low=-0.1, high=0.2), points=True) == "-10.0 to 20.0 points"
+    assert span(row(estimate=0.0, low=0.0, lower=-0.05, upper=0.05), points=True) == "+0.0 points [-5.0, 5.0]"
     assert span(row()) == "not available"
 
 

@@ -47,6 +47,8 @@ def test_no_message_speaks_python_unmarked() -> None:
     ("python", "said"),
     [
         ("declare them: df['Q'].astype('category').", "declare them: --text 'Q'."),
+        ("Recode these rows, fit on rows with this level, or declare it before fitting: "
+         "df['Q'].astype(pd.CategoricalDtype([...])).", "Recode these rows, or train on rows with this level."),
         ("or categories: df['a b'].astype(str).astype('category').", "or categories: --text 'a b'."),
         ("Make numbers of them, pd.to_numeric(df['Q']); or", "Make numbers of them, --number 'Q'; or"),
         ("Convert it: df['Q'].astype(float).", "Convert it: --number 'Q'."),

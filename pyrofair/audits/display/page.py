@@ -170,23 +170,24 @@ def spans_table(
     quantity, what its line holds before these, by heading; ``last`` is the heading of the last column, and its text for
     each value, none without any.
     """
-    found, remarks = [], [note]
+    found, crossed = [], []
     shown = [quantity for quantity in SPANS if rows["quantity"].eq(quantity).any()]
     for value, own in rows.groupby(key, sort=False, dropna=False):
         lines: Any = own.itertuples()
         of = {row.quantity: row for row in lines}
-        spans = {SPANS[quantity]: span(of.get(quantity)) for quantity in shown}
+        spans = {SPANS[name]: span(of.get(name), points=name == "mean_unfair_effect") for name in shown}
         ending = {last[0]: last[1][value]} if last[1] else {}
         found.append({label or key: named(value), **before(value, of), **spans, **ending})
         if CROSSED in str(getattr(of.get("piu_upper"), "note", "")):
-            remarks.append(f"{named(value)}: the upper bound on PIU is {CROSSED}.")
-    return make_table(name, caption, pd.DataFrame(found), rows, note=" ".join(filter(None, remarks)))
+            crossed.append(named(value))
+    remark = f"{', '.join(crossed)}: the upper bound on PIU is {CROSSED}." if crossed else ""
+    return make_table(name, caption, pd.DataFrame(found), rows, note=f"{note} {remark}".strip())
 
 
 def _is_numbers(column: pd.Series[Any]) -> bool:
     """Return whether texts are numbers, percentages or intervals, so that they are set to the right."""
     texts = [str(each) for each in column if str(each) not in ("", "not available")]
-    return bool(texts) and all(set(each) <= set("0123456789.,%[] -\N{MINUS SIGN}+eto") for each in texts)
+    return bool(texts) and all(set(each) <= set("0123456789.,%[] -\N{MINUS SIGN}+etopins") for each in texts)
 
 
 def cell(value: Any) -> str:

@@ -35,9 +35,9 @@ class Scale:
     @property
     def ticks(self) -> list[tuple[str | None, str, bool]]:
         """The place of each mark, its text, and whether it is the 0 of differences."""
-        sign = "+" if self.signed else ""
+        sign, unit = ("+", "") if self.signed else ("", "%")
         return [
-            (self.at(mark), f"{100.0 * mark:{sign if mark else ''}.3g}%", self.signed and mark == 0.0)
+            (self.at(mark), f"{100.0 * mark:{sign if mark else ''}.3g}{unit}", self.signed and mark == 0.0)
             for mark in self.marks
         ]
 
@@ -90,7 +90,8 @@ def _piu(of: Mapping[str, Any], label: str) -> Track:
 
 def _number(kind: str, label: str, row: Any, scale: Scale, tick: float = np.nan, said: str = "") -> Track:
     ends = scale.at(row.lower), scale.at(row.upper)
-    return Track(kind, label, span(row) + said, ends, mark=scale.at(row.estimate), tick=scale.at(tick))
+    text = span(row, points=scale.signed) + said
+    return Track(kind, label, text, ends, mark=scale.at(row.estimate), tick=scale.at(tick))
 
 
 def of_model(name: str, of: Mapping[str, Any], rates: Mapping[str, Any], cut: str, effects: Scale) -> list[Panel]:

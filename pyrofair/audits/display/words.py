@@ -54,20 +54,23 @@ def percent(value: float, digits: int = 1) -> str:
     return "" if np.isnan(value) else f"{round(100.0 * value, digits) + 0.0:.{digits}f}%"
 
 
-def between(low: float, high: float) -> str:
-    """Return what lies between two ends as text, and whether they cross."""
+def between(low: float, high: float, *, points: bool = False) -> str:
+    """Return what lies between two bounds, in percent or in ``points``, and whether they cross."""
     ends = [percent(each) for each in sorted((low, high))]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}{' (bounds cross)' * bool(low > high)}"
+    text = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+    if points:
+        text = f"{'' if text.startswith('-') else '+'}{text.replace('%', '')} points"
+    return f"{text}{' (bounds cross)' * bool(low > high and ends[0] != ends[1])}"
 
 
-def span(row: Any) -> str:
-    """Return an estimate, or the bounds of what is not identified, with an interval, in percent."""
+def span(row: Any, *, points: bool = False) -> str:
+    """Return an estimate, or the bounds of what is not identified, with an interval, in percent or in ``points``."""
     if row is None:
         return ""
     low, high = (getattr(row, end, row.estimate) for end in ("low", "high"))
     if np.isnan(low):
         return "not available"
-    text = percent(low) if np.isfinite(row.estimate) else between(low, high)
+    text = between(*((row.estimate,) * 2 if np.isfinite(row.estimate) else (low, high)), points=points)
     ends = [percent(each)[:-1] for each in (row.lower, row.upper)]
     if all(ends):
         return f"{text} [{', '.join(ends)}]"

@@ -134,7 +134,7 @@ def _of_group(form: PrefixForm, node: str) -> HiddenCause:
         + (
             f"The interval is valid; since {node} does not read {', '.join(unread)}, it may be too wide."
             if unread
-            else "Every end is attained by such a U."
+            else "Such a U attains every bound."
         ),
     )
 
@@ -188,7 +188,7 @@ def _of_all(form: PrefixForm) -> HiddenCause:
         f"{sensitive} may exceed this limit. The interval is valid. For the baseline world it is attained; others may "
         "be too wide."
         if later
-        else " (Tan's marginal sensitivity model). Every end is attained by such a U."
+        else " (Tan's marginal sensitivity model). Such a U attains every bound."
     )
     limits = _odds(sensitive) + f"; later_ratio: distribution of {later} given the features before" * bool(later)
     return HiddenCause(f"{sensitive} <-> {ALL}", limits, (one, other), joint, (*single, all(single)), text)

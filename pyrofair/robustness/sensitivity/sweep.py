@@ -257,7 +257,7 @@ class Sweep(ABC):
             lines += self._flips(cause)
             ends: Any = (rows.iloc[[0, -1]] if len(rows) > 1 else rows).to_dict("records")
             name = self.parameter.name
-            spans = [f"{between(each['low'], each['high'])} at {name} = {each[name]:g}" for each in ends]
+            spans = [f"{self._between(each)} at {name} = {each[name]:g}" for each in ends]
             lines.append(f"  {self._named(self.main)}: {'; '.join(spans)}")
         return "\n".join([*lines, "", MORE])
 
@@ -339,8 +339,11 @@ class Sweep(ABC):
         own = self.flips_at[self.flips_at["hidden_cause"] == cause] if cause else self.flips_at
         at, name, last = own["interval"].iloc[0], self.parameter.name, rows.iloc[-1]
         head = "Does not hold" if np.isnan(at) else "Holds at all tried" if np.isinf(at) else f"Up to {name} = {at:.3g}"
-        told = f"{self._named(self.main)} at {name} = {last[name]:g}: {between(last['low'], last['high'])}."
+        told = f"{self._named(self.main)} at {name} = {last[name]:g}: {self._between(last)}."
         return Answer(head, " ".join([*self._flips(cause), f"{told[0].upper()}{told[1:]}"]), "open")
+
+    def _between(self, row: Any) -> str:
+        return between(row["low"], row["high"], points=self.main == "mean_unfair_effect")
 
     @property
     def _most(self) -> float:
