@@ -714,6 +714,12 @@ PROGRAMS = ("hiring", "additive", "latent")
 """Public functions that are Pyro programs: ``pf.simulate.scenario`` checks what they are given."""
 
 
+@functools.wraps(pf.feasible_interval)
+def interval_or_zeros(*given: Any, **named: Any) -> Any:
+    """Return zeros in the place of the NaN that say that no marginal is feasible."""
+    return np.nan_to_num(pf.feasible_interval(*given, **named))
+
+
 def _doors() -> dict[str, Callable[..., Any]]:
     """Return each public function, each class that users make, and the methods of graphs, paths and encoders."""
     modules = [pf, *(each for name in pf.__all__ if inspect.ismodule(each := getattr(pf, name)))]
@@ -728,6 +734,7 @@ def _doors() -> dict[str, Callable[..., Any]]:
         for name, each in inspect.getmembers(instance, inspect.ismethod):
             if not name.startswith("_") and f"{type(instance).__name__}.{name}" not in INNER:
                 found[f"{type(instance).__name__}.{name}"] = each
+    found["feasible_interval"] = interval_or_zeros
     found["CausalGraph.expand"] = functools.partial(GRAPH.expand, sensitive="A", outcome="Y")
     return found
 

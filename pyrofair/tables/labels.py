@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_integer_dtype, is_object_dtype
 
-from pyrofair._validation import did_you_mean, nearest, plain_value, require_unmasked, shown, text_fault
+from pyrofair._validation import did_you_mean, listed, nearest, plain_value, require_unmasked, shown, text_fault
 from pyrofair.exceptions import DataError, PyrofairWarning
 
 if TYPE_CHECKING:
@@ -263,11 +263,11 @@ def read_contrasts(
         raise DataError(f"The sensitive attribute {name!r} is always {graph.baseline!r}; there is nothing to compare.")
     if contrasts is None:
         return others
-    if isinstance(contrasts, str | bytes | Mapping) or not isinstance(contrasts, Iterable):
+    asked = None if isinstance(contrasts, str | bytes | Mapping) else listed(contrasts)
+    if asked is None:
         raise DataError(
             f"contrasts={shown(contrasts)} must list levels of {name!r}, such as {[others[0]]!r}, or be None."
         )
-    asked = list(contrasts)
     for each in asked:
         if not isinstance(each, Hashable) or each not in others:
             same = "is the baseline" if isinstance(each, Hashable) and each == graph.baseline else "is not observed"
@@ -277,7 +277,7 @@ def read_contrasts(
             )
     if not asked or len(set(asked)) < len(asked):
         raise DataError(f"contrasts={shown(contrasts)} must name at least one level, and each once.")
-    return asked
+    return [*asked]
 
 
 def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") -> tuple[NDArray[np.int8], list[Any]]:
