@@ -67,7 +67,7 @@ def test_intervals_are_those_of_shares() -> None:
     rates = run(df).rates.set_index(["quantity", "group"])
     member = (df["A"] == "f") & (df["Y"] == "no")
     yes = (MODEL.score(df) > 0.5)[member]
-    half = stats.norm.ppf(0.975) * yes.std() / np.sqrt(len(yes))
+    half = stats.norm.ppf(0.975) * np.std(yes) / np.sqrt(len(yes))
     own = rates.loc["false_positive_rate", "f"]
     assert [own["lower"], own["upper"]] == pytest.approx([yes.mean() - half, yes.mean() + half])
     assert own["rows"] == int(member.sum())

@@ -34,11 +34,11 @@ def test_the_short_report_names_the_groups_of_any_labels() -> None:
     text = str(pf.audit({"m": coded()}, source, df, random_state=0))
     assert f"A=0 {rate[0]:.1%}, A=1 {rate[1]:.1%}" in text
     assert "Positive: Y = 1, a score above 0.5.\n" in text
-    named = pf.CausalGraph(
+    graph = pf.CausalGraph(
         list(GRAPH.edges), sensitive="A", outcome="Y", baseline="difference is not a group", contrast="yes"
     )
     named = df.assign(A=np.where(df["A"] == 1, "yes", "difference is not a group"))
-    source = pf.OneStep(named.unfair("A -> Y"), **SATURATED)
+    source = pf.OneStep(graph.unfair("A -> Y"), **SATURATED)
     text = str(pf.audit({"m": coded(lambda a: (a == "yes").astype(int))}, source, named, random_state=0))
     assert f"difference is not a group {rate[0]:.1%}, yes {rate[1]:.1%}\n" in text
     assert "accuracy" not in text.split("positive decisions")[1]

@@ -74,7 +74,7 @@ def test_from_a_csv_to_a_folder_of_results(call: Call) -> None:
     whole = details()
     assert "sex is 'sex': 0 is 'male', 1 is 'female'. Positive is 'hired' = 'yes'" in whole
     assert "scores are known only for observed rows" in whole
-    assert "These numbers assume:\n  1. Rows are taken as independent" in whole
+    assert "These numbers assume:\n  1. Rows are independent" in whole
     assert "These numbers assume:" not in out, "the short report is printed"
     assert "Positive: hired = 'yes', a score above 0.5.\n\np: unfair to at least" in out
     assert "More: report.txt has the details.\n\nThe results are in audit-court: " in out

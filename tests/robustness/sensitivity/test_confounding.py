@@ -567,7 +567,6 @@ def test_declared_latent_causes_leave_one_hidden_cause_of_all() -> None:
         confounding(three, source, df, hidden_causes="A <-> D")
 
 
-@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 def test_worst_ratios_have_the_mean_1_where_values_differ_by_rounding() -> None:
     values = np.array([0.1 + 0.2, 0.3, 0.3, 0.6, 0.1, 0.1])[:, None]
     targets = tuple(Target(gamma, sign) for gamma in (1.0, 1.5, 5.0) for sign in (1, -1))
@@ -577,6 +576,7 @@ def test_worst_ratios_have_the_mean_1_where_values_differ_by_rounding() -> None:
     np.testing.assert_allclose((excess * (values - cuts.cut)).mean(axis=0), cuts.moved[0], atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
 def test_missing_values_count_as_values() -> None:
     df = sample(600, 0)
     lost = np.random.default_rng(0).random(len(df)) < 0.1 + 0.2 * df["A"]
