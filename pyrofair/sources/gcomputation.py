@@ -609,12 +609,13 @@ class GComputation(BaseEstimator):  # type: ignore[misc]
         random = np.random.default_rng(
             [seed_from(self.seed_ if random_state is None else random_state), which == HALVES[1]]
         )
-        found = []
+        found, units = [], None
         for world in worlds:
             if not isinstance(world, DrawnSample) or world.member is None or world.table is not rows.given:
                 return None
             assert world.draws is not None, "its rows were drawn"
-            units = weight_units(world.member, self._weight(rows)[self._shown(rows)])
+            if units is None:  # both worlds have the same
+                units = weight_units(world.member, self._weight(rows)[self._shown(rows)])
             with PYRO_LOCK, neutral_torch():
                 weight = world.draws.reweighted(units, self.split_.of(which), random)
             if weight is None:

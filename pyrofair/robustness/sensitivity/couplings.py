@@ -14,7 +14,7 @@ from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import Stage
 from pyrofair.nuisances.rows import Rows
 from pyrofair.robustness.sensitivity.hidden_causes import whole_runs
-from pyrofair.robustness.sensitivity.tilting import all_tried, make_grid
+from pyrofair.robustness.sensitivity.tilting import make_grid
 from pyrofair.sources.prefix_form import PrefixForm, Walk
 
 __all__ = ["Couplings", "Runs", "couple_worlds", "read_runs"]
@@ -114,8 +114,8 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
         score, score_known = scores[1][0][judged, 0], scores[1][1][train, 0]
         at, regression, _, learned = walk.learn(runs.second, train)
         values = score_known[at]
-        grid = make_grid(values, walk.fitted.weight[train[at]])
-        exact &= all_tried(values)
+        grid, whole = make_grid(values, walk.fitted.weight[train[at]])
+        exact &= whole
         columns = np.column_stack([values, np.maximum(values[:, None] - grid, 0.0)])
         fitted = walk.fitted.weight[train[at]], walk.fitted.near(train[at])
         predict = regression.fit(take(learned, train[at]), columns, *fitted)

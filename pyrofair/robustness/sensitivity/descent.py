@@ -12,7 +12,7 @@ from pyrofair.nuisances.columns import take
 from pyrofair.nuisances.diagnostics import Stage
 from pyrofair.nuisances.rows import Rows
 from pyrofair.robustness.sensitivity.hidden_causes import Block, HiddenCause
-from pyrofair.robustness.sensitivity.tilting import Cuts, Target, all_tried, find_cuts
+from pyrofair.robustness.sensitivity.tilting import Cuts, Target, find_cuts
 from pyrofair.sources.prefix_form import PrefixForm, Walk
 
 __all__ = ["Descent"]
@@ -279,14 +279,15 @@ class _Fold:
         """Return where the worst ratios of a stage are cut, for both sets of rows."""
         at = np.flatnonzero(self.walk.fitted.member(stage.arm)[self.train])
         weight = self.walk.fitted.weight[self.train[at]]
-        self.exact &= all(map(all_tried, value.known[at].T))
 
         def learn(columns: Array) -> list[Array]:
             known = np.full((len(self.train), columns.shape[1]), np.nan)
             known[at] = columns
             return self._learn(stage, known)
 
-        return find_cuts(value.known[at], of, weight, targets, learn)
+        cuts = find_cuts(value.known[at], of, weight, targets, learn)
+        self.exact &= cuts[0].exact
+        return cuts
 
     def _to_group(self, level: Level, stage: Stage) -> Array:
         """Return the moves (J, T) of what differs between the groups: it is missing in the other group alone."""

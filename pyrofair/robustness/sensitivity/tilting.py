@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cuts", "Target", "all_tried", "find_cuts", "make_grid", "weighted_quantiles"]
+__all__ = ["Cuts", "Target", "find_cuts", "make_grid", "weighted_quantiles"]
 
 Array = NDArray[np.float64]
 MOST_VALUES = 16
@@ -40,11 +40,13 @@ class Cuts:
     """The best cuts of T targets given some features, with which the worst ratios have the mean 1, (k, T) each.
 
     ``moved`` is the mean of (ratio - 1) (value - cut), and ``even`` the ratio less 1 of a value that is the cut itself.
+    They are the best of all cuts if these are ``exact``: if all values were tried.
     """
 
     cut: Array
     moved: Array
     even: Array
+    exact: bool
 
     def excess(self, values: Array, targets: tuple[Target, ...]) -> Array:
         """Return the worst ratio less 1, (k, T), for values (k, T); 0 where there is none."""
@@ -55,22 +57,17 @@ class Cuts:
         return np.where(np.isnan(values), 0.0, np.where(at_cut, self.even, found))
 
 
-def all_tried(values: Array) -> bool:
-    """Whether all of some values are cuts to try, so that the best one is among them."""
-    return len(_distinct(values)) <= MOST_VALUES
-
-
 def _distinct(values: Array) -> Array:
     """Return the different values, sorted."""
     found = np.unique(values)
     return found[np.diff(found, prepend=-np.inf) > ROUNDING]
 
 
-def make_grid(values: Array, weight: Array) -> Array:
-    """Return the cuts to try for values (m,) of weights (m,): all values, or quantiles of many."""
-    if all_tried(values):
-        return _distinct(values)
-    return _distinct(weighted_quantiles(values, weight, LEVELS))
+def make_grid(values: Array, weight: Array) -> tuple[Array, bool]:
+    """Return the cuts to try for values (m,) of weights (m,), and whether these are all values, or quantiles."""
+    every = _distinct(values)
+    exact = len(every) <= MOST_VALUES
+    return every if exact else _distinct(weighted_quantiles(values, weight, LEVELS)), exact
 
 
 def weighted_quantiles(values: Array, weight: Array, levels: Array) -> Array:
@@ -98,7 +95,7 @@ def find_cuts(
     learn
         Returns the conditional means (k, c) of columns (m, c), of each set of rows.
     """
-    grids = [make_grid(column, weight) for column in values.T]
+    grids, exact = zip(*(make_grid(column, weight) for column in values.T), strict=True)
     parts = [np.maximum(column[:, None] - grid, 0.0) for column, grid in zip(values.T, grids, strict=True)]
     found = learn(np.column_stack([values, *parts]))
     starts = np.cumsum([values.shape[1], *map(len, grids)])
@@ -114,8 +111,8 @@ def find_cuts(
             low = 1.0 / target.gamma
             tail = np.take_along_axis(beyond, best[:, None], axis=1)[:, 0]
             moved[:, i] = (low - 1.0) * (mean[:, 0] - own[:, i]) + target.sign * (target.gamma - low) * tail
-            even[:, i] = _even_ratio(grid, over, best, target) if all_tried(values[:, column]) else low - 1.0
-        cuts.append(Cuts(own, moved, even))
+            even[:, i] = _even_ratio(grid, over, best, target) if exact[column] else low - 1.0
+        cuts.append(Cuts(own, moved, even, all(exact)))
     return cuts
 
 
