@@ -16,14 +16,7 @@ from threadpoolctl import threadpool_limits
 from pyrofair._progress import progress_bar
 from pyrofair._random import keyed_exponentials, neutral_torch, seed_from
 from pyrofair.audits.models import AuditedModel
-from pyrofair.effects.bounds import (
-    Signs,
-    choose_signs,
-    split_draws,
-    unit_disagreement,
-    unit_ends,
-    unit_means,
-)
+from pyrofair.effects.bounds import Signs, choose_signs, split_draws, unit_disagreement, unit_ends, unit_means
 from pyrofair.effects.estimates import AUDITED, Key, note_on
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
 from pyrofair.effects.row_functions import Scores
@@ -88,14 +81,12 @@ def measure_views(
     true one of 0 is negative as often as not. ``piu_double_disagreement``, twice the disagreement
     given the units, is an upper bound on PIU too. ``signs`` are those of the original views in a bootstrap replicate.
     """
-    means = [unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)]
-    p0, p1 = (
-        float(np.mean([worlds[i].weight @ one[i] for one, worlds in zip(scores, views, strict=True)])) for i in (0, 1)
-    )
+    pairs = [*zip(scores, views, strict=True)]
+    means = [unit_means(one, worlds) for one, worlds in pairs]
+    p0, p1 = (float(np.mean([worlds[i].weight @ one[i] for one, worlds in pairs])) for i in (0, 1))
     values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
     values["piu_paper_bound"] = 2.0 * (p0 + p1 - 2.0 * p0 * p1)
-    signs = signs or choose_signs(means)
-    values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
+    values["piu_lower"], values["piu_upper"] = unit_ends(means, signs or choose_signs(means))
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
     return values, _notes(values)
 
@@ -167,18 +158,16 @@ class Estimator:
         notes: dict[Key, str] = {}
         for label, views in self.worlds.items():
             found, noted = self._causal(label, views, self.signs)
-            values |= found
-            notes |= noted
+            values, notes = values | found, notes | noted
         return values, notes
 
     def refits(self, draws: Sequence[Draw], bootstrap: Bootstrap) -> list[Any]:
         """Return the source fitted again for each draw, or its error, if it does several at once; None otherwise."""
-        base: Any = self.sources.get(AUDITED)
         if not self.refits_together:
             return [None] * len(draws)
+        base: Any = self.sources[AUDITED]
         # A draw's generator moves on: what is drawn again with the estimates must come from the same state.
-        found: list[Any] = base.refits([self._counts(replace(draw), bootstrap)[1] for draw in draws])
-        return found
+        return [*base.refits([self._counts(replace(draw), bootstrap)[1] for draw in draws])]
 
     @property
     def refits_together(self) -> bool:
@@ -225,17 +214,18 @@ class Estimator:
     def _observed(self, weight: NDArray[np.float64]) -> dict[Key, float]:
         """Return the rates and the accuracy of each model on the audited rows, weighted by (n,)."""
         values: dict[Key, float] = {}
+        outcome = np.full(len(weight), -1) if self.outcome is None else self.outcome
+        known = outcome >= 0
+        judged = weight[known]
+        base_rate = _mean(outcome[known], judged) if judged.any() else np.nan
         for model in self.models:
-            name, scores = model.name, self.observed[model.name]
             for rule in model.rules_of((*DECISIONS, *self.thresholds)):
-                decided = decide(scores, rule, self.threshold)
-                values[Key(AUDITED, name, rule, "positive_rate")] = _mean(decided, weight)
-                known = np.zeros(0, bool) if self.outcome is None else self.outcome >= 0
-                if self.outcome is not None and rule != "score" and weight[known].any():
-                    base_rate = _mean(self.outcome[known], weight[known])
-                    right = _mean((decided == self.outcome)[known], weight[known])
-                    values[Key(AUDITED, name, rule, "accuracy")] = right
-                    values[Key(AUDITED, name, rule, "majority_rate")] = max(base_rate, 1.0 - base_rate)
+                decided = decide(self.observed[model.name], rule, self.threshold)
+                found = {"positive_rate": _mean(decided, weight)}
+                if rule != "score" and judged.any():
+                    right = _mean((decided == outcome)[known], judged)
+                    found |= {"accuracy": right, "majority_rate": max(base_rate, 1.0 - base_rate)}
+                values |= {Key(AUDITED, model.name, rule, name): each for name, each in found.items()}
         return values
 
     def _causal(self, label: str, views: Views, signs: AllSigns) -> tuple[dict[Key, float], dict[Key, str]]:
@@ -243,16 +233,12 @@ class Estimator:
         values: dict[Key, float] = {}
         notes: dict[Key, str] = {}
         under = AUDITED if label == OUTCOME else label
-        for (name, decisions), decided in self._decisions(label, views).items():
-            if len(views) > 1:
-                found, noted = measure_views(decided, views, signs[name, decisions])
-            else:
-                found, noted = measure(decided[0], views[0])
-            for quantity in found if under == AUDITED else GROUPED:
-                key = Key(under, name, decisions, quantity)
-                values[key] = found[quantity]
-                if quantity in noted:
-                    notes[key] = noted[quantity]
+        for of, decided in self._decisions(label, views).items():
+            several = len(views) > 1
+            found, noted = measure_views(decided, views, signs[of]) if several else measure(decided[0], views[0])
+            keys = {quantity: Key(under, *of, quantity) for quantity in (found if under == AUDITED else GROUPED)}
+            values |= {key: found[quantity] for quantity, key in keys.items()}
+            notes |= {key: noted[quantity] for quantity, key in keys.items() if quantity in noted}
         return values, notes
 
     def _signs(self, views: Views) -> AllSigns:
@@ -409,10 +395,7 @@ def replicate(
             return [estimator.resampled(draw, bootstrap, each) for draw, each in zip(draws, refitted, strict=True)]
 
     size = TOGETHER if estimator.refits_together else 1
-    with (
-        threadpool_limits(1),
-        progress_bar("bootstrap", total=n_boot, shown=progress) as bar,
-    ):
+    with threadpool_limits(1), progress_bar("bootstrap", total=n_boot, shown=progress) as bar:
         work = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
             delayed(resampled)(range(first, min(first + size, n_boot))) for first in range(0, n_boot, size)
         )

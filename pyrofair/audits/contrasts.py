@@ -41,7 +41,7 @@ from pyrofair.audits.family import (
 )
 from pyrofair.audits.report import asked_lines, exact_accuracy
 from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
-from pyrofair.audits.verdicts import quantities_of, read_levels, read_thresholds
+from pyrofair.audits.verdicts import quantities_of
 from pyrofair.audits.view import Block, View
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
@@ -151,11 +151,11 @@ class ContrastAudit(FamilyAudit):
                     continue
                 if name == "thresholds":
                     part = replace(one, thresholds=own)
-                    made = threshold_tables(part, read_thresholds(own, one.context))
+                    made = threshold_tables(part)
                     pictures.append(partial(thresholds_markup, part, f"{name}-drawing-{i}"))
                 else:
                     part = replace(one, subgroups=own)
-                    made = subgroup_tables(part, read_levels(own, one.context), "threshold")
+                    made = subgroup_tables(part, "threshold")
                     pictures.append(partial(subgroups_markup, part, f"subgroup-{i}", f"{self.label(contrast)}, "))
                 tables += [
                     replace(each, name=f"{each.name}-{i}", caption=f"{self.label(contrast)}, {each.caption}")

@@ -90,17 +90,17 @@ def plot_audit(
     ]
     if paper_bound:
         paper = _column(table, decisions, "piu_paper_bound", models)["estimate"].to_numpy()
-        right.plot(np.where(paper < 1.0, paper, np.nan), height, "D", color=GREY, markersize=5)
-        right.plot(np.where(paper >= 1.0, 1.0, np.nan), height, ">", color=GREY, markersize=7, clip_on=False)
-        for drawn, marker, label in (
-            (paper < 1.0, "D", "paper's bound"),
-            (paper >= 1.0, ">", "paper's bound (uninformative)"),
+        for drawn, marker, size, label in (
+            (paper < 1.0, "D", 5, "paper's bound"),
+            (paper >= 1.0, ">", 7, "paper's bound (uninformative)"),
         ):
+            at = np.where(drawn, np.minimum(paper, 1.0), np.nan)
+            right.plot(at, height, marker, color=GREY, markersize=size, clip_on=False)
             if drawn.any():
                 handles.append(Line2D([], [], color=GREY, marker=marker, markersize=6, linestyle="", label=label))
     write_beside(right, height, [fill((verdicts or {}).get(model, ""), LONGEST) for model in models])
     figure.legend(handles=handles, ncols=4, **LEGEND)
-    for axes in (left, middle, right):
+    for axes in figure.axes:
         in_percent(axes.xaxis)
     return figure
 
@@ -201,13 +201,10 @@ def plot_thresholds(table: pd.DataFrame, threshold: float, level: float, title: 
     figure = make_figure(11.0, 4.6, title)
     left, right = figure.subplots(1, 2)
     handles: list[Any] = []
-    for (model, own), colour, line in zip(
-        table.groupby("model", sort=False), cycle(COLOURS), cycle(LINES), strict=False
-    ):
-        effect, low, high = (
-            own[own["quantity"] == name].sort_values("threshold")
-            for name in ("mean_unfair_effect", "piu_lower", "piu_upper")
-        )
+    models: Any = table.sort_values("threshold").groupby("model", sort=False)
+    for model, colour, line in zip(table["model"].unique(), cycle(COLOURS), cycle(LINES), strict=False):
+        quantities: Any = models.get_group(model).groupby("quantity")
+        effect, low, high = map(quantities.get_group, ("mean_unfair_effect", "piu_lower", "piu_upper"))
         at = effect["threshold"]
         left.fill_between(at, effect["lower"], effect["upper"], color=colour, alpha=BAND, linewidth=0)
         left.plot(at, effect["estimate"], line, marker="o", markersize=4, color=colour)

@@ -124,30 +124,25 @@ class Scores:
 
     def __call__(self, sample: CounterfactualSample) -> Array:
         """Return the scores of a sample's m rows, (m, Q)."""
+        found: list[NDArray[Any]] = []
         try:
-            found = [
-                decide(score, rule, self.threshold)
-                for model, score in zip(self.models, map(self._score(sample), self.models), strict=True)
-                for rule in model.rules_of(self.rules)
-            ]
+            for model in self.models:
+                score = self._score(model, sample)
+                found += [decide(score, rule, self.threshold) for rule in model.rules_of(self.rules)]
         except BaseException as error:
             self.error = error
             raise
         return np.column_stack([*found, np.arange(len(sample.rows)) % 2] if self.probe else found)
 
-    def _score(self, sample: CounterfactualSample) -> Any:
+    def _score(self, model: AuditedModel, sample: CounterfactualSample) -> NDArray[np.floating[Any]]:
         foreign = not self.fresh and (sample.origin is None or not (sample.origin >= 0).any())
-
-        def score(model: AuditedModel) -> NDArray[np.floating[Any]]:
-            if foreign and model.is_scores and len(sample.rows):
-                raise DataError(
-                    f"{model.name!r} is given as scores of the rows of df, but the source asks for scores of rows that "
-                    "are none of these: those that it was fitted on, or rows in another world. Leave the source "
-                    "unfitted, so that it is fitted on these rows, or pass the model itself."
-                )
-            return model.world(sample, self.observed[model.name])
-
-        return score
+        if foreign and model.is_scores and len(sample.rows):
+            raise DataError(
+                f"{model.name!r} is given as scores of the rows of df, but the source asks for scores of rows that are "
+                "none of these: those that it was fitted on, or rows in another world. Leave the source unfitted, so "
+                "that it is fitted on these rows, or pass the model itself."
+            )
+        return model.world(sample, self.observed[model.name])
 
 
 def stack_values(
@@ -236,19 +231,18 @@ class WaldEstimates:
         more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small(), "few": self.few}
         return Measured.of(self.normal, level, models=models, alike=self.alike, **more)
 
-    def small(self) -> dict[str, tuple[str, str]]:
+    def small(self) -> dict[str, list[str]]:
         """Return for each model and world why it depends on too few effective rows for an interval, or empty texts."""
-        found, units = {}, "rows" if self.normal.groups is None else "groups"
+        units = "rows" if self.normal.groups is None else "groups"
+        few = f"a stage of the world {{!r}} has the effective size {{:.1f}}, fewer than {FEWEST_ROWS} {units}"
         of = _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, "units")
-        for model, size in of.items():
-            texts = [
-                f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} {units}"
-                if each < FEWEST_ROWS
-                else ""
+        return {
+            model: [
+                self.few or (few.format(regime, each) if each < FEWEST_ROWS else "")
                 for regime, each in zip(self.regimes, size, strict=True)
             ]
-            found[model] = (self.few or texts[0], self.few or texts[1])
-        return found
+            for model, size in of.items()
+        }
 
 
 def _smallest(
@@ -256,10 +250,9 @@ def _smallest(
 ) -> dict[str, tuple[float, float]]:
     """Return for each model the smallest effective size of the stages of either world, in rows (ess) or in units."""
     rows, found, of = kish_size(weight), {}, of if of in stages else "ess"
-    for model in dict.fromkeys(influence.columns.get_level_values("model")):
-        own = stages[stages["model"] == model] if len(stages) else stages
-        sizes = [own[of][own["regime"] == regime].min() if len(own) else np.nan for regime in regimes]
-        first, second = (rows if np.isnan(size) else float(size) for size in sizes)
+    least: Any = stages.groupby(["model", "regime"])[of].min().dropna() if len(stages) else {}
+    for model in influence.columns.unique("model"):
+        first, second = (float(least.get((model, regime), rows)) for regime in regimes)
         found[model] = (first, second)
     return found
 
@@ -396,16 +389,14 @@ def describe_doubts(stages: pd.DataFrame, weights: pd.DataFrame, limit: float = 
         for each in unusable.to_dict("records")
     ]
     for model, own in stages.groupby("model", sort=False):
-        counted = own[own["counts"]]
-        texts = []
-        for diagnostic, meaning in DOUBTS.items() if len(counted) else ():
-            worst = max(counted.to_dict("records"), key=lambda each: abs(each[f"{diagnostic}_z"]))
-            if abs(worst[f"{diagnostic}_z"]) > limit:
-                expected = 1 if diagnostic == "mean_weight" else 0
-                z = f"{worst[f'{diagnostic}_z']:+.1f} standard errors from {expected} (beyond {limit:.2g})"
-                shown = diagnostic.replace("_", " ")
+        counted, texts = own[own["counts"]].to_dict("records"), []
+        for diagnostic, meaning in DOUBTS.items() if counted else ():
+            worst = max(counted, key=lambda each: abs(each[f"{diagnostic}_z"]))
+            if abs(z := worst[f"{diagnostic}_z"]) > limit:
                 texts.append(
-                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {shown} is {z}: {meaning}"
+                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {diagnostic.replace('_', ' ')} "
+                    f"is {z:+.1f} standard errors from {int(diagnostic == 'mean_weight')} (beyond {limit:.2g}): "
+                    f"{meaning}"
                 )
         if texts or shared:
             found[str(model)] = "; ".join([*texts, *shared])
