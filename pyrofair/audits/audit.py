@@ -671,13 +671,10 @@ def _audit_by_replicates(
     """Return the audit of a source of potential outcomes, whose uncertainty is that of replicates."""
     table, a, outcome, weight, clusters = rows.table, rows.a, rows.outcome, rows.weight, rows.clusters
     audited, outcomes, level, warned = found.models, found.outcomes, context.level, [*context.warnings]
-    used: Any = None
     with collected() as caught:
         fitted, index = fit_source(source, table, weight, clusters)
-        predicted = fitted
-        if outcomes:
-            used = fitted.for_outcome()
-            predicted = fitted if len(outcomes) < len(audited) else used
+        used: Any = fitted.for_outcome() if outcomes else None
+        predicted = fitted if len(outcomes) < len(audited) else used
         sources, worlds, failure = _worlds(predicted, table, a, weight, bool((index >= 0).all()), random_state)
         if outcomes and used is not predicted and not failure:
             sources[OUTCOME], worlds[OUTCOME] = used, make_views(used, table, weight, random_state)
@@ -726,10 +723,10 @@ def _audit_by_replicates(
         failure=failure,
         small=small,
     )
-    more, drawn = doubts_by_threshold(at, disagreeing(compared)), pd.DataFrame(draws[AUDITED])
+    drawn = pd.DataFrame(draws[AUDITED])
     text = "; ".join(getattr(predicted, "doubts", ())) if AUDITED in worlds else ""
     doubts = {model.name: text for model in audited if text}
-    more |= {(name, each): text for name in doubts for each in at}
+    more = doubts_by_threshold(at, disagreeing(compared)) | {(name, each): text for name in doubts for each in at}
     return Audit(
         measured.table(doubts, compared),
         compared,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
-from pyrofair.audits.display.words import compared, percent, read_as, shorten
+from pyrofair.audits.display.words import compared, percent, read_as, shorten, span
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.rates import DIFFERENCE
 from pyrofair.audits.verdicts import (
@@ -191,12 +191,10 @@ def judged(weight: NDArray[np.float64], outcome: NDArray[np.int8] | None) -> NDA
     return weight if outcome is None else weight[outcome >= 0]
 
 
-def sizes_of(
-    rows: float, worlds: tuple[float, float] = (np.nan, np.nan), outcomes: float | None = None
-) -> dict[str, float]:
+def sizes_of(rows: float, worlds: tuple[float, float], outcomes: float) -> dict[str, float]:
     """Return the effective size that each quantity depends on, by those of the rows, of both worlds and of outcomes."""
     causal = dict.fromkeys((*OF_WORLDS, GIVEN_UNITS), min(worlds)) | dict(zip(("p_y0", "p_ypi"), worlds, strict=True))
-    return dict.fromkeys(QUANTITIES, rows) | dict.fromkeys(FROM_OUTCOMES, outcomes or rows) | causal
+    return dict.fromkeys(QUANTITIES, rows) | dict.fromkeys(FROM_OUTCOMES, outcomes) | causal
 
 
 def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
@@ -382,14 +380,11 @@ def verdict_lines(
     if CROSSED in of["piu_upper"].note:
         beside = {**beside, "piu_upper": "   below the lower bound by chance"}
     for quantity in () if verdict.status == "failed" else quantities:
-        row, told = of[quantity], of[quantity].note or "cannot be made"
-        if np.isfinite(row.estimate):
-            sign, unit = ("+", " points") if quantity == "mean_unfair_effect" else ("", "%")
-            known = np.isfinite([row.lower, row.upper]).all()
-            interval = f"[{_points(row.lower):.1f}, {_points(row.upper):.1f}]" if known else ""
-            told = f"{f'{_points(row.estimate):{sign}.1f}{unit}':13} {interval:14}{beside.get(quantity, '')}".rstrip()
-        elif np.isfinite(getattr(row, "low", np.nan)):  # bounds of what is not identified
-            told = f"{_points(row.low):+.1f} to {_points(row.high):+.1f} points"
+        row = of[quantity]
+        number, bracket, interval = span(row, points=quantity == "mean_unfair_effect").partition(" [")
+        told = f"{number:13} {bracket[1:] + interval:14}{beside.get(quantity, '')}".rstrip()
+        if np.isnan([row.estimate, getattr(row, "low", np.nan)]).all():
+            told = row.note or "cannot be made"
         lines.append(f"  {SHORT[quantity]:20} {told}")
     return lines
 
@@ -428,11 +423,6 @@ def rates_by_group(rates: pd.DataFrame, model: str, graph: CausalGraph) -> str:
     of_column = "" if isinstance(graph.baseline, str) else f"{graph.sensitive_column}="
     rows: Any = own.itertuples()
     return ", ".join(f"{of_column}{shorten(row.group)} {percent(row.estimate)}" for row in rows)
-
-
-def _points(share: float) -> float:
-    """Return a share in percent, never as -0.0."""
-    return float(round(100.0 * share, 1) + 0.0)
 
 
 def setting_lines(context: Context, models: int) -> list[str]:
@@ -573,16 +563,8 @@ def _span(row: Any) -> str:
     if np.isnan(row.estimate):
         return f"({row.note or 'cannot be made'})"
     note = f" ({row.note})" if row.note and "test-set" not in row.note else ""
-    return f"{show_interval(row.estimate, row.lower, row.upper)}{note}"
-
-
-def show_interval(value: float, low: float, high: float) -> str:
-    """Return a number with its interval, if it has one, to three digits and never as -0.000."""
-    return _digits(value) + ("" if np.isnan(low) else f" [{_digits(low)}, {_digits(high)}]")
-
-
-def _digits(value: float) -> str:
-    return f"{round(value, 3) + 0.0:.3f}"
+    value, low, high = (f"{round(each, 3) + 0.0:.3f}" for each in (row.estimate, row.lower, row.upper))  # never -0.000
+    return f"{value}{note}" if np.isnan(row.lower) else f"{value} [{low}, {high}]{note}"
 
 
 def group_lines(groups: pd.DataFrame, context: Context) -> list[str]:

@@ -282,24 +282,20 @@ def estimate_by_influence(
         except DataError as error:
             if fresh or error is scores.error:
                 raise
-            failure = str(error)
+            failure, found = str(error), []
             break
-    for (source, scores), own in zip(asked, found, strict=False):
-        _check_values(type(source).__name__, own, (len(table), len(scores.columns)))
-    values = [None] * len(asked) if failure else found
-    pairs = [(scores, own) for (_, scores), own in zip(asked, values, strict=True)]
-    influence = pd.concat(
-        [stack_values(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns"
-    )
-    code, arm = (None, None) if clusters is None else (clusters.code, clusters.arm)
+        _check_values(type(source).__name__, found[-1], (len(table), len(scores.columns)))
+    pairs = [(scores, own) for (_, scores), own in zip(asked, found or [None] * len(asked), strict=True)]
+    stacked = [stack_values(scores, outcome, weight, own, table.index) for scores, own in pairs]
+    influence = pd.concat(stacked, axis="columns")
     labelled = [label_stages(own.stages, scores, weight) for scores, own in pairs if own is not None]
     stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
-    unfair = asked[0][0].unfair
+    unfair, known = asked[0][0].unfair, judged(weight, outcome)
     names = tuple(regime.name for regime in unfair.regimes)
     of = _smallest(influence, weight, stages, names)
-    known = judged(weight, outcome)
     sizes = {name: sizes_of(kish_size(weight), own, kish_size(known)) for name, own in of.items()}
-    apart = _stack_moves(asked, [] if failure else found, influence.columns, len(table))
+    apart = _stack_moves(asked, found, influence.columns, len(table))
+    code, arm = (None, None) if clusters is None else (clusters.code, clusters.arm)
     normal = Estimates(influence, weight, bool(unfair.shared), groups=code, arm=arm, sizes=sizes, apart=apart)
     splits = max((each.splits for each in found), default=1)
     few = "" if clusters is None else clusters.fewer()
@@ -331,10 +327,8 @@ def _check_values(name: str, values: InfluenceValues, shape: tuple[int, int]) ->
                 f"{name} gave influence values {each} of shape {own.shape}; expected {shape}: a row for each audited "
                 "row, and a column for each column of scores."
             )
-        if not np.isfinite(own).all():
-            raise DataError(
-                f"{name} gave {int((~np.isfinite(own)).sum())} influence value(s) {each} that are not finite."
-            )
+        if lost := int((~np.isfinite(own)).sum()):
+            raise DataError(f"{name} gave {lost} influence value(s) {each} that are not finite.")
 
 
 def label_stages(stages: pd.DataFrame, scores: Scores, weight: Array) -> pd.DataFrame:
@@ -426,19 +420,16 @@ def compare_by_influence(
 
     All comparisons are one test, by draws from the joint normal distribution of the differences.
     """
-    columns = ["model", "decisions", *GROUP_COLUMNS]
     asked = replace(scores, models=[model for model in scores.models if not model.is_scores], probe=True)
-    if not asked.models:
-        return pd.DataFrame(columns=columns)
     try:
-        values = source.by_group(asked, *((None, None) if fresh else (table, weight)))
+        values = source.by_group(asked, *((None, None) if fresh else (table, weight))) if asked.models else {}
     except DataError as error:
         if error is asked.error:
             raise
         warnings.warn(not_compared("a group", error), PyrofairWarning, stacklevel=2)
         values = {}
     if len(values) < len(GROUPS):
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=["model", "decisions", *GROUP_COLUMNS])
     share = weight / weight.sum()
     worlds = [tuple(_probed(each[:, -1], share, table) for each in values[group]) for group in GROUPS]
     own: dict[str, Any] = {} if clusters is None else {"groups": clusters.code, "arm": clusters.arm}
