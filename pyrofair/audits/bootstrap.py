@@ -122,10 +122,10 @@ class Estimator:
     weight: NDArray[np.float64]
     threshold: float
     worlds: Mapping[str, Views]
+    units: Units
     outcomes: Collection[str] = ()
     thresholds: tuple[float, ...] = ()
     sources: Mapping[str, Any] = field(default_factory=dict)
-    units: Units | None = None
 
     @cached_property
     def scored(self) -> dict[tuple[str, str], tuple[tuple[Scores, Scores], ...]]:
@@ -145,7 +145,7 @@ class Estimator:
     @cached_property
     def redraws_units(self) -> bool:
         """Whether a replicate has other units than these."""
-        base: Any = self.sources[AUDITED]
+        base = self.sources[AUDITED]
         return isinstance(base, SampleSplit) and base.redraws_units(self.table)
 
     def label_of(self, model: str) -> str:
@@ -167,7 +167,7 @@ class Estimator:
             return [None] * len(draws)
         base: Any = self.sources[AUDITED]
         # A draw's generator moves on: what is drawn again with the estimates must come from the same state.
-        return [*base.refits([self._counts(replace(draw), bootstrap)[1] for draw in draws])]
+        return [*base.refits([replace(draw).both(self.units, bootstrap)[1] for draw in draws])]
 
     @property
     def refits_together(self) -> bool:
@@ -175,14 +175,10 @@ class Estimator:
         base = self.sources.get(AUDITED)
         return isinstance(base, Refittable) and hasattr(base, "refits")
 
-    def _counts(self, draw: Draw, bootstrap: Bootstrap) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return how often each audited row and each fitted row counts in a replicate."""
-        return draw.both(self.units or Units.of_rows(np.full(len(self.table), -1), 0), bootstrap)
-
     def resampled(self, draw: Draw, bootstrap: Bootstrap, refitted: Any = None) -> dict[Key, float] | str:
         """Return the estimates on resampled rows, or why they cannot be made; of a source fitted to them, if given."""
         base: Any = self.sources.get(AUDITED)
-        counts, fitted_counts = self._counts(draw, bootstrap)
+        counts, fitted_counts = draw.both(self.units, bootstrap)
         weight = self.weight * counts
         values = self._observed(weight)
         if base is None:

@@ -199,10 +199,9 @@ def sizes_of(rows: float, worlds: tuple[float, float], outcomes: float) -> dict[
 
 def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
     """Return for each model the effective sample size that each quantity depends on, in rows, or at most in groups."""
-    weight, units, most, found = estimator.weight, estimator.units, np.inf, {}
+    weight, units, found = estimator.weight, estimator.units, {}
     rows, known = (kish_size(each) for each in (weight, judged(weight, estimator.outcome)))
-    if units is not None and units.grouped:
-        most = kish_size(weight, units.audited)
+    most = kish_size(weight, units.audited) if units.grouped else np.inf
     for model in estimator.models:
         label, first, second = estimator.label_of(model.name), np.nan, np.nan
         if label in estimator.worlds:

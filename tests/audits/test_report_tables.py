@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from pyrofair.audits.bootstrap import Estimator
+from pyrofair.audits.bootstrap import Estimator, Units
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import (
@@ -47,15 +47,8 @@ def frame(**columns: object) -> pd.DataFrame:
 def estimator(n: int = 10) -> Estimator:
     table = pd.DataFrame({"A": [0, 1] * (n // 2), "M": 0})
     model = AuditedModel("m", np.zeros(n), GRAPH, ("A", "M"))
-    return Estimator(
-        models=(model,),
-        observed={"m": np.zeros(n)},
-        table=table,
-        outcome=None,
-        weight=np.ones(n),
-        threshold=0.5,
-        worlds={},
-    )
+    observed, units = {"m": np.zeros(n)}, Units.of_rows(np.full(n, -1), 0)
+    return Estimator((model,), observed, table, None, np.ones(n), threshold=0.5, worlds={}, units=units)
 
 
 def tabled(
