@@ -1044,11 +1044,7 @@ def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:
 def _find_small_groups(
     fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], views: Views | None
 ) -> tuple[str, str]:
-    """Return for each world why an observed group has too few effective rows for an interval; empty where none has.
-
-    Counted are the fitted rows of each group that the world depends on, and the n audited rows, of the given weight
-    (n,), that carry its weights or show its units.
-    """
+    """Return for each world why an observed group has too few effective rows for an interval; empty where none has."""
     if views is None or not isinstance(fitted, Diagnosed):
         return "", ""
     sizes, found = fitted.group_sizes(), []
@@ -1067,10 +1063,7 @@ def _find_small_groups(
 def _poor_overlap(
     fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Views], *, fresh: bool
 ) -> list[str]:
-    """Return which audited rows (n, of the given weight) are trimmed, and which worlds they support badly.
-
-    A ``fresh`` source, fitted on these rows, has warned of the latter already.
-    """
+    """Return which audited rows (n, of the given weight) are trimmed, and which worlds they support badly."""
     if AUDITED not in worlds:
         return []
     found, kept = [], np.ones(len(table), dtype=bool)

@@ -29,7 +29,9 @@ from pyrofair.audits.report import (
     world_lines,
 )
 from pyrofair.audits.verdicts import (
+    Quantities,
     Verdict,
+    Verdicts,
     accuracy_remark,
     quantities_of,
     rate_remark,
@@ -89,8 +91,6 @@ WITHIN = (
     "opposite effects."
 )
 EACH_BY_ITSELF = " Each interval holds by itself, not all at once."
-Quantities = Mapping[tuple[str, Any], Mapping[str, Any]]
-"""The rows of each model and decisions, by quantity."""
 
 
 def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.DataFrame | None = None) -> View:
@@ -135,7 +135,7 @@ def _blocks(
     decisions: Decisions,
     basis: Mapping[str, Decisions],
     of: Quantities,
-    verdicts: Mapping[tuple[str, Any], Verdict],
+    verdicts: Verdicts,
     individuals: Table | None,
 ) -> list[Block]:
     context = audit.context
@@ -243,10 +243,7 @@ def _facts(audit: Audit, of: Quantities, model: str, decisions: Decisions) -> st
 
 
 def _at_thresholds(audit: Audit, own: Mapping[str, Verdict]) -> str:
-    """Return how far the lower bound of a model runs over thresholds, its own verdict among them.
-
-    Of several models it is the one whose lower end changes most.
-    """
+    """Return how far the lower bound of a model runs over thresholds, its own verdict among them."""
     ends: dict[str, dict[float, float]] = {}
     for (model, threshold), each in read_thresholds(audit.thresholds, audit.context).items():
         if model in own and each.is_verdict:
@@ -271,7 +268,7 @@ def _at_thresholds(audit: Audit, own: Mapping[str, Verdict]) -> str:
 # -- tables and pictures -----------------------------------------------------------------------------------------------
 
 
-def _models(table: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict], decisions: Decisions) -> Table:
+def _models(table: pd.DataFrame, verdicts: Verdicts, decisions: Decisions) -> Table:
     own = table[table["decisions"] == decisions]
     rates = table[table["model"].isin(own["model"]) & table["quantity"].isin(("accuracy", "majority_rate"))]
     what = "Decisions" if decisions == "threshold" else "Scores, as if each decision were drawn with its score"

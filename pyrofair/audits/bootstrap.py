@@ -274,10 +274,7 @@ class Estimator:
 def make_views(
     source: Any, table: pd.DataFrame, weight: NDArray[np.float64], seed: int | None, like: Views | None = None
 ) -> Views:
-    """Return the worlds of a source once, or in several views if it splits its rows or its units have many draws.
-
-    A replicate is given the views of its source, ``like``.
-    """
+    """Return the worlds of a source once, or in several views if it splits its rows or its units have many draws."""
     if isinstance(source, SampleSplit):
         return source.views(df=table, sample_weight=weight, random_state=seed, like=like)
     return split_draws(source.worlds(df=table, sample_weight=weight, random_state=seed))

@@ -70,10 +70,7 @@ def plot_audit(
     level: float = 0.95,
     paper_bound: bool = False,
 ) -> Figure:
-    """Draw accuracy, the signed mean unfair effect and the bounds on PIU of each model of an audit's table.
-
-    ``verdicts`` stand at the end of each row; ``paper_bound`` adds the paper's upper bound on PIU.
-    """
+    """Draw accuracy, the signed mean unfair effect and the bounds on PIU of each model of an audit's table."""
     _check_decisions(table, decisions)
     models = list(dict.fromkeys(table["model"][table["decisions"] == decisions]))  # some give decisions alone
     figure, (left, middle, right), height = make_rows(models, (2, 2.4, 3), 12.0, title)
@@ -135,8 +132,8 @@ def plot_stages(
 ) -> Figure:
     """Draw the stages of an audit by world: mean weights, effective sizes, and balance and correction by their z.
 
-    A row ends with what is wrong with its weights or regression, if anything is. With several models each z is the
-    largest of them, and its model is named. ``weighted`` makes of what a weight is given the name of its propensity.
+    With several models each z is the largest of them. ``weighted`` makes of what a weight is given the name of its
+    propensity.
     """
     models = list(dict.fromkeys(stages["model"]))
     if model is not None and model not in models:
@@ -193,11 +190,7 @@ def plot_stages(
 
 
 def plot_thresholds(table: pd.DataFrame, threshold: float, level: float, title: str) -> Figure:
-    """Draw the mean unfair effect and the bounds on PIU of each model against the threshold of its decisions.
-
-    The effect is a line with a band, its interval; PIU is a band between its bounds, with lines to their intervals.
-    ``threshold`` is that of the audit, which is marked.
-    """
+    """Draw the mean unfair effect and the bounds on PIU of each model against the threshold of its decisions."""
     figure = make_figure(11.0, 4.6, title)
     left, right = figure.subplots(1, 2)
     handles: list[Any] = []
@@ -310,10 +303,8 @@ def plot_trade_off(
 ) -> Figure:
     """Draw a penalty path's table: accuracy, mean unfair effect and PIU by strength, and accuracy against PIU.
 
-    Lines are means over seeds, bands reach from the lowest seed to the highest, and each dot is one seed, so that two
-    groups of solutions show as two. A line has a gap where a seed has no value. With a column ``method`` each method
-    has its colour. Where the path's ``intervals`` are given, the frontier shows how far the 95 % interval of the upper
-    end reaches. The first three panels are the paper's figure 3.
+    Lines are means over seeds, with a gap where a seed has no value, and each dot is one seed, so that two groups of
+    solutions show as two. A column ``method`` has a colour each. The first three panels are the paper's figure 3.
     """
     _check_decisions(table, decisions)
     rows = table[table["decisions"] == decisions]
@@ -376,11 +367,7 @@ def plot_frontier(
     *,
     title: str = "",
 ) -> Figure:
-    """Draw a penalty path's accuracy against the upper bound on PIU: a labelled point for each strength.
-
-    Points are means over seeds, with the intervals of both numbers; ``at_most`` draws a limit on the upper confidence
-    limit of PIU, and ``chosen`` rings a strength.
-    """
+    """Draw a penalty path's accuracy against the upper bound on PIU: a labelled point for each strength."""
     _check_decisions(table, decisions)
     rows = table[table["decisions"] == decisions]
     mean, majority = mean_by_strength(rows[["strength", "accuracy", "piu_upper"]]), rows["majority_rate"].mean()

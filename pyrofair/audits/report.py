@@ -21,7 +21,9 @@ from pyrofair.audits.verdicts import (
     CROSSED,
     ROUNDING,
     SHOWN,
+    Quantities,
     Verdict,
+    Verdicts,
     accuracy_remark,
     quantities_of,
     rate_remark,
@@ -93,11 +95,10 @@ Numbers = tuple[float, float, float]
 class Measured:
     """All quantities of some models, of which each table of an audit is made.
 
-    ``numbers`` are the estimates with their intervals at a ``level``, and ``notes`` are on these. ``alike`` is the
-    number of audited rows, if these are independent and have one weight, and else 0: accuracy has its exact bound
-    then. ``sizes`` are the effective sizes of each model's quantities. ``failure`` is the reason why no
-    world could be made, ``small`` why each world of a model depends on too few rows for an interval, ``few`` why there
-    are too few groups of rows for any.
+    ``numbers`` are the estimates with their intervals at a ``level``, with ``notes``; ``alike`` is the number of rows
+    if these are independent and have one weight, so that accuracy has its exact bound, and else 0; ``sizes`` are the
+    effective sizes of each model's quantities. ``failure`` is the reason why no world could be made, ``small`` why each
+    world of a model depends on too few rows for an interval, ``few`` why there are too few groups of rows for any.
     """
 
     models: Sequence[AuditedModel]
@@ -286,9 +287,8 @@ def group_table(
 ) -> pd.DataFrame:
     """Compare the two groups' estimates of the same quantity; empty where a group cannot be weighted alone.
 
-    All comparisons are one test: lower and upper are the percentile interval of each difference for itself, but agree
-    reports whether the difference over its spread exceeds what chance makes of the largest of them all. Where an
-    effective size in the groups' ``worlds`` is below 10 rows, or below 5 % of the group's rows, agree is left open.
+    Lower and upper are the percentile interval of each difference for itself, but agree is one test: whether the
+    difference over its spread exceeds what chance makes of the largest of all. With too little overlap it is left open.
     """
     pairs = [(key, key._replace(source=GROUPS[1])) for key in point if key.source == GROUPS[0]]
     pairs = [(key, other) for key, other in pairs if other in point]
@@ -307,10 +307,7 @@ def tell_groups(
     level: float,
     drawn: Sequence[NDArray[np.float64]],
 ) -> pd.DataFrame:
-    """Return the table of groups: of each key the estimates of both, and of their difference, of which some are drawn.
-
-    All comparisons are one test by these draws; without any, none is decided.
-    """
+    """Return the table of groups: both estimates and their difference; one test of all by draws, none without."""
     rows = [
         {"model": key.model, "decisions": key.decisions, "quantity": key.quantity}
         | compare_estimates(zero, one, *gap.interval(level), key.quantity, worlds)
@@ -337,13 +334,13 @@ MORE = 'More: .details(), .summary(), .plot(), .to_html("audit.html").'
 BASES = {"threshold": "decisions", "score": "scores (as if each decision were drawn with its score)"}
 
 
-def model_lines(table: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict], context: Context) -> list[str]:
+def model_lines(table: pd.DataFrame, verdicts: Verdicts, context: Context) -> list[str]:
     """Return for each model its rates and, by decisions, its effect, PIU and verdict, with an empty line between."""
     of = quantities_of(table)
     return [line for model in dict.fromkeys(table["model"]) for line in ("", *_model(of, model, verdicts, context))][1:]
 
 
-def short_lines(audit: Any, verdicts: Mapping[tuple[str, Any], Verdict]) -> list[str]:
+def short_lines(audit: Any, verdicts: Verdicts) -> list[str]:
     """Return the verdict and five numbers of each model, the checks in one line, and where to find more."""
     context, graph = audit.context, audit.context.graph
     first, other = compared(context.paths)
@@ -394,7 +391,7 @@ def section_lines(sections: Sequence[Block]) -> list[str]:
     return [line for name, text in texts.items() for line in (text[:2] if name == CHECK else text)]
 
 
-def in_doubt(verdicts: Mapping[tuple[str, Any], Verdict], context: Context) -> list[str]:
+def in_doubt(verdicts: Verdicts, context: Context) -> list[str]:
     """Return the models with a failed check."""
     of = [key for key, each in verdicts.items() if each.is_withheld or not {key, key[0]}.isdisjoint(context.doubts)]
     return list(dict.fromkeys(model for model, _ in of))
@@ -506,12 +503,7 @@ def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph)
     return lines
 
 
-def _model(
-    rows: Mapping[tuple[str, Any], Mapping[str, Any]],
-    model: str,
-    verdicts: Mapping[tuple[str, Any], Verdict],
-    context: Context,
-) -> list[str]:
+def _model(rows: Quantities, model: str, verdicts: Verdicts, context: Context) -> list[str]:
     own = rows[model, "threshold"]
     rate = own["positive_rate"]
     same = rate_remark(rate)

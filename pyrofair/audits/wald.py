@@ -369,10 +369,7 @@ def largest_z(source: Any, table: pd.DataFrame, *, fresh: bool) -> float:
 
 
 def describe_doubts(stages: pd.DataFrame, weights: pd.DataFrame, limit: float = LARGEST_Z) -> dict[str, str]:
-    """Return for each model why its numbers are in doubt by the diagnostics of its worst stage, if they are.
-
-    ``weights`` are the diagnostics that no classifier enters, whose problems are those of all models.
-    """
+    """Return for each model why its numbers are in doubt by the diagnostics of its worst stage, if they are."""
     found: dict[str, str] = {}
     if stages.empty:
         return found
@@ -416,10 +413,7 @@ def compare_by_influence(
     random_state: int | None,
     clusters: Clusters | None = None,
 ) -> pd.DataFrame:
-    """Compare the estimates from either observed group alone, as an audit's table of groups; empty where it cannot be.
-
-    All comparisons are one test, by draws from the joint normal distribution of the differences.
-    """
+    """Return an audit's table of groups: one test by draws from the joint normal distribution; empty if there is none."""
     asked = replace(scores, models=[model for model in scores.models if not model.is_scores], probe=True)
     try:
         values = source.by_group(asked, *((None, None) if fresh else (table, weight))) if asked.models else {}
