@@ -413,7 +413,7 @@ def compare_by_influence(
     random_state: int | None,
     clusters: Clusters | None = None,
 ) -> pd.DataFrame:
-    """Return an audit's table of groups: one test by draws from the joint normal distribution; empty if there is none."""
+    """Return an audit's table of groups: one test by draws from a joint normal distribution; empty if there is none."""
     asked = replace(scores, models=[model for model in scores.models if not model.is_scores], probe=True)
     try:
         values = source.by_group(asked, *((None, None) if fresh else (table, weight))) if asked.models else {}
