@@ -47,11 +47,7 @@ from pyrofair.audits.plots import plot_audit, plot_members, plot_stages, plot_th
 from pyrofair.audits.rates import estimate_rates
 from pyrofair.audits.report import (
     Measured,
-    effective_sizes,
     group_table,
-    judged,
-    percentile_numbers,
-    rows_alike,
     short_lines,
     stage_lines,
 )
@@ -650,32 +646,25 @@ def audit(
     with without_bars(not progress):
         if by_influence:
             asked = Scores(audited, observed, threshold)
-            report = _audit_by_influence(chosen, asked, rows, random_state, context, levels)
+            report = _audit_by_influence(chosen, asked, rows, context, levels)
         else:
             how = {"n_boot": n_boot, "bootstrap": bootstrap, "n_jobs": n_jobs, "progress": progress}
-            report = _audit_by_replicates(chosen, found, rows, at, random_state, context, **how)
+            report = _audit_by_replicates(chosen, found, rows, context, **how)
     return replace(report, rates=rates, answers=answers)
 
 
 def _audit_by_replicates(
-    source: Any,
-    found: JudgedModels,
-    rows: AuditedRows,
-    at: tuple[float, ...],
-    random_state: int | None,
-    context: Context,
-    *,
-    n_boot: int,
-    **how: Any,
+    source: Any, found: JudgedModels, rows: AuditedRows, context: Context, *, n_boot: int, **how: Any
 ) -> Audit:
     """Return the audit of a source of potential outcomes, whose uncertainty is that of replicates."""
-    table, a, outcome, weight, clusters = rows.table, rows.a, rows.outcome, rows.weight, rows.clusters
+    at, random_state = context.settings.get("thresholds", ()), context.settings["random_state"]
+    table, weight, clusters = rows.table, rows.weight, rows.clusters
     audited, outcomes, level, warned = found.models, found.outcomes, context.level, [*context.warnings]
     with collected() as caught:
         fitted, index = fit_source(source, table, weight, clusters)
         used: Any = fitted.for_outcome() if outcomes else None
         predicted = fitted if len(outcomes) < len(audited) else used
-        sources, worlds, failure = _worlds(predicted, table, a, weight, bool((index >= 0).all()), random_state)
+        sources, worlds, failure = _worlds(predicted, rows, bool((index >= 0).all()), random_state)
         if outcomes and used is not predicted and not failure:
             sources[OUTCOME], worlds[OUTCOME] = used, make_views(used, table, weight, random_state)
     known = (index, fitted.n_fitted_) if worlds and isinstance(fitted, Refittable) else (np.full(len(table), -1), 0)
@@ -683,19 +672,7 @@ def _audit_by_replicates(
     if clusters is not None:
         key = clusters.key if fitted is not source or not known[1] else fitted.nuisances_.rows.groups
         units = Units.of_groups(clusters.key, key[: known[1]])
-    estimator = Estimator(
-        models=audited,
-        observed=found.observed,
-        table=table,
-        outcome=outcome,
-        weight=weight,
-        threshold=context.threshold,
-        sources=sources,
-        worlds=worlds,
-        units=units,
-        outcomes=outcomes if OUTCOME in worlds else (),
-        thresholds=at,
-    )
+    estimator = Estimator(found, rows, context.threshold, at, sources, worlds, units)
     point, notes = estimator.point()
     replicates = replicate(estimator, point, n_boot, random_state=random_state, **how)
     fresh = fitted is not source
@@ -711,18 +688,8 @@ def _audit_by_replicates(
         name: (fewer, fewer) if fewer else _find_small_groups(sources.get(label), table, weight, worlds.get(label))
         for name, label in labels.items()
     }
-    numbers, told = percentile_numbers(point, draws, level, estimator)
-    measured = Measured(
-        models=audited,
-        alike=rows_alike(judged(weight, outcome)) if clusters is None else 0,
-        few=fewer,
-        level=level,
-        numbers=numbers,
-        notes=told | notes,
-        sizes=effective_sizes(estimator),
-        failure=failure,
-        small=small,
-    )
+    told: dict[str, Any] = {"failure": failure, "small": small, "few": fewer}
+    measured = Measured.of_replicates(estimator, point, notes, draws, level, **told)
     drawn = pd.DataFrame(draws[AUDITED])
     text = "; ".join(getattr(predicted, "doubts", ())) if AUDITED in worlds else ""
     doubts = {model.name: text for model in audited if text}
@@ -751,14 +718,10 @@ def _audit_by_replicates(
 
 
 def _audit_by_influence(
-    source: Any,
-    scores: Scores,
-    rows: AuditedRows,
-    random_state: int | None,
-    context: Context,
-    levels: Sequence[Subgroup],
+    source: Any, scores: Scores, rows: AuditedRows, context: Context, levels: Sequence[Subgroup]
 ) -> Audit:
     """Return the audit of a source with influence values, of which everything is made without replicates."""
+    at, random_state = context.settings.get("thresholds", ()), context.settings["random_state"]
     table, a, outcome, weight, clusters = rows.table, rows.a, rows.outcome, rows.weight, rows.clusters
     with collected() as caught:
         fitted, index = fit_source(source, table, weight, clusters)
@@ -780,7 +743,6 @@ def _audit_by_influence(
                 stacklevel=1,
             )
         estimate = partial(estimate_by_influence, table=table, outcome=outcome, weight=weight, clusters=clusters)
-        at = context.settings.get("thresholds", ())
         every = [(each, replace(own, rules=(*DECISIONS, *at))) for each, own in asked]
         all_of_them = estimate(every, fresh=fresh, failure=absent)
         found, cut = (all_of_them.of_rules(rules) for rules in (DECISIONS, at or DECISIONS))
@@ -998,19 +960,14 @@ def _resampling(fitted: Any, index: NDArray[np.int64], *, fresh: bool, grouped: 
 
 
 def _worlds(
-    fitted: Any,
-    table: pd.DataFrame,
-    a: NDArray[np.int8],
-    weight: NDArray[np.float64],
-    shared_rows: bool,
-    random_state: int | None,
+    fitted: Any, rows: AuditedRows, shared_rows: bool, seed: int | None
 ) -> tuple[dict[str, Any], dict[str, Views], str]:
     """Return the source and those of its single groups, their worlds, and why there are none."""
-    absent = _absent_group(fitted.unfair.graph, a, weight)
+    table, weight, absent = rows.table, rows.weight, _absent_group(fitted.unfair.graph, rows.a, rows.weight)
     if absent and isinstance(fitted, Stratified):
         return {}, {}, absent
     try:
-        worlds = {AUDITED: make_views(fitted, table, weight, random_state)}
+        worlds = {AUDITED: make_views(fitted, table, weight, seed)}
     except DataError as error:
         if shared_rows:
             raise
@@ -1018,7 +975,7 @@ def _worlds(
     sources = {AUDITED: fitted}
     for label, each in (fitted.by_group() if isinstance(fitted, Stratified) else {}).items():
         try:
-            worlds[label] = make_views(each, table, weight, random_state)
+            worlds[label] = make_views(each, table, weight, seed)
         except DataError as error:
             warnings.warn(not_compared(label, error), PyrofairWarning, stacklevel=2)
         else:

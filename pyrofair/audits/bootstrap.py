@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from pyrofair._progress import progress_bar
 from pyrofair._random import keyed_exponentials, neutral_torch, seed_from
+from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import AuditedModel
 from pyrofair.effects.bounds import Signs, choose_signs, split_draws, unit_disagreement, unit_ends, unit_means
 from pyrofair.effects.estimates import AUDITED, Key, note_on
@@ -108,24 +109,18 @@ GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 class Estimator:
     """Estimates of every quantity of every model, on the n audited rows or on resampled ones.
 
-    All arrays have shape (n,): scores by model, outcomes in 0 and 1 (-1: missing), weights. The views of the worlds of
-    sources go by label; there are none if no world can be made. ``outcomes`` names the models whose worlds have the
-    label ``OUTCOME``. ``thresholds`` are those of further decisions, which are estimated from the audited source alone.
-    Replicates refit the ``sources``, by label too, and resample ``units``, of which audited and fitted rows are: a row
-    that is both has one weight in a replicate.
+    Sources and the views of their worlds go by label; there are none if no world can be made. Further ``thresholds``
+    are estimated from the audited source alone. Replicates refit the ``sources``, and resample ``units``, of which
+    audited and fitted rows are: a row that is both has one weight in a replicate.
     """
 
-    models: tuple[AuditedModel, ...]
-    observed: Mapping[str, Scores]
-    table: pd.DataFrame
-    outcome: NDArray[np.int8] | None
-    weight: NDArray[np.float64]
+    judged: JudgedModels
+    rows: AuditedRows
     threshold: float
+    thresholds: tuple[float, ...]
+    sources: Mapping[str, Any]
     worlds: Mapping[str, Views]
     units: Units
-    outcomes: Collection[str] = ()
-    thresholds: tuple[float, ...] = ()
-    sources: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def scored(self) -> dict[tuple[str, str], tuple[tuple[Scores, Scores], ...]]:
@@ -133,7 +128,7 @@ class Estimator:
         return {
             (label, model.name): tuple(self._score(model, worlds) for worlds in views)
             for label, views in self.worlds.items()
-            for model in self.models
+            for model in self.judged.models
             if label == self.label_of(model.name) or (label not in (AUDITED, OUTCOME) and not model.is_scores)
         }
 
@@ -146,15 +141,15 @@ class Estimator:
     def redraws_units(self) -> bool:
         """Whether a replicate has other units than these."""
         base = self.sources[AUDITED]
-        return isinstance(base, SampleSplit) and base.redraws_units(self.table)
+        return isinstance(base, SampleSplit) and base.redraws_units(self.rows.table)
 
     def label_of(self, model: str) -> str:
         """Return the label of the source whose worlds serve a model."""
-        return OUTCOME if model in self.outcomes else AUDITED
+        return OUTCOME if OUTCOME in self.worlds and model in self.judged.outcomes else AUDITED
 
     def point(self) -> tuple[dict[Key, float], dict[Key, str]]:
         """Return the estimates on the rows at hand, and notes on them."""
-        values = self._observed(self.weight)
+        values = self._observed(self.rows.weight)
         notes: dict[Key, str] = {}
         for label, views in self.worlds.items():
             found, noted = self._causal(label, views, self.signs)
@@ -179,7 +174,7 @@ class Estimator:
         """Return the estimates on resampled rows, or why they cannot be made; of a source fitted to them, if given."""
         base: Any = self.sources.get(AUDITED)
         counts, fitted_counts = draw.both(self.units, bootstrap)
-        weight = self.weight * counts
+        weight, table = self.rows.weight * counts, self.rows.table
         values = self._observed(weight)
         if base is None:
             return values
@@ -198,10 +193,10 @@ class Estimator:
             if OUTCOME in self.sources:
                 sources[OUTCOME] = self.sources[OUTCOME].refit(fitted_counts)
             for label, source in sources.items():
-                views = make_views(source, self.table, weight, seed, self.worlds[label])
+                views = make_views(source, table, weight, seed, self.worlds[label])
                 signs = self.signs
                 if self.redraws_units:
-                    signs = self._signs(make_views(source.with_first_mechanisms(), self.table, weight, seed))
+                    signs = self._signs(make_views(source.with_first_mechanisms(), table, weight, seed))
                 values |= self._causal(label, views, signs)[0]
         except (DataError, PositivityError) as error:  # of these rows; any other is a fault, and no failed replicate
             return str(error)
@@ -210,13 +205,13 @@ class Estimator:
     def _observed(self, weight: NDArray[np.float64]) -> dict[Key, float]:
         """Return the rates and the accuracy of each model on the audited rows, weighted by (n,)."""
         values: dict[Key, float] = {}
-        outcome = np.full(len(weight), -1) if self.outcome is None else self.outcome
+        outcome = np.full(len(weight), -1) if self.rows.outcome is None else self.rows.outcome
         known = outcome >= 0
         judged = weight[known]
         base_rate = _mean(outcome[known], judged) if judged.any() else np.nan
-        for model in self.models:
+        for model in self.judged.models:
             for rule in model.rules_of((*DECISIONS, *self.thresholds)):
-                decided = decide(self.observed[model.name], rule, self.threshold)
+                decided = decide(self.judged.observed[model.name], rule, self.threshold)
                 found = {"positive_rate": _mean(decided, weight)}
                 if rule != "score" and judged.any():
                     right = _mean((decided == outcome)[known], judged)
@@ -254,7 +249,7 @@ class Estimator:
         ]
         found: dict[tuple[str, Rule], tuple[WorldScores, ...]] = {}
         rules: tuple[Rule, ...] = (*DECISIONS, *(self.thresholds if label in (AUDITED, OUTCOME) else ()))
-        for model in self.models:
+        for model in self.judged.models:
             if (label, model.name) not in self.scored:
                 continue
             scores = [
@@ -267,7 +262,7 @@ class Estimator:
         return found
 
     def _score(self, model: AuditedModel, worlds: Worlds) -> tuple[Scores, Scores]:
-        one, other = (model.world(world, self.observed[model.name]) for world in worlds)
+        one, other = (model.world(world, self.judged.observed[model.name]) for world in worlds)
         return one, other
 
 

@@ -57,14 +57,12 @@ __all__ = [
     "asked_lines",
     "check_line",
     "describe_intervals",
-    "effective_sizes",
     "exact_accuracy",
     "group_lines",
     "group_table",
     "in_doubt",
     "judged",
     "model_lines",
-    "percentile_numbers",
     "rates_by_group",
     "rows_alike",
     "section_lines",
@@ -121,6 +119,29 @@ class Measured:
                 numbers[key] = (np.nan,) * 3
         notes = {key: note for key, note in estimates.notes.items() if not np.isnan(numbers[key][0])}
         return cls(level=level, numbers=numbers, notes=notes, **more)
+
+    @classmethod
+    def of_replicates(
+        cls,
+        estimator: Estimator,
+        point: Mapping[Key, float],
+        notes: Mapping[Key, str],
+        draws: pd.DataFrame,
+        level: float,
+        **more: Any,
+    ) -> Measured:
+        """Return the estimates of the audited source, and their notes, with percentile intervals by replicates."""
+        rows, models, sizes = estimator.rows, estimator.judged.models, _effective_sizes(estimator)
+        numbers, told = {}, dict(notes)
+        for key in point:
+            if key.source == AUDITED:
+                kept, note = _kept(key, draws)
+                made = _replicated(key, point, draws[kept], estimator, sizes[key.model][key.quantity])
+                numbers[key] = made.estimate, *made.interval(level)
+                if note:
+                    told.setdefault(key, note)
+        alike = rows_alike(judged(rows.weight, rows.outcome)) if rows.clusters is None else 0
+        return cls(models=models, alike=alike, level=level, numbers=numbers, notes=told, sizes=sizes, **more)
 
     def table(
         self, doubts: Mapping[Any, str], groups: pd.DataFrame | None = None, rules: Sequence[Any] = DECISIONS
@@ -198,17 +219,17 @@ def sizes_of(rows: float, worlds: tuple[float, float], outcomes: float) -> dict[
     return dict.fromkeys(QUANTITIES, rows) | dict.fromkeys(FROM_OUTCOMES, outcomes) | causal
 
 
-def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
+def _effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
     """Return for each model the effective sample size that each quantity depends on, in rows, or at most in groups."""
-    weight, units, found = estimator.weight, estimator.units, {}
-    rows, known = (kish_size(each) for each in (weight, judged(weight, estimator.outcome)))
+    weight, units, found = estimator.rows.weight, estimator.units, {}
+    rows, known = (kish_size(each) for each in (weight, judged(weight, estimator.rows.outcome)))
     most = kish_size(weight, units.audited) if units.grouped else np.inf
-    for model in estimator.models:
+    for model in estimator.judged.models:
         label, first, second = estimator.label_of(model.name), np.nan, np.nan
         if label in estimator.worlds:
             first, second = (world.effective_size for world in estimator.worlds[label][0])
             if isinstance(source := estimator.sources[label], SampleSplit):  # units stand for unequal numbers of rows
-                first = second = source.effective_size(estimator.table, weight)
+                first = second = source.effective_size(estimator.rows.table, weight)
         sizes = sizes_of(rows, (first, second), known)
         found[model.name] = {name: min(size, most) for name, size in sizes.items()}
     return found
@@ -220,21 +241,6 @@ def _few_rows(quantity: str, small: Sequence[str]) -> str:
         return ""
     used = {"p_y0": small[:1], "p_ypi": small[1:]}.get(quantity, small)
     return next((text for text in used if text), "")
-
-
-def percentile_numbers(
-    point: Mapping[Key, float], draws: pd.DataFrame, level: float, estimator: Estimator
-) -> tuple[dict[Key, Numbers], dict[Key, str]]:
-    """Return the estimates of the audited source with percentile intervals by replicates, and notes on these."""
-    numbers, sizes = {}, effective_sizes(estimator)
-    notes: dict[Key, str] = {}
-    for key in point:
-        if key.source == AUDITED:
-            kept, note = _kept(key, draws)
-            made = _replicated(key, point, draws[kept], estimator, sizes[key.model][key.quantity])
-            numbers[key] = made.estimate, *made.interval(level)
-            notes |= {key: note} if note else {}
-    return numbers, notes
 
 
 def _kept(key: Key, draws: pd.DataFrame) -> tuple[NDArray[np.bool_], str]:
