@@ -302,7 +302,7 @@ class Audit:
         models = list(self.draws.columns.unique("model"))
         posterior, dims = {}, {}
         for quantity in self.draws.columns.unique("quantity"):
-            own = self.draws.xs(quantity, axis="columns", level="quantity")
+            own: Any = self.draws.xs(quantity, axis="columns", level="quantity")
             present = [each for each in DECISIONS if each in own.columns.unique("decisions")]
             cube = own.reindex(columns=pd.MultiIndex.from_product([models, present])).to_numpy()
             cube = cube.reshape(1, len(own), len(models), len(present))
@@ -587,7 +587,7 @@ def audit(
         df, known = chosen.filled, chosen.known
     how: dict[str, Any] = {"sample_weight": sample_weight, "groups": groups, "missing": taken}
     rows = AuditedRows.of(df, graph, both=False, beside=beside, known=known, **how)
-    table, a, weight, outcome, clusters = rows.table, rows.a, rows.weight, rows.outcome, rows.clusters
+    table, a, weight, clusters = rows.table, rows.a, rows.weight, rows.clusters
     levels = read_subgroups(subgroups, chosen, table)
     warned = _warn([*rows.of_outcome, *rows.texts])
     found = JudgedModels.of(models, rows, graph, scores, threshold)
@@ -642,7 +642,7 @@ def audit(
             answers[each.name] = partial(likely_flips, each.name, each.model, chosen, table, threshold, seed)
     rates = pd.DataFrame()
     if not beside:  # the group of some rows is not known
-        rates = estimate_rates(observed, threshold, a, outcome, weight, graph, level, clusters)
+        rates = estimate_rates(observed, rows, threshold, graph, level)
     with without_bars(not progress):
         if by_influence:
             asked = Scores(audited, observed, threshold)
@@ -722,7 +722,7 @@ def _audit_by_influence(
 ) -> Audit:
     """Return the audit of a source with influence values, of which everything is made without replicates."""
     at, random_state = context.settings.get("thresholds", ()), context.settings["random_state"]
-    table, a, outcome, weight, clusters = rows.table, rows.a, rows.outcome, rows.weight, rows.clusters
+    table, a, weight, clusters = rows.table, rows.a, rows.weight, rows.clusters
     with collected() as caught:
         fitted, index = fit_source(source, table, weight, clusters)
         fresh, level, outcomes = fitted is not source, context.level, context.outcomes
@@ -742,15 +742,13 @@ def _audit_by_influence(
                 PyrofairWarning,
                 stacklevel=1,
             )
-        estimate = partial(estimate_by_influence, table=table, outcome=outcome, weight=weight, clusters=clusters)
         every = [(each, replace(own, rules=(*DECISIONS, *at))) for each, own in asked]
-        all_of_them = estimate(every, fresh=fresh, failure=absent)
-        found, cut = (all_of_them.of_rules(rules) for rules in (DECISIONS, at or DECISIONS))
+        made = estimate_by_influence(every, rows, fresh=fresh, failure=absent)
+        found, cut = (made.of_rules(rules) for rules in (DECISIONS, at or DECISIONS))
         groups = pd.DataFrame()
         within: Within = ()
         if not found.failure:
-            how: dict[str, Any] = {"level": level, "random_state": random_state, "clusters": clusters}
-            groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, **how)
+            groups = compare_by_influence(*asked[0], rows, fresh=fresh, level=level, random_state=random_state)
             within = estimate_subgroups(levels, asked, found.normal, table, a, clusters) if levels else ()
     warned = [*context.warnings, *texts_of(caught)]
     assumptions = asked[0][0].assumptions

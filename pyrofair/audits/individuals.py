@@ -215,7 +215,8 @@ def _flips_of(
             parts.append(scores.reset_index(drop=True)[COLUMNS])
     joined = pd.concat(parts, ignore_index=True)
     number = {name: i for i, name in enumerate(models)}
-    return joined.sort_values("model", key=lambda names: names.map(number), kind="stable", ignore_index=True)
+    order = joined["model"].map(number).to_numpy().argsort(kind="stable")
+    return pd.DataFrame(joined.iloc[order].reset_index(drop=True))
 
 
 def _alone(sem: Any, path: tuple[str, ...]) -> Any:

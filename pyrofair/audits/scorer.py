@@ -141,7 +141,7 @@ class AuditScorer:
             scores = AuditedModel("model", model, graph, order).observed(table)
             outcome, _ = read_outcome(y, graph.positive)
             return float(np.mean(decide(scores, "threshold", self.threshold) == outcome)), np.nan, np.nan
-        how = {"n_boot": self.n_boot, "threshold": self.threshold, "random_state": self.random_state}
+        how: dict[str, Any] = {"n_boot": self.n_boot, "threshold": self.threshold, "random_state": self.random_state}
         judged = table.assign(**{graph.outcome_column: np.asarray(y)})
         report = audit({"model": model}, source, judged, n_jobs=1, progress=False, **how)
         of = quantities_of(report.table)

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import shown
-from pyrofair.audits.clusters import Clusters
+from pyrofair.audits.inputs import AuditedRows
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import GROUPS, Measured, judged, rows_alike, sizes_of, tell_groups
 from pyrofair.effects.estimates import (
@@ -258,27 +258,21 @@ def _smallest(
 
 
 def estimate_by_influence(
-    asked: Sequence[tuple[Any, Scores]],
-    table: pd.DataFrame,
-    outcome: NDArray[np.int8] | None,
-    weight: Array,
-    *,
-    fresh: bool,
-    failure: str = "",
-    clusters: Clusters | None = None,
+    asked: Sequence[tuple[Any, Scores]], rows: AuditedRows, *, fresh: bool, failure: str = ""
 ) -> WaldEstimates:
     """Return the estimates of all quantities of all models, by one call of each fitted source for its models.
 
     A ``fresh`` source was fitted on these n rows, and an error of it is raised; where it was fitted on others, what it
     refuses about these is the ``failure`` of the result, unless that is given. An error of a model is raised.
     """
-    rows, row_weight = (None, None) if fresh else (table, weight)
+    table, outcome, weight, clusters = rows.table, rows.outcome, rows.weight, rows.clusters
+    given = (None, None) if fresh else (table, weight)
     more: dict[str, Any] = {} if fresh or clusters is None else {"groups": clusters.labels}
     weights, found = pd.DataFrame(), []
     for source, scores in asked if not failure else ():
         try:
-            weights = source.stages(rows, row_weight, **more) if weights.empty else weights
-            found.append(source.influence(scores, rows, row_weight, **more))
+            weights = source.stages(*given, **more) if weights.empty else weights
+            found.append(source.influence(scores, *given, **more))
         except DataError as error:
             if fresh or error is scores.error:
                 raise
@@ -403,17 +397,10 @@ def not_compared(group: str, error: Exception) -> str:
 
 
 def compare_by_influence(
-    source: InfluenceBased,
-    scores: Scores,
-    table: pd.DataFrame,
-    weight: Array,
-    *,
-    fresh: bool,
-    level: float,
-    random_state: int | None,
-    clusters: Clusters | None = None,
+    source: InfluenceBased, scores: Scores, rows: AuditedRows, *, fresh: bool, level: float, random_state: int | None
 ) -> pd.DataFrame:
     """Return an audit's table of groups: one test by draws from a joint normal distribution; empty if there is none."""
+    table, weight, clusters = rows.table, rows.weight, rows.clusters
     asked = replace(scores, models=[model for model in scores.models if not model.is_scores], probe=True)
     try:
         values = source.by_group(asked, *((None, None) if fresh else (table, weight))) if asked.models else {}

@@ -173,7 +173,8 @@ def spans_table(
     found, crossed = [], []
     shown = [quantity for quantity in SPANS if rows["quantity"].eq(quantity).any()]
     for value, own in rows.groupby(key, sort=False, dropna=False):
-        of: dict[str, Any] = {row.quantity: row for row in own.itertuples()}
+        lines: Any = own.itertuples()
+        of = {row.quantity: row for row in lines}
         spans = {SPANS[name]: span(of.get(name), points=name == "mean_unfair_effect") for name in shown}
         ending = {last[0]: last[1][value]} if last[1] else {}
         found.append({label or key: named(value), **before(value, of), **spans, **ending})
