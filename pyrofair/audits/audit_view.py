@@ -301,14 +301,23 @@ def rates_block(rates: pd.DataFrame, column: str) -> Block:
     return Block("rates", "Rates by group", tables=[table])
 
 
+def _told(verdicts: Mapping[Any, Verdict], note: str) -> dict[str, Any]:
+    """Return the verdicts as the last column of a table, and below it the reasons where there is none."""
+    why: dict[str, list[str]] = {}
+    for at, each in verdicts.items():
+        if each.cause and not each.is_verdict:
+            why.setdefault(each.cause.strip().rstrip("."), []).append(cell(at))
+    reasons = [f"{', '.join(places)}: {cause}." for cause, places in why.items()]
+    return {"last": ("verdict", {at: each.head for at, each in verdicts.items()}), "note": " ".join([note, *reasons])}
+
+
 def threshold_tables(audit: Audit) -> list[Table]:
     """Return the tables of thresholds, one for each model."""
-    verdicts = read_thresholds(audit.thresholds, audit.context)
-    found, note = [], "Each interval holds separately."
+    verdicts, found = read_thresholds(audit.thresholds, audit.context), []
     for i, (model, own) in enumerate(audit.thresholds.groupby("model", sort=False)):
-        heads = {at: each.head for (name, at), each in verdicts.items() if name == model}
-        caption = f"{model}: decisions at several thresholds"
-        found.append(spans_table(f"thresholds-{i}", caption, own, "threshold", last=("verdict", heads), note=note))
+        of = {at: each for (name, at), each in verdicts.items() if name == model}
+        told, caption = _told(of, "Each interval holds separately."), f"{model}: decisions at several thresholds"
+        found.append(spans_table(f"thresholds-{i}", caption, own, "threshold", **told))
     return found
 
 
@@ -326,12 +335,9 @@ def subgroup_tables(audit: Audit, decisions: Decisions) -> list[Table]:
     keys: Any = audit.subgroups.groupby(["subgroup", "model"], sort=False)
     found = []
     for i, (key, own) in enumerate(keys):
-        heads = {level: each.head for (name, level, of), each in verdicts.items() if (name, of) == key}
-        told = own[(own["quantity"] == "mean_unfair_effect") & (own["note"] != "")]
-        notes = [note, *(f"{level}: {text}." for level, text in zip(told["level"], told["note"], strict=True))]
-        how: dict[str, Any] = {"label": str(key[0]), "before": sizes, "last": ("verdict", heads)}
-        caption = f"{key[1]}, by {key[0]}"
-        found.append(spans_table(f"subgroups-{i}", caption, own, "level", note=" ".join(notes), **how))
+        told = _told({level: each for (name, level, of), each in verdicts.items() if (name, of) == key}, note)
+        told |= {"label": str(key[0]), "before": sizes}
+        found.append(spans_table(f"subgroups-{i}", f"{key[1]}, by {key[0]}", own, "level", **told))
     return found
 
 

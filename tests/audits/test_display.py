@@ -159,6 +159,8 @@ def test_the_text_tells_of_thresholds_and_subgroups(report: pf.audits.Audit) -> 
             line = next(line for line in table.splitlines() if line.split()[0] == f"{each.Index}")
             assert f"{100.0 * each.estimate + 0.0:+.1f} points" in line
     assert "All intervals of subgroups hold together with 95%" in text
+    constant = text.partition("constant: decisions at several thresholds\n")[2].partition("\n\n")[0]
+    assert "rows get the same decision" in " ".join(constant.split())  # why there is no verdict
 
 
 def test_a_page_about_scores_speaks_of_no_threshold_but_where_it_is_one(report: pf.audits.Audit) -> None:
