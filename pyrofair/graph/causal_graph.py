@@ -159,7 +159,7 @@ class CausalGraph:
         listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
         sensitive = _marked("sensitive", listed.exposures, "exposure") if sensitive is None else sensitive
         outcome = _marked("outcome", listed.outcomes, "outcome") if outcome is None else outcome
-        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns, labels)
         if contrast is ...:
             contrast = 1 if baseline == 0 else None
         baseline, contrast, positive = map(plain_value, (baseline, contrast, positive))
@@ -179,14 +179,8 @@ class CausalGraph:
             if fault := text_fault(names):
                 raise GraphError(f"{what.capitalize()} cannot be told apart, or not be written: {fault}. Rename one.")
         roles = (sensitive, outcome, baseline, contrast, positive)
-        given = (
-            listed.nodes,
-            listed.edges,
-            *roles,
-            hidden,
-            column_map,
-            _read_labels({} if labels is None else labels, baseline, contrast),
-        )
+        named = _read_labels(labels, baseline, contrast)
+        given = (listed.nodes, listed.edges, *roles, hidden, column_map, named)
         for each, value in zip(fields(self), given, strict=True):
             object.__setattr__(self, each.name, value)
         self._validate()
@@ -237,7 +231,7 @@ class CausalGraph:
         """
         from pyrofair.programs.vectors import read_scalar_sites  # other graphs need no Pyro
 
-        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns, labels)
         nodes = require_names("nodes", nodes, "node names", error=GraphError)
         require_callable("program", program, "a Pyro program of the number of units", error=GraphError)
 
@@ -706,11 +700,11 @@ class CausalGraph:
             )
 
 
-def _read_labels(labels: object, baseline: Hashable, contrast: Hashable) -> tuple[tuple[Any, str], ...]:
+def _read_labels(
+    labels: Mapping[Any, str] | None, baseline: Hashable, contrast: Hashable
+) -> tuple[tuple[Any, str], ...]:
     """Return each level that has a label, with it; levels that a report would write alike are refused."""
-    expected = "a dictionary from values to texts, such as {0: 'white', 1: 'black'}"
-    require_instance("labels", labels, Mapping, expected, error=GraphError)
-    found = {plain_value(level): text for level, text in cast("Mapping[Any, str]", labels).items()}
+    found = {plain_value(level): text for level, text in (labels or {}).items()}
     for level, text in found.items():
         require_label("labels", level, error=GraphError)
         require_instance(f"labels[{level!r}]", text, str, "a text, such as 'white'", error=GraphError)
@@ -735,14 +729,18 @@ def _marked(role: str, nodes: Sequence[str], word: str) -> str:
 
 
 def _require_roles(
-    sensitive: object, outcome: object, baseline: object, contrast: object, positive: object, columns: object
-) -> None:
-    """Refuse roles that are no names, labels that no column can hold, and columns that are no dictionary."""
+    sensitive: object, outcome: object, baseline: object, contrast: object, positive: object, columns: object,
+    labels: object,
+) -> None:  # fmt: skip
+    """Refuse roles that are no names, values that no column can hold, and columns or labels that are no dictionary."""
     for role, name in (("sensitive", sensitive), ("outcome", outcome)):
         require_instance(role, name, str, "the name of a node", error=GraphError)
     for role, label in (("baseline", baseline), ("contrast", contrast), ("positive", positive)):
         if role != "contrast" or label is not None:
             require_label(role, label, error=GraphError)
+    if labels is not None:
+        expected = "a dictionary from values to texts, such as {0: 'white', 1: 'black'}"
+        require_instance("labels", labels, Mapping, expected, error=GraphError)
     if columns is not None:
         expected = "a dictionary from nodes to their columns, such as {'S': ['savings', 'checking']}"
         require_instance("columns", columns, Mapping, expected, error=GraphError)
