@@ -24,6 +24,7 @@ from pyrofair.audits.report import (
     describe_intervals,
     group_lines,
     model_lines,
+    names_of_groups,
     rates_by_group,
     setting_lines,
     world_lines,
@@ -41,7 +42,7 @@ from pyrofair.audits.verdicts import (
 from pyrofair.audits.view import Block, View, drawn
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
-from pyrofair.graph import UnfairPaths
+from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.svg import graph_svg
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _blocks(
         graph_block(context.paths),
         Block("worlds", "The two worlds", world_lines(context), aside=[WORLDS]),
         Block("models", "Models side by side", lines, pictures=tables),
-        *([rates_block(audit.rates, context.graph.sensitive_column)] if len(audit.rates) else []),
+        *([rates_block(audit.rates, context.graph)] if len(audit.rates) else []),
         Block("intervals", "Intervals", aside=[SCALE], markup=lambda: tracks_markup("track", tracks())),
     ]
     if len(audit.thresholds):
@@ -282,12 +283,11 @@ def _models(table: pd.DataFrame, verdicts: Verdicts, decisions: Decisions) -> Ta
     )
 
 
-def rates_block(rates: pd.DataFrame, column: str) -> Block:
+def rates_block(rates: pd.DataFrame, graph: CausalGraph) -> Block:
     """Return the rates of each group, once, and each difference: a row for each of a model."""
-    rows = []
-    gap = rates["group"] == DIFFERENCE
-    name = column + "=" + rates["group"]
-    of = "" if "contrast" not in rates else f" of {column}=" + rates["contrast"].astype(str)
+    rows, gap, column, called = [], rates["group"] == DIFFERENCE, graph.sensitive_column, names_of_groups(graph)
+    name = column + "=" + rates["group"].map(called)
+    of = "" if "contrast" not in rates else f" of {column}=" + rates["contrast"].astype(str).map(called)
     named = rates.assign(group=name.mask(gap, DIFFERENCE + of)).drop_duplicates(["model", "group", "quantity"])
     keys: Any = named.groupby(["model", "group"], sort=False)
     for (model, group), own in keys:
