@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import count
+from itertools import count, zip_longest
 from textwrap import wrap
 from typing import Any
 from urllib.parse import quote
@@ -89,8 +89,7 @@ class Table:
         found = [self.caption]
         for row in held:
             parts = [wrap(text, size) or [""] for text, size in zip(row, widths, strict=True)]
-            for i in range(max(map(len, parts))):
-                texts = (part[i] if i < len(part) else "" for part in parts)
+            for texts in zip_longest(*parts, fillvalue=""):
                 line = zip(texts, widths, self.numeric, strict=True)
                 found.append("  ".join(f"{text:{'>' if right else '<'}{size}}" for text, size, right in line).rstrip())
         return [line.replace(NO_BREAK, " ") for line in (*found, *wrap(self.note, width))]
