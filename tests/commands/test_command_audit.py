@@ -681,7 +681,7 @@ def test_several_values_are_compared_with_the_baseline(call: Call) -> None:
     for each, own in df.assign(yes=df["p"] > 0.4).groupby("race")["yes"]:
         of = "Asian" if each == "White" else each
         assert rates[of, each, "selection_rate"] == pytest.approx(own.mean(), abs=1e-12)
-        assert details(str(folder)).count(f"p, race={each}, {len(own)} rows:") == 1
+        assert len(re.findall(rf"^p +race={each} +{len(own)} ", details(str(folder)), re.MULTILINE)) == 1
     upper = report.table.query("quantity == 'piu_upper' and decisions == 'threshold'").set_index("contrast")["upper"]
     assert code == (3 if upper.max() > 0.1 else 0) == 3
     for name, most in upper.items():

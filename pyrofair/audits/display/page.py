@@ -186,7 +186,8 @@ def spans_table(
 def _is_numbers(column: pd.Series[Any]) -> bool:
     """Return whether texts are numbers, percentages or intervals, so that they are set to the right."""
     texts = [str(each) for each in column if str(each) not in ("", "not available")]
-    return bool(texts) and all(set(each) <= set("0123456789.,%[] -\N{MINUS SIGN}+etopins") for each in texts)
+    marks = set("0123456789.,%[] -\N{MINUS SIGN}+etopins")
+    return bool(texts) and all(set(each) <= marks and not each.isalpha() for each in texts)
 
 
 def cell(value: Any) -> str:
