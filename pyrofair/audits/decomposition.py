@@ -20,7 +20,7 @@ from pyrofair.audits.display.tracks import Panel as Tracks
 from pyrofair.audits.display.tracks import of_parts, scale_of
 from pyrofair.audits.display.words import Answer, percent, shorten
 from pyrofair.audits.family import Members
-from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Means, Plan
+from pyrofair.audits.parts import CONFOUNDING, FAIR_PATHS, GAP, TOTAL, UNFAIR_PATHS, Means, Plan
 from pyrofair.audits.view import PARTS, Block, View
 from pyrofair.audits.waterfall import Panel, draw_waterfalls, points
 from pyrofair.graph import CausalGraph
@@ -29,9 +29,8 @@ from pyrofair.graph.svg import graph_svg
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAIR_PATHS", "UNFAIR_PATHS", "WORLDS", "Decomposition"]
+__all__ = ["WORLDS", "Decomposition"]
 
-UNFAIR_PATHS, FAIR_PATHS = "unfair paths", "fair paths"
 WHOLE = (GAP, TOTAL, UNFAIR_PATHS, FAIR_PATHS)
 """The rows of the table that are sums of parts."""
 NO_VERDICT = "A part is not a verdict: you say which paths are unfair. Confounding does not mean no discrimination."
