@@ -460,12 +460,10 @@ class Values:
         moves = None if self.moves is None else np.pad(self.moves[:, at], ((0, 0), (0, 0), (0, more)))
         index = pd.MultiIndex.from_tuples(labels, names=["model", "decisions", "functional"])
         frame = pd.DataFrame(np.column_stack(columns), columns=index)
-        units = {} if self.clusters is None else {"groups": self.clusters.code[at], "arm": a}
+        units: dict[str, Any] = {} if self.clusters is None else {"groups": self.clusters.code[at], "arm": a}
         return Means(Estimates(frame, weight, at=at, apart=moves, **units), sizes, self.plan, self.pieces, self.beside)
 
-    def by_subgroup(
-        self, levels: Sequence[Subgroup], asked: Sequence[Asked], learners: Any
-    ) -> dict[str, dict[tuple[str, Any], Any]]:
+    def by_subgroup(self, levels: Sequence[Subgroup], asked: Sequence[Asked], learners: Any) -> dict[str, Any]:
         """Return the means ``within`` each level of subgroups, and why some are ``absent``, such as poor overlap."""
 
         def lacks(at: NDArray[np.int64]) -> str:

@@ -633,7 +633,8 @@ class _Seed:
 def _resumed(path: PenaltyPath, order: list[float]) -> dict[int, _Seed]:
     """Return what an earlier call has finished of each seed."""
     found = {}
-    for number, own in path.table.groupby("seed", sort=False) if len(path.table) else ():
+    seeds: Any = path.table.groupby("seed", sort=False) if len(path.table) else ()
+    for number, own in seeds:
         done = own["strength"].unique().tolist()
         if done != order[: len(done)] or not all((strength, number) in path.models for strength in done):
             raise DataError(
