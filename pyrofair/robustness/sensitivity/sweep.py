@@ -312,7 +312,8 @@ class Sweep(Report):
             basis=[RIGHT_GRAPH, f"Intervals hold with {context['level']:.0%}; the assumptions below."],
             changes=[
                 f"Compare the {name} at which the verdict changes with observed columns, or with what you know.",
-                f"Try values beyond {self._most:g} before you rely on a verdict that holds at all of them.",
+                *[f"Try values beyond {self._most:g} before you rely on a verdict that holds at all of them."]
+                * (self._most < self.parameter.most),
             ],
             assumptions=[("Assumptions:", stated)],
         )

@@ -466,8 +466,10 @@ def test_results_are_shown() -> None:
         told = [line for line in str(found).splitlines() if line.startswith(f"{cause}: '{what}'")]
         assert len(told) == 1
         assert ending in told[0]
-    page = found.to_html()
+    page, tables = found.to_html(), found.view.blocks[0].tables
     assert 'id="bounds-drawing-title"' in page
+    assert [*tables[0].columns[:2]] == ["gamma", "bounds"]  # no column of a limit that this cause lacks
+    assert "points [" in tables[0].rows[0][1]
     assert data["schema"] == "pyrofair-sensitivity"
     for quantity in ("mean_unfair_effect", "piu"):
         figure = found.plot(quantity, benchmark=found.benchmark())
