@@ -164,6 +164,10 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def get(self, name: str) -> Any:
+        """Return the value of an option, or None if the command has no such option."""
+        return self.values.get(name)
+
     def arguments(self, known: Iterable[str]) -> list[str]:
         """Return the options of some names that the user gave, as they are written on the command line."""
         found = []

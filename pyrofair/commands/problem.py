@@ -209,94 +209,84 @@ def read_problem(
         )
     from pyrofair.effects import from_one_hot
 
-    how = Reading.of(settings)
+    extra = extra or {}
     plain = make_graph(settings, {})
-    how = replace(how, sensitive=plain.sensitive_column, gaps=gaps)
+    how = replace(Reading.of(settings), sensitive=plain.sensitive_column, gaps=gaps)
     make_unfair(plain, settings, required=about_paths)  # a wrong path is refused before the table is read
-    outcome = plain.outcome_column
-    origin = f"--tiers {settings['tiers']}" if "tiers" in settings.given else "--graph"
-    wanted = {column: f"{origin}: the node {node!r}" for column, node in plain.node_of.items()}
-    if settings["weight"]:
-        wanted.setdefault(settings["weight"], "--weight")
     hot, other = _one_hot(settings, plain)
-    if hot:
-        wanted.pop(plain.sensitive_column)
-        wanted |= dict.fromkeys(hot, "--one-hot")
-    if groups := settings.values.get("groups"):  # noqa: PD011
-        if groups in plain.node_of:
-            raise UsageError(
-                f"--groups {groups!r} is a column of the graph, given which estimates are made: name another."
-            )
-        wanted.setdefault(groups, "--groups")
-    own = wanted | {name: why for name, why in (extra or {}).items() if name not in wanted}
-    optional = () if outcome_required else (outcome,)
+    outcome, weight, groups = plain.outcome_column, settings["weight"], settings.get("groups")
+    wanted = _wanted(settings, plain, hot)
     if how.missing_as_value:  # a missing outcome is left out of accuracy, which is all that it serves in an audit
-        hints = {name for name, why in (extra or {}).items() if why == "--proxy"}
-        needed = {plain.sensitive_column, *(extra or {}), *({outcome} if outcome_required else ())} - hints
+        hints = {name for name, why in extra.items() if why == "--proxy"}
+        needed = {plain.sensitive_column, *extra, *({outcome} if outcome_required else ())} - hints
         how = replace(how, features=tuple({*plain.node_of, *hints} - needed))
-    table = read_data(settings["data"], own, how, optional)
-    weighted = {settings["weight"]} - set(plain.node_of)
-    further = {
-        name: read_data(
-            settings[name],
-            wanted if name == "train" else {each: why for each, why in wanted.items() if each not in weighted},
-            how,
-            (outcome,) if name == "train" else (),
-        )
-        for name in others
-        if settings[name]
+    tables = {
+        DATA.name: read_data(settings["data"], wanted | extra | wanted, how, () if outcome_required else (outcome,))
     }
-    raw = table.frame
+    unweighted = {name: why for name, why in wanted.items() if name in plain.node_of or name != weight}
+    for name in filter(settings.__getitem__, others):
+        fits = name == "train"
+        tables[name] = read_data(settings[name], wanted if fits else unweighted, how, (outcome,) if fits else ())
+    raw = tables[DATA.name].frame
     if hot:
         read = partial(from_one_hot, graph=plain, columns=hot, other=other)
-        table = replace(table, frame=read(raw).frame)
-        further = {name: replace(each, frame=read(each.frame).frame) for name, each in further.items()}
-    table, dropped = _keep_groups(table, plain, settings)
-    more = {name: _keep_groups(each, plain, settings) for name, each in further.items()}
+        tables = {name: replace(each, frame=read(each.frame).frame) for name, each in tables.items()}
+    tables = {name: _keep_groups(each, plain, settings) for name, each in tables.items()}
+    table = tables[DATA.name]
     labels = _labels(settings, plain, table) if about_groups else {}
     if settings["labels"]:
         column = table.frame[plain.sensitive_column]
         named = _named_levels(settings, lambda text: match_value("--labels", text, column, table.path))
         labels |= {"labels": named} | ({} if about_groups else {"baseline": next(iter(named)), "contrast": None})
-    joined: list[str] = []
     if settings["rest-is-no"] and "positive" in labels and outcome in table.frame:
         column, yes = table.frame[outcome], labels["positive"]
         for no in column[column != yes].value_counts().index[:1]:  # none if all say yes
-            table, joined = _join(table, outcome, [yes, no])
-            more = {name: (_join(each, outcome, [yes, no])[0], lost) for name, (each, lost) in more.items()}
-    graph = make_graph(settings, labels)
-    for name, (each, _) in more.items():
+            tables = {name: _join(each, outcome, [yes, no]) for name, each in tables.items()}
+    graph, table = make_graph(settings, labels), tables.pop(DATA.name)
+    for name, each in tables.items():
         _require_alike(table, each, [column for column in wanted if column in each.frame], name)
     nodes = [column for column in plain.node_of if column in table.frame]
-    notes = [*table.notes, *joined]
+    notes = list(table.notes)
     if table.unused:
         notes.append(f"Columns of {table.path} that are not used: {', '.join(map(str, table.unused))}.")
     if outcome not in table.frame:
         notes.append(f"{table.path} has no column {outcome!r}, the outcome: accuracy is not available.")
-    left_out = [*table.left_out, *dropped]
-    for one, lost in more.values():
-        left_out += [*one.left_out, *lost]
+    left_out = [text for each in (table, *tables.values()) for text in each.left_out]
     doubts = [f"{text[0].upper()}{text[1:]}. The numbers are those of the other rows." for text in left_out]
-    for each in (table, *(other for other, _ in more.values())):
+    for each in (table, *tables.values()):
         doubts += [*each.doubts, *_constant(each, plain)]
     for text in doubts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
-    weight = settings["weight"]
     return Problem(
         graph,
         make_unfair(graph, settings, required=about_paths),
         table.frame[nodes],
-        table.frame[list(extra or {})],
+        table.frame[list(extra)],
         table.frame.get(weight),
         table.frame.get(groups),
         {
             name: Rows(each.frame.filter(nodes), each.frame.get(weight), each.frame.get(groups))
-            for name, (each, _) in more.items()
+            for name, each in tables.items()
         },
         tuple(notes),
         _levels(settings, graph, table) if about_groups and graph.contrast is None else (),
         from_one_hot(raw, graph, hot, other=other) if hot else None,
     )
+
+
+def _wanted(settings: Settings, graph: CausalGraph, hot: Sequence[str]) -> dict[str, str]:
+    """Return the columns of the nodes, or those ``hot`` in place of the sensitive one, of weights and of groups."""
+    origin = f"--tiers {settings['tiers']}" if "tiers" in settings.given else "--graph"
+    found = {column: f"{origin}: the node {node!r}" for column, node in graph.node_of.items()}
+    if hot:
+        del found[graph.sensitive_column]
+        found |= dict.fromkeys(hot, "--one-hot")
+    if (groups := settings.get("groups")) in graph.node_of:
+        raise UsageError(f"--groups {groups!r} is a column of the graph, given which estimates are made: name another.")
+    for flag in ("weight", "groups"):
+        if name := settings.get(flag):
+            found.setdefault(name, f"--{flag}")
+    return found
 
 
 def _levels(settings: Settings, graph: CausalGraph, table: Table) -> tuple[Any, ...]:
@@ -319,17 +309,17 @@ def _one_hot(settings: Settings, graph: CausalGraph) -> tuple[list[str], str | N
     return [each for each in columns if each != other], other and other.removeprefix(OTHER)
 
 
-def _join(table: Table, outcome: str, kept: Sequence[Any]) -> tuple[Table, list[str]]:
-    """Return a table whose outcome has no value but two, the second for all others, and what was joined to it."""
+def _join(table: Table, outcome: str, kept: Sequence[Any]) -> Table:
+    """Return a table whose outcome has no value but two, the second for all others, and a note of these."""
     column: Any = table.frame.get(outcome)
     if column is None or (known := column.isin(kept) | column.isna()).all():
-        return table, []
+        return table
     others = list_values(column[~known])
     values = column.astype(object).where(known, kept[-1]).astype(column.dtype)
     if str(values.dtype) == "category":
         values = values.cat.remove_unused_categories()
-    told = f"{outcome!r} of {table.path}: {others} count as {kept[-1]!r} (--rest-is-no)."
-    return replace(table, frame=table.frame.assign(**{outcome: values})), [told]
+    note = f"{outcome!r} of {table.path}: {others} count as {kept[-1]!r} (--rest-is-no)."
+    return replace(table, frame=table.frame.assign(**{outcome: values}), notes=(*table.notes, note))
 
 
 def _constant(table: Table, graph: CausalGraph) -> list[str]:
@@ -343,25 +333,23 @@ def _constant(table: Table, graph: CausalGraph) -> list[str]:
     ]
 
 
-def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> tuple[Table, list[str]]:
-    """Return a table without the rows of other groups, where these are to be dropped, and how many these are."""
+def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> Table:
+    """Return a table without the rows of other groups, where these are to be dropped."""
     if not settings["drop-other-groups"]:
-        return table, []
+        return table
     if settings["baseline"] is None or settings["contrast"] in ([], [ALL]):
         raise UsageError("--drop-other-groups needs --baseline and --contrast, the groups to keep.")
     column = table.frame[graph.sensitive_column]
-    kept = [match_value("--baseline", settings["baseline"], column, table.path)]
-    kept += [match_value("--contrast", each, column, table.path) for each in settings["contrast"]]
-    keep = column.isin(kept).to_numpy()
+    named = [("--baseline", settings["baseline"]), *(("--contrast", each) for each in settings["contrast"])]
+    keep = column.isin([match_value(flag, each, column, table.path) for flag, each in named])
     if keep.all():
-        return table, []
+        return table
     counts = list_values(column[~keep])
     text = f"{int((~keep).sum()):,} rows of {table.path} of other groups are left out: {counts}"
     frame = table.frame[keep].copy()  # its index is that of the rows of the file
-    for name in frame.columns:
-        if str(frame[name].dtype) == "category":
-            frame[name] = frame[name].cat.remove_unused_categories()
-    return replace(table, frame=frame), [text]
+    for name in frame.select_dtypes("category"):
+        frame[name] = frame[name].cat.remove_unused_categories()
+    return replace(table, frame=frame, left_out=(*table.left_out, text))
 
 
 def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, Any]:
@@ -478,13 +466,10 @@ def _require_alike(one: Table, other: Table, columns: Sequence[str], option: str
     """Refuse a column that one table holds as numbers and the other as text."""
     from pyrofair.tables.labels import is_categorical
 
-    for name in columns:
-        if name not in one.frame:
-            continue
-        text = [is_categorical(each.frame[name]) for each in (one, other)]
-        if text[0] != text[1]:
-            files = (one.path, other.path) if text[0] else (other.path, one.path)
+    for name in one.frame.columns.intersection(columns):
+        if is_categorical(one.frame[name]) != (is_text := is_categorical(other.frame[name])):
+            text, numbers = (other.path, one.path) if is_text else (one.path, other.path)
             raise UsageError(
-                f"the column {name!r} is text in {files[0]} and numbers in {files[1]} (--{option}); --text {name} "
+                f"the column {name!r} is text in {text} and numbers in {numbers} (--{option}); --text {name} "
                 "reads both as text."
             )
