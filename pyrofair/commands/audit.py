@@ -121,16 +121,17 @@ def run(settings: Settings, lines: Any) -> int:
         told = "quantities" if problem.contrasts else "table"
         report = replace(report, **{told: report.table.assign(note=notes)}, context=context)
         limit = settings["fail-above"]
-        found = None if limit is None else judge(report, limit, settings["fail-quantity"])
+        code, judged = (DONE, []) if limit is None else judge(report, limit, settings["fail-quantity"])
         head = []
         if files := model_files(settings["model"]):
             which = " or ".join(files)
             head.append(f"On rows that it was trained on, the accuracy of {which} is too good: hold rows out.")
         _add_files(folder, report, problem)
-        code = own.finish(lines, *head, "", report, *(("", *found.lines) if found else ()), tell=False)
-    if found and found.code != DONE:
-        lines.complain(as_options("\n".join(found.lines)))
-    return FAILED if code == FAILED else found.code if found else DONE
+        gate = ["", *judged] if judged else []
+        written = own.finish(lines, *head, "", report, *gate, tell=False)
+    if code != DONE:
+        lines.complain(as_options("\n".join(judged)))
+    return FAILED if written == FAILED else code
 
 
 def _check(settings: Settings) -> None:

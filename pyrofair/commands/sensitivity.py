@@ -6,8 +6,8 @@ from typing import Any
 
 from pyrofair.commands.data import DATA_OPTIONS, GROUPS
 from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, asked_of
-from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import QUESTION, Problem
+from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped, near
+from pyrofair.commands.problem import QUESTION, Problem, make_graph
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import running
 from pyrofair.commands.sources import make_source, source_options
@@ -57,6 +57,14 @@ def run(settings: Settings, lines: Any) -> int:
     for name, fits in BELONGS.items():
         if settings[name] and doubt not in fits:
             raise UsageError(f"--{name} belongs to --doubt {' or '.join(fits)}, and not to --doubt {doubt}.")
+    known = {*make_graph(settings, {}).nodes, "all"}
+    for cause in settings["hidden-causes"]:
+        ends = [end for side in cause.split("<->") for end in ([side] if side.strip() in known else side.split(","))]
+        if wrong := [end.strip() for end in ends if end.strip() not in known]:
+            raise UsageError(
+                f"--hidden-causes {cause!r}: {wrong[0]!r} is no node of the graph.{near(wrong[0], known)} A hidden "
+                "cause is written between two of its nodes: 'A <-> M'."
+            )
     with running(settings, FILES, outcome_required=False) as own:
         tell = _edges if doubt == "edges" else _sweeps
         texts = tell(settings, own.problem, own.models, own.folder)
