@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, near, no_file
+from pyrofair._validation import did_you_mean, nearest, plain_value
+from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, no_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,6 +84,8 @@ GROUPED = {
 """Numbers with separated thousands and a decimal mark, by this mark."""
 PERCENTAGE = re.compile(r"[+-]?\d+(?:[.,]\d*)?\s*%")
 SENTINEL = re.compile(r"-9|-?99+")
+OF_NODE = "the node "
+"""What stands before the node in the reason for which a column is wanted."""
 OWN = ("features", "sensitive", "gaps")
 """What a command knows of its tables beyond the options that say how they are read."""
 
@@ -153,38 +156,30 @@ def missing_of(settings: Settings) -> Missing:
 
 def require_columns(path: str, known: Sequence[str], wanted: Mapping[str, str]) -> None:
     """Refuse names that a file has no column of, or two; ``wanted`` maps each name to what asks for it."""
-    absent = [name for name in wanted if name not in known]
-    if absent:
-        from pyrofair._validation import nearest  # it loads NumPy
-
-        several = len(absent) > 1
-        of_nodes = [name for name in absent if "the node" in wanted[name]]
-        node = _node_of(wanted[of_nodes[0]]) if of_nodes else absent[0]
-        like = str(nearest(of_nodes[0], known) or "") if of_nodes else ""
-        example = (f'"{like}"' if "," in like else like) or "first,second"
-        made = f"{node}={example}"
-        made = shlex.quote(made) if "'" in made else f"'{made}'"
-        cure = (
-            f" A node that stands for other columns is given them, --columns {made}"
-            f"{', a name with a comma in double quotes' * (',' in like)}; one never measured is declared, "
-            f"--latent {shlex.quote(node)}."
-        )
+    if absent := [name for name in wanted if name not in known]:
+        cure = next((_cure(name, wanted[name], known) for name in absent if OF_NODE in wanted[name]), "")
         raise UsageError(
-            f"{path} has no column{'s' * several} {', '.join(map(repr, absent))} "
+            f"{path} has no column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))} "
             f"({'; '.join(dict.fromkeys(wanted[name] for name in absent))}). It has: "
-            f"{', '.join(repr(name) if ',' in name else name for name in known)}.{near(absent[0], known)}"
-            f"{cure * bool(of_nodes)}"
+            f"{', '.join(repr(name) if ',' in name else name for name in known)}.{did_you_mean(absent[0], known)}{cure}"
         )
-    twice = [name for name in wanted if list(known).count(name) > 1]
-    if twice:
+    if twice := [name for name in wanted if list(known).count(name) > 1]:
         raise UsageError(
             f"{path} has {list(known).count(twice[0])} columns called {twice[0]!r}, which differ; rename one of them."
         )
 
 
-def _node_of(why: str) -> str:
-    """Return the node that asks for a column, from what asks for it."""
-    return why.split("the node ", 1)[1].strip("'\"")
+def _cure(name: str, why: str, known: Sequence[str]) -> str:
+    """Return what to type for a node without a column of its name, from what asks for it."""
+    node, like = why.split(OF_NODE)[1].strip("'\""), str(nearest(name, known) or "first,second")
+    quoted = "," in like and like in known
+    made = f'{node}="{like}"' if quoted else f"{node}={like}"
+    made = shlex.quote(made) if "'" in made else f"'{made}'"
+    return (
+        f" A node that stands for other columns is given them, --columns {made}"
+        f"{', a name with a comma in double quotes' * quoted}; one never measured is declared, --latent "
+        f"{shlex.quote(node)}."
+    )
 
 
 def read_data(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequence[str] = ()) -> Table:
@@ -225,13 +220,8 @@ def _asked(
 ) -> dict[str, str]:
     """Return the wanted columns that are there, once all that must be are."""
     there = {name: why for name, why in wanted.items() if name in known or name not in optional}
-    declared = {name: f"--{flag}" for flag in ("text", "number") for name in getattr(how, flag)}
-    if absent := [name for name in declared if name not in known]:
-        raise UsageError(
-            f"{path} has no column {absent[0]!r}, named by {declared[absent[0]]}. It has: "
-            f"{', '.join(map(str, known))}.{near(absent[0], known)}"
-        )
-    require_columns(path, known, there)
+    declared = {name: f"--{flag}" for flag in ("text", "number") for name in getattr(how, flag) if name not in known}
+    require_columns(path, known, declared or there)
     return there
 
 
@@ -546,20 +536,18 @@ def _without_missing(
 def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
     """Return in words which values may not be what they are taken for: numbers such as -999, and text in two cases."""
     import numpy as np
-    import pandas as pd
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     found = []
     for name, column in frame.items():
-        own = f"The column {str(name)!r} of {path}"
-        values = pd.Series(column.unique())
-        if pd.api.types.is_bool_dtype(values):
+        own, values = f"The column {str(name)!r} of {path}", column.dropna().unique()
+        if is_bool_dtype(column):
             continue
-        if pd.api.types.is_numeric_dtype(values):
-            ordered = np.sort(values.to_numpy(np.float64))
-            for each, nearest, rest in ((ordered[0], 1, ordered[1:]), (ordered[-1], -2, ordered[:-1])):
-                if len(rest) < 2 or not SENTINEL.fullmatch(f"{each:.15g}"):
-                    continue
-                if abs(each - ordered[nearest]) >= rest[-1] - rest[0]:
+        if is_numeric_dtype(column):
+            numbers = np.sort(np.asarray(values, dtype=np.float64))
+            for each in numbers[[0, -1]] if len(numbers) > 2 else ():
+                rest = numbers[numbers != each]
+                if SENTINEL.fullmatch(f"{each:.15g}") and np.abs(rest - each).min() >= np.ptp(rest):
                     found.append(
                         f"{own} holds {each:.15g} in {int((column == each).sum()):,} row(s), far from its other values "
                         f"({rest[0]:.6g} to {rest[-1]:.6g}). It is taken for that number; if it stands for a missing "
@@ -567,7 +555,7 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
                     )
             continue
         twins: dict[str, list[str]] = {}
-        for text in values.dropna().astype(str):
+        for text in map(str, values):
             twins.setdefault(" ".join(text.split()).casefold(), []).append(text)
         found += [
             f"{own} holds {' and '.join(map(repr, each))}, which are taken for different categories."
@@ -579,7 +567,7 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
 
 def distinct_values(series: pd.Series[Any]) -> list[Any]:
     """Return the values of a column, each once, in the order of their first rows, as Python has them."""
-    return [each.item() if hasattr(each, "item") else each for each in series.dropna().unique()]
+    return [plain_value(each) for each in series.dropna().unique()]
 
 
 def list_values(series: pd.Series[Any]) -> str:
@@ -594,8 +582,6 @@ def match_value(flag: str, text: str, series: pd.Series[Any], path: str) -> Any:
 
     Text is compared exactly; numbers as numbers, so that ``1`` is ``1.0``; ``true`` and ``false`` in any case.
     """
-    from pyrofair._validation import nearest  # it loads NumPy
-
     values = distinct_values(series)
     found = [value for value in values if _means(text, value)]
     if len(found) == 1:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from pyrofair._validation import did_you_mean, path_fault, shown
 from pyrofair.exceptions import PyrofairError
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
     "config_option",
     "grouped",
     "is_file",
-    "near",
     "no_file",
     "write_settings",
 ]
@@ -48,31 +48,20 @@ class UsageError(PyrofairError):
     """An option, a file, a column or a value does not fit; the command ends with exit code 2."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the known name nearest to a wrong one, or an empty string."""
-    from pyrofair._validation import did_you_mean  # it loads NumPy
-
-    return did_you_mean(name, known)
-
-
 def is_file(text: str) -> bool:
     """Return whether a file has this name; the file system is asked only if one can be called so."""
-    from pyrofair._validation import path_fault
-
     return not path_fault(text) and Path(text).is_file()
 
 
 def no_file(text: str) -> str:
     """Return a sentence on a file that is not there, with the nearest name that is; empty if there is one."""
-    from pyrofair._validation import path_fault, shown
-
     if fault := path_fault(text):
         return f"{shown(text)} is no file: {fault}."
     path = Path(text)
     if path.exists():
         return f"{text!r} is a folder; name a file of it." if path.is_dir() else ""
     beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-    return f"there is no file {text!r} in {Path.cwd()}.{near(path.name, beside)}"
+    return f"there is no file {text!r} in {Path.cwd()}.{did_you_mean(path.name, beside)}"
 
 
 class Integer(click.IntRange):
@@ -281,7 +270,7 @@ def read_settings(ctx: click.Context, _: click.Parameter, path: str | None) -> s
     for name, value in content.items():
         if name not in known:
             text = f"{where} has the key {name!r}, and pyrofair {ctx.command.name} has no option of that name."
-            raise click.UsageError(f"{text}{near(name, known)} Keys are the options without '--'.", ctx)
+            raise click.UsageError(f"{text}{did_you_mean(name, known)} Keys are the options without '--'.", ctx)
         texts, many = [str(each) for each in (value if isinstance(value, list) else [value])], known[name].multiple
         if isinstance(value, dict) or (isinstance(value, list) and not many):
             raise click.UsageError(f"{where}: {name} = {value} must be one value{' or a list' * many}.", ctx)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyrofair._validation import did_you_mean
 from pyrofair.commands.data import DATA_OPTIONS, GROUPS
 from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, asked_of
-from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped, near
+from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped
 from pyrofair.commands.problem import QUESTION, Problem, make_graph
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import running
@@ -61,10 +62,8 @@ def run(settings: Settings, lines: Any) -> int:
     for cause in settings["hidden-causes"]:
         ends = [end for side in cause.split("<->") for end in ([side] if side.strip() in known else side.split(","))]
         if wrong := [end.strip() for end in ends if end.strip() not in known]:
-            raise UsageError(
-                f"--hidden-causes {cause!r}: {wrong[0]!r} is no node of the graph.{near(wrong[0], known)} A hidden "
-                "cause is written between two of its nodes: 'A <-> M'."
-            )
+            hint = did_you_mean(wrong[0], known)
+            raise UsageError(f"--hidden-causes {cause!r}: {wrong[0]!r} is no node of the graph, as in 'A <-> M'.{hint}")
     with running(settings, FILES, outcome_required=False) as own:
         tell = _edges if doubt == "edges" else _sweeps
         texts = tell(settings, own.problem, own.models, own.folder)
