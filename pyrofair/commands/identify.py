@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyrofair.commands.options import DONE, Command, Option, Settings, config_option
+from pyrofair.commands.options import DONE, Option, Settings, command, config_option
 from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, make_graph, make_unfair, stated_labels
 
-__all__ = ["COMMAND"]
+__all__ = ["run"]
 
 OPTIONS = (
     *GRAPH_OPTIONS,
@@ -28,8 +28,9 @@ Where the effect is not identified it names the cause and what can be done, and 
 """
 
 
+@command("identify", "print the formula of the effect along unfair paths, or why there is none", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Print the unfair paths and their estimand."""
+    """Derive whether data identify the effect along the unfair paths, and by which formula, from the graph alone."""
     from pyrofair.graph import identify
 
     graph = make_graph(settings, stated_labels(settings))
@@ -37,13 +38,3 @@ def run(settings: Settings, lines: Any) -> int:
     estimand = identify(unfair, settings["target"])
     lines.write(estimand.latex if settings["latex"] else f"{unfair}\n\n{estimand}")
     return DONE
-
-
-COMMAND = Command(
-    "identify",
-    "print the formula of the effect along unfair paths, or why there is none",
-    "Derive from the graph alone whether data identify the effect along the unfair paths, and by which formula.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)

@@ -7,6 +7,8 @@ import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ __all__ = [
     "Option",
     "Settings",
     "UsageError",
+    "command",
     "config_option",
     "grouped",
     "is_file",
@@ -182,12 +185,14 @@ class Command(click.Command):
     """
 
     def __init__(
-        self, name: str, help: str, description: str, example: str, options: Sequence[click.Parameter],
+        self, name: str, summary: str, example: str, options: Sequence[click.Parameter],
         run: Callable[[Settings, Any], int],
     ) -> None:  # fmt: skip
         as_it_is = "\n\n".join(f"\b\n{part}" for part in example.rstrip().split("\n\n"))
         wide = {"max_content_width": 110}
-        super().__init__(name, wide, params=[*options], help=description, epilog=as_it_is, short_help=help)
+        super().__init__(
+            name, wide, params=[*options], help=cleandoc(str(run.__doc__)), epilog=as_it_is, short_help=summary
+        )
         self.run = run
 
     def invoke(self, ctx: click.Context) -> int:
@@ -240,6 +245,13 @@ class Command(click.Command):
             first = " DATA comes before the options." if absent[0] == "DATA" else ""
             raise click.UsageError(f"Missing: {', '.join(absent)}.{first}", ctx)
         return Settings(str(self.name), values, frozenset(given))
+
+
+def command(
+    name: str, summary: str, example: str, options: Sequence[click.Parameter]
+) -> Callable[[Callable[[Settings, Any], int]], Command]:
+    """Make a command of a function, whose docstring describes it; the summary is its line among all commands."""
+    return partial(Command, name, summary, example, options)
 
 
 def _fault(text: str) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pyrofair.commands.data import DATA_OPTIONS
-from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped
+from pyrofair.commands.options import Option, Settings, UsageError, command, grouped
 from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS
 from pyrofair.commands.running import running
 from pyrofair.commands.sources import TRAIN_SOURCES, make_source, source_options
 
-__all__ = ["COMMAND", "TRAINING_OPTIONS", "make_classifier"]
+__all__ = ["TRAINING_OPTIONS", "make_classifier", "run"]
 
 TRAINING_OPTIONS = (*grouped(
     "the training",
@@ -61,8 +61,9 @@ The classifier is saved in train-train/{MODEL}; audit it on rows that it was not
 """
 
 
+@command("train", "train a classifier with a penalty on unfair effects, and save it", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Train, save the classifier, and print a summary."""
+    """Fit a classifier that minimises cross-entropy plus a penalty on the effect along unfair paths, and save it."""
     import numpy as np
 
     import pyrofair
@@ -163,13 +164,3 @@ def make_classifier(
         random_state=settings["seed"],
         **given,
     )
-
-
-COMMAND = Command(
-    "train",
-    "train a classifier with a penalty on unfair effects, and save it",
-    "Fit a classifier that minimises cross-entropy plus a penalty on the effect along the unfair paths, and save it.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)
