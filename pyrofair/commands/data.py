@@ -132,6 +132,15 @@ class Reading:
         except (LookupError, ValueError) as error:
             raise UsageError(f"--encoding {self.encoding!r} is no encoding of text: {error}.") from error
 
+    def mark(self, path: str) -> str:
+        """Return what separates the fields of a CSV file."""
+        return self.separator or ("\t" if re.search(r"\.tsv(\.|$)", path.lower()) else ",")
+
+    @property
+    def codec(self) -> str:
+        """The encoding, with which a mark at the start of a file of UTF-8 is none of its text."""
+        return "utf-8-sig" if self.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else self.encoding
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -203,7 +212,7 @@ def read_columns(path: str, how: Reading) -> list[str]:
     if missing := no_file(path):
         raise UsageError(missing)
     if not path.lower().endswith((".parquet", ".pq")):
-        return _read_header(path, _separator(path, how), how)
+        return _read_header(path, how)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -231,18 +240,17 @@ def _asked(
 def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequence[str]) -> Table:
     import pandas as pd
 
-    separator = _separator(path, how)
-    header = _read_header(path, separator, how)
-    _check_separator(path, header, separator, wanted)
+    header = _read_header(path, how)
+    _check_separator(path, header, how.mark(path), wanted)
     if how.strip:
         header = [each.strip() for each in header]
     elif blank := [each for each in header if each != each.strip() and each.strip() in wanted and each not in wanted]:
         raise UsageError(
             f"{path} has blanks around the name of the column {blank[0]!r}; --strip strips them, and those around text."
         )
-    header, notes = _without_copies(path, separator, how, header, wanted)
+    header, notes = _without_copies(path, how, header, wanted)
     there = _asked(path, header, wanted, how, optional)
-    texts = _read_texts(path, separator, how, header, there)
+    texts = _read_texts(path, how, header, there)
     if texts.empty:
         raise UsageError(f"{path} has a header and no rows.")
     values, wrong = {}, []
@@ -262,12 +270,8 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
     return Table(path, frame, unused, left_out, _doubts(path, frame), notes)
 
 
-def _separator(path: str, how: Reading) -> str:
-    return how.separator or ("\t" if re.search(r"\.tsv(\.|$)", path.lower()) else ",")
-
-
 def _without_copies(
-    path: str, separator: str, how: Reading, header: list[str], wanted: Mapping[str, str]
+    path: str, how: Reading, header: list[str], wanted: Mapping[str, str]
 ) -> tuple[list[str], tuple[str, ...]]:
     """Return the header with a name to spare for each copy of a wanted column that equals the first, and a note of it.
 
@@ -276,7 +280,7 @@ def _without_copies(
     taken, notes = list(header), []
     for name in dict.fromkeys(each for each in header if each in wanted and header.count(each) > 1):
         at = [i for i, each in enumerate(header) if each == name]
-        texts = _read_texts(path, separator, how, [str(i) for i in range(len(header))], map(str, at))
+        texts = _read_texts(path, how, [str(i) for i in range(len(header))], map(str, at))
         if all(texts[str(i)].equals(texts[str(at[0])]) for i in at[1:]):
             for i in at[1:]:
                 taken[i] = f"{name} (a copy)"
@@ -284,7 +288,7 @@ def _without_copies(
     return taken, tuple(notes)
 
 
-def _read_header(path: str, separator: str, how: Reading) -> list[str]:
+def _read_header(path: str, how: Reading) -> list[str]:
     """Return the names in the first line of a CSV file, those that occur twice as they are."""
     import io
 
@@ -294,8 +298,8 @@ def _read_header(path: str, separator: str, how: Reading) -> list[str]:
         if file.read(4) == b"PK\x03\x04":
             raise UsageError(f"{path} is a zip archive or an Excel workbook, not CSV: save its table as CSV.")
     try:
-        with pa.input_stream(path) as stream, io.TextIOWrapper(stream, _encoding(how), newline="") as text:
-            header = next(csv.reader(text, delimiter=separator), None)
+        with pa.input_stream(path) as stream, io.TextIOWrapper(stream, how.codec, newline="") as text:
+            header = next(csv.reader(text, delimiter=how.mark(path)), None)
     except (UnicodeError, OSError, csv.Error, pa.ArrowException) as error:
         raise UsageError(_undecoded(path, how, error)) from error
     if not header:
@@ -306,20 +310,15 @@ def _read_header(path: str, separator: str, how: Reading) -> list[str]:
 def _check_separator(path: str, header: Sequence[str], separator: str, wanted: Mapping[str, str]) -> None:
     """Refuse a header of which another separator makes more of the wanted columns, or more than one column."""
     line, single = separator.join(header), len(header) == 1
-    known = {}
-    for mark in (";", "\t", "|", ","):
-        if mark != separator and mark in line:
-            known[mark] = len({name.strip().strip('"') for name in line.split(mark)} & {*wanted})
-    best = max(known, key=lambda mark: known[mark], default="")
+    known = {
+        mark: len({name.strip().strip('"') for name in line.split(mark)} & {*wanted})
+        for mark in (";", "\t", "|", ",")
+        if mark != separator and mark in line
+    }
+    best = max(known, key=known.__getitem__, default="")
     if best and (single or known[best] > len({name.strip() for name in header} & {*wanted})):
-        written = {"\t": "tab"}.get(best, best)
-        one = "it has one column, " if single else ""
+        written, one = best.replace("\t", "tab"), "it has one column, " * single
         raise UsageError(f"the header of {path} is {line!r}: {one}separate its fields by --separator '{written}'.")
-
-
-def _encoding(how: Reading) -> str:
-    """Return the encoding, with which a mark at the start of a file of UTF-8 is none of its text."""
-    return "utf-8-sig" if how.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else how.encoding
 
 
 def _undecoded(path: str, how: Reading, error: Exception) -> str:
@@ -336,9 +335,7 @@ def _undecoded(path: str, how: Reading, error: Exception) -> str:
     return f"{path} cannot be read: {error}."
 
 
-def _read_texts(
-    path: str, separator: str, how: Reading, header: Sequence[str], wanted: Iterable[str]
-) -> pd.DataFrame:  # fmt: skip
+def _read_texts(path: str, how: Reading, header: Sequence[str], wanted: Iterable[str]) -> pd.DataFrame:
     """Return the fields of some columns of a CSV file as they are, by the numbers of their rows after the header."""
     import pandas as pd
     import pyarrow as pa
@@ -346,12 +343,12 @@ def _read_texts(
 
     names = [f"f{i}" for i in range(len(header))]
     own = {name: names[header.index(name)] for name in wanted}
-    encoding = _encoding(how).replace("utf-8-sig", "utf8")  # Arrow reads it without Python, and knows the mark
+    encoding = how.codec.replace("utf-8-sig", "utf8")  # Arrow reads it without Python, and knows the mark
     try:
         table = arrow_csv.read_csv(
             path,
             arrow_csv.ReadOptions(use_threads=False, column_names=names, encoding=encoding),
-            arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            arrow_csv.ParseOptions(delimiter=how.mark(path), newlines_in_values=True),
             arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.large_string()), include_columns=[*own.values()]
             ),
@@ -463,8 +460,8 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
 
     from pyrofair.tables.reading import from_arrow
 
-    of_csv = [("separator", None), ("decimal", "."), ("encoding", "utf-8"), ("strip", False), ("missing_values", ())]
-    if wrong := [name for name, default in of_csv if getattr(how, name) != default]:
+    plain, of_csv = Reading(), ("separator", "decimal", "encoding", "strip", "missing_values")
+    if wrong := [name for name in of_csv if getattr(how, name) != getattr(plain, name)]:
         raise UsageError(
             f"--{wrong[0].replace('_', '-')} is of CSV files; a Parquet file such as {path} has types and missing "
             "values of its own."
@@ -480,8 +477,7 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
             f"the column {nested[0].name!r} of {path} holds several values a row ({nested[0].type}). Spread them over "
             "columns, one value each."
         )
-    frame = from_arrow(table)
-    frame = frame.loc[:, list(there)]
+    frame = from_arrow(table).loc[:, list(there)]
     if not len(frame):
         raise UsageError(f"{path} has no rows.")
     keep, left_out = _without_missing(path, {name: frame[name].isna().to_numpy() for name in there}, how)
