@@ -12,7 +12,7 @@ from pyrofair.commands.check import TEST_OPTIONS, check_table
 from pyrofair.commands.check import run as check
 from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, Reading, read_columns, require_columns
 from pyrofair.commands.options import DONE, FAILED, Option, Settings, UsageError, command, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, read_problem, read_text
+from pyrofair.commands.problem import GRAPH_OPTIONS, VALUE_OPTIONS, read_problem, read_text
 from pyrofair.commands.results import RESULT_OPTIONS
 from pyrofair.commands.running import computing
 
@@ -31,7 +31,7 @@ OPTIONS = (
                metavar="FILE"),
         Option("within", "columns of a tier also act on those named after them (default: not on each other)", bool),
     ),
-    *LABEL_OPTIONS,
+    *VALUE_OPTIONS,
     *TEST_OPTIONS,
     GROUPS,
     *DATA_OPTIONS,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pyrofair.commands.options import DONE, Option, Settings, command, config_option
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, make_graph, make_unfair, stated_labels
+from pyrofair.commands.problem import GRAPH_OPTIONS, VALUE_OPTIONS, make_graph, make_unfair, stated_values
 
 __all__ = ["run"]
 
 OPTIONS = (
     *GRAPH_OPTIONS,
-    *(each for each in LABEL_OPTIONS if each.name in ("baseline", "contrast", "labels", "positive")),
+    *(each for each in VALUE_OPTIONS if each.name in ("baseline", "contrast", "labels", "positive")),
     Option("target", "whose outcome: the prediction of a classifier of the outcome's parents, or the outcome itself",
            default="prediction", choices=("prediction", "outcome")),
     Option("latex", "print the formulas as LaTeX", bool),
@@ -33,7 +33,7 @@ def run(settings: Settings, lines: Any) -> int:
     """Derive whether data identify the effect along the unfair paths, and by which formula, from the graph alone."""
     from pyrofair.graph import identify
 
-    graph = make_graph(settings, stated_labels(settings))
+    graph = make_graph(settings, stated_values(settings))
     unfair = make_unfair(graph, settings)
     estimand = identify(unfair, settings["target"])
     lines.write(estimand.latex if settings["latex"] else f"{unfair}\n\n{estimand}")

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GRAPH_OPTIONS",
-    "LABEL_OPTIONS",
     "QUESTION",
+    "VALUE_OPTIONS",
     "Problem",
     "files_read",
     "make_graph",
@@ -42,9 +42,9 @@ __all__ = [
     "names_several",
     "read_problem",
     "read_text",
-    "stated_labels",
+    "stated_values",
 ]
-ALL, OTHER = "all", "other="
+ALL, OTHER, ROLES = "all", "other=", ("baseline", "contrast")
 
 GRAPH_OPTIONS = grouped(
     "the question",
@@ -60,7 +60,7 @@ GRAPH_OPTIONS = grouped(
     Option("columns", "the columns of a node that is not one column of its own name: 'S=savings,checking'", many=True,
            metavar="NODE=COLUMNS"),
 )  # fmt: skip
-LABEL_OPTIONS = grouped(
+VALUE_OPTIONS = grouped(
     "the question",
     Option("baseline", "the value of the sensitive attribute in the baseline world (default 0)", metavar="VALUE"),
     Option("contrast", "its other value (default 1); of audit and train also several values, each compared with the "
@@ -74,7 +74,7 @@ LABEL_OPTIONS = grouped(
     Option("rest-is-no", "all values of the outcome, or of columns of decisions, but the one that counts as yes count "
            "as no", bool),
 )  # fmt: skip
-QUESTION = (DATA, *GRAPH_OPTIONS, *LABEL_OPTIONS)
+QUESTION = (DATA, *GRAPH_OPTIONS, *VALUE_OPTIONS)
 
 
 class Rows(NamedTuple):
@@ -120,7 +120,7 @@ def files_read(settings: Settings, *tables: str) -> list[str]:
     return [*found, settings["graph"]] if is_file(settings["graph"]) else found
 
 
-def make_graph(settings: Settings, labels: Mapping[str, Any]) -> CausalGraph:
+def make_graph(settings: Settings, values: Mapping[str, Any]) -> CausalGraph:
     """Return the graph that the options describe, with values of the sensitive attribute and the outcome."""
     from pyrofair.graph import CausalGraph
 
@@ -130,7 +130,7 @@ def make_graph(settings: Settings, labels: Mapping[str, Any]) -> CausalGraph:
         outcome=settings["outcome"],
         columns=dict(_columns_of(each) for each in settings["columns"]),
         latent=settings["latent"],
-        **labels,
+        **values,
     )
 
 
@@ -233,16 +233,16 @@ def read_problem(
         tables = {name: replace(each, frame=read(each.frame).frame) for name, each in tables.items()}
     tables = {name: _keep_groups(each, plain, settings) for name, each in tables.items()}
     table = tables[DATA.name]
-    labels = _labels(settings, plain, table) if about_groups else {}
+    values = _values(settings, plain, table) if about_groups else {}
     if settings["labels"]:
         column = table.frame[plain.sensitive_column]
-        named = _named_levels(settings, lambda text: match_value("--labels", text, column, table.path))
-        labels |= {"labels": named} | ({} if about_groups else {"baseline": next(iter(named)), "contrast": None})
-    if settings["rest-is-no"] and "positive" in labels and outcome in table.frame:
-        column, yes = table.frame[outcome], labels["positive"]
+        named = _labels_of(settings, lambda text: match_value("--labels", text, column, table.path))
+        values |= {"labels": named} | ({} if about_groups else {"baseline": next(iter(named)), "contrast": None})
+    if settings["rest-is-no"] and "positive" in values and outcome in table.frame:
+        column, yes = table.frame[outcome], values["positive"]
         for no in column[column != yes].value_counts().index[:1]:  # none if all say yes
             tables = {name: _join(each, outcome, [yes, no]) for name, each in tables.items()}
-    graph, table = make_graph(settings, labels), tables.pop(DATA.name)
+    graph, table = make_graph(settings, values), tables.pop(DATA.name)
     for name, each in tables.items():
         _require_alike(table, each, [column for column in wanted if column in each.frame], name)
     nodes = [column for column in plain.node_of if column in table.frame]
@@ -352,16 +352,11 @@ def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> Table:
     return replace(table, frame=frame, left_out=(*table.left_out, text))
 
 
-def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, Any]:
+def _values(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, Any]:
     """Return the values of the sensitive attribute and of the outcome, in the types of their columns."""
     sensitive = table.frame[graph.sensitive_column]
     several = names_several(settings)
-    given = {"baseline": settings["baseline"], "contrast": None if several else next(iter(settings["contrast"]), None)}
-    found = {
-        role: match_value(f"--{role}", value, sensitive, table.path)
-        for role, value in given.items()
-        if value is not None
-    }
+    found = {role: match_value(f"--{role}", text, sensitive, table.path) for role, text in _named(settings).items()}
     if len(found) == 2 and found["baseline"] == found["contrast"]:
         raise UsageError(
             f"--baseline and --contrast are both {found['baseline']!r}; name two values of {sensitive.name!r}, which "
@@ -377,23 +372,27 @@ def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, A
         outcome = table.frame[graph.outcome_column]
         found["positive"] = _positive(settings, outcome, table.path)
     elif settings["positive"] is not None:  # the classes of a model
-        found["positive"] = stated_labels(settings)["positive"]
+        found["positive"] = stated_values(settings)["positive"]
     return found
 
 
-def stated_labels(settings: Settings) -> dict[str, Any]:
+def stated_values(settings: Settings) -> dict[str, Any]:
     """Return the values of the sensitive attribute and of the outcome as they are written, where there is no table."""
-    one = None if names_several(settings) else next(iter(settings["contrast"]), None)
-    given = {"baseline": settings["baseline"], "contrast": one, "positive": settings["positive"]}
-    texts = {role: text for role, text in given.items() if text is not None}
 
     def read(text: str) -> Any:
         return text if (number := read_number(text, ".")) is None else number
 
-    return {role: read(text) for role, text in texts.items()} | {"labels": _named_levels(settings, read)}
+    texts = _named(settings) | ({} if settings["positive"] is None else {"positive": settings["positive"]})
+    return {role: read(text) for role, text in texts.items()} | {"labels": _labels_of(settings, read)}
 
 
-def _named_levels(settings: Settings, read: Callable[[str], Any]) -> dict[Any, str]:
+def _named(settings: Settings) -> dict[str, str]:
+    """Return the two values of the sensitive attribute that are named, as they are written."""
+    one = None if names_several(settings) else next(iter(settings["contrast"]), None)
+    return {role: text for role, text in zip(ROLES, (settings["baseline"], one), strict=True) if text is not None}
+
+
+def _labels_of(settings: Settings, read: Callable[[str], Any]) -> dict[Any, str]:
     """Return the labels of values of the sensitive attribute, by the values that a function reads."""
     found: dict[Any, str] = {}
     for text in settings["labels"]:
@@ -408,31 +407,29 @@ def _named_levels(settings: Settings, read: Callable[[str], Any]) -> dict[Any, s
 
 def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> dict[str, Any]:
     """Return the roles of the values of the sensitive attribute that are not named: 0 and 1, or the other of two."""
-    values = distinct_values(column)
-    roles: dict[str, Any] = {}
+    values, (one, other) = distinct_values(column), ROLES
     if not found and {*values} == {0, 1}:
-        roles = {"baseline": 0, "contrast": 1}
-    elif len(found) == 1 and len(values) == 2:
-        (role, value), other = next(iter(found.items())), {"baseline": "contrast", "contrast": "baseline"}
-        roles = {other[role]: next(each for each in values if each != value)}
-    elif len(found) < 2:
+        return {one: 0, other: 1}
+    if len(found) == 1 and len(values) == 2:
+        ((role, value),) = found.items()
+        return {other if role == one else one: next(each for each in values if each != value)}
+    if len(found) < 2:
         raise UsageError(
             f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}. Name the two values to "
             f"compare, such as {_two(found, column)}{_others(found, column)}."
         )
-    chosen = [*found.values(), *roles.values()]
-    if others := [each for each in values if each not in chosen]:
+    if others := [each for each in values if each not in found.values()]:
         raise UsageError(
             f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}, and two values are "
             f"compared at a time: {others[0]!r} is neither --baseline nor --contrast{_others(found, column)}."
         )
-    return roles
+    return {}
 
 
 def _two(found: Mapping[str, Any], column: pd.Series[Any]) -> str:
     """Return options that name two values of a column: those named, and the most frequent of the others."""
     left = iter(each for each in column.value_counts().index if each not in found.values())
-    pairs = ((role, found[role] if role in found else next(left, None)) for role in ("baseline", "contrast"))
+    pairs = ((role, found[role] if role in found else next(left, None)) for role in ROLES)
     return " ".join(f"--{role} {shlex.quote(str(value))}" for role, value in pairs if value is not None)
 
 
