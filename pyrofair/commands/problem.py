@@ -209,7 +209,7 @@ def read_problem(
         )
     from pyrofair.effects import from_one_hot
 
-    extra = extra or {}
+    extra = dict(extra or {})
     plain = make_graph(settings, {})
     how = replace(Reading.of(settings), sensitive=plain.sensitive_column, gaps=gaps)
     make_unfair(plain, settings, required=about_paths)  # a wrong path is refused before the table is read
@@ -463,7 +463,7 @@ def _require_alike(one: Table, other: Table, columns: Sequence[str], option: str
     """Refuse a column that one table holds as numbers and the other as text."""
     from pyrofair.tables.labels import is_categorical
 
-    for name in one.frame.columns.intersection(columns):
+    for name in one.frame.columns.intersection([*columns]):
         if is_categorical(one.frame[name]) != (is_text := is_categorical(other.frame[name])):
             text, numbers = (other.path, one.path) if is_text else (one.path, other.path)
             raise UsageError(
