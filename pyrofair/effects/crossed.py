@@ -310,7 +310,9 @@ def _columns(graph: CausalGraph, nodes: Sequence[str]) -> list[str]:
             what = "the outcome" if node == graph.outcome else "latent" if node in graph.latent else "several columns"
             raise DataError(f"attributes names {node!r}, which is {what}; an attribute is one observed column.")
     if graph.sensitive not in nodes:
-        raise DataError(f"attributes={shown(list(nodes))} leaves out the graph's sensitive attribute {graph.sensitive!r}.")
+        raise DataError(
+            f"attributes={shown(list(nodes))} leaves out the graph's sensitive attribute {graph.sensitive!r}."
+        )
     between = {*itertools.chain(*map(graph.descendants, nodes))} & {*itertools.chain(*map(graph.ancestors, nodes))}
     if amid := next((node for node in graph.nodes if node in between and node not in nodes), None):
         raise GraphError(

@@ -6,7 +6,6 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
@@ -14,7 +13,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import (
-    optional,
     require_choice,
     require_instance,
     require_names,
@@ -50,6 +48,7 @@ __all__ = [
     "read_probabilities",
     "refuse_negative",
     "require_decisions",
+    "require_positive",
     "require_scores",
 ]
 
@@ -82,18 +81,16 @@ class Adapter(ABC):
     """
 
     def __init__(self, model: Any, columns: Sequence[str] | None, passes: Passed | None) -> None:
-        optional(partial(require_names, what="column names"))("columns", columns)
-        if passes is not None:
-            expected = "a dictionary from keywords to columns, such as {'sensitive_features': 'sex'}"
-            require_instance("passes", passes, Mapping, expected)
-            for keyword, names in passes.items():
-                require_instance("a keyword of passes", keyword, str, "a string")
-                require_names(f"passes[{keyword!r}]", names, "column names", one=True)
         self.model = model
-        self.columns = None if columns is None else tuple(columns)
-        self.passes = {
-            keyword: each if isinstance(each, str) else list(each) for keyword, each in (passes or {}).items()
-        }
+        self.columns = None if columns is None else require_names("columns", columns, "column names")
+        passes = {} if passes is None else passes
+        expected = "a dictionary from keywords to columns, such as {'sensitive_features': 'sex'}"
+        require_instance("passes", passes, Mapping, expected)
+        self.passes: dict[str, str | list[str]] = {}
+        for keyword, names in passes.items():
+            require_instance("a keyword of passes", keyword, str, "a string")
+            own = require_names(f"passes[{keyword!r}]", names, "column names", one=True)
+            self.passes[keyword] = names if isinstance(names, str) else [*own]
 
     def reads(self, order: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that reach the model, of those that the graph lets it read, in the order given."""
@@ -121,13 +118,9 @@ class Adapter(ABC):
         if not hasattr(self.model, "feature_names_in_") and hasattr(self.model, "n_features_in_"):
             if self.columns is None and (fitted := self.model.n_features_in_) != len(own):
                 coded = [str(column) for column, dtype in X.dtypes.items() if dtype.kind not in "fiub"]
-                advice = (
-                    "Fit it on a DataFrame, so that its columns have names, or name them: columns=[...] of an adapter."
-                )
+                advice = "Fit it on a DataFrame, whose columns have names, or name them: columns=[...] of an adapter."
                 if coded and fitted > len(own):
-                    advice = (
-                        f"If {', '.join(map(repr, coded))} were encoded before the fit: {_pipeline(coded, self.model)}"
-                    )
+                    advice = f"If {_quoted(coded)} were encoded before the fit: {_pipeline(coded, self.model)}"
                 raise DataError(
                     f"{name!r} was fitted on {fitted} unnamed columns, but the graph lets it read {len(own)}: "
                     f"{', '.join(own)}. {advice}"
@@ -163,11 +156,7 @@ class Adapter(ABC):
     def _classes(name: str, model: Any, positive: Hashable) -> list[Any]:
         """Return the classes of a fitted model in the order of its columns, the positive one last if it names none."""
         classes = read_classes(repr(name), model, default=(None, positive))
-        if positive not in classes:
-            raise DataError(
-                f"{name!r} has the classes {classes}, not the graph's positive value {positive!r}. Fit it on the "
-                "labels that the data hold, or make the graph with positive=... of these."
-            )
+        require_positive(f"{name!r} has the classes", classes, positive)
         return classes
 
     def __repr__(self) -> str:
@@ -257,6 +246,15 @@ def checked_scores(
     return scores
 
 
+def require_positive(said: str, labels: Sequence[Any], positive: Hashable) -> None:
+    """Refuse labels of a model without the positive one; what was said begins the message."""
+    if positive not in labels:
+        raise DataError(
+            f"{said} {[*labels]}, not the graph's positive value {positive!r}. Fit it on the labels that the data "
+            "hold, or make the graph with positive=... of these."
+        )
+
+
 def as_floats(values: NDArray[Any]) -> Scores:
     """Return floats of less than double precision as they are, and all other numbers in double precision."""
     single = values.dtype.kind == "f" and values.dtype.itemsize < 8
@@ -274,12 +272,7 @@ def require_scores(said: str, scores: Scores, hint: str) -> Scores:
 def refuse_negative(name: str, returned: object, positive: object, labels: Sequence[Any] | None) -> None:
     """Refuse numbers for each row that have the name of the negative label."""
     names = [returned.name] if isinstance(returned, pd.Series) else [*getattr(returned, "columns", ())]
-    if (
-        len(names) == 1
-        and isinstance(names[0], str)
-        and names[0] != str(positive)
-        and names[0] in map(str, labels or ())
-    ):
+    if len(names) == 1 and isinstance(names[0], str) and names[0] in {*map(str, labels or ())} - {str(positive)}:
         raise DataError(
             f"{name!r} has numbers named {names[0]!r}, which is not the positive label {positive!r}. Take those of the "
             "positive label, or 1 minus these, or rename them if they are probabilities of the positive label."
@@ -314,10 +307,7 @@ def read_given(
             f"{name!r} is given as scores of shape {scores.shape}; expected {(len(table),)}, one for each row: of "
             "predict_proba, pass the column of the positive class."
         )
-    hint = (
-        "Scores are probabilities of the positive outcome; log-odds must be put through the logistic function, and "
-        "numbers from 0 to 100 be divided by 100."
-    )
+    hint = "Scores are probabilities: put log-odds through the logistic function, and divide percents by 100."
     return require_scores(f"{name!r} gives", scores, hint)
 
 
@@ -363,12 +353,9 @@ def read_probabilities(name: str, returned: object, n: int, classes: Sequence[An
     if raw.dtype.kind not in "fiub":
         raise DataError(f"{name}: predict_proba returned the type {raw.dtype}, expected real numbers.")
     if raw.shape != (n, 2):
-        raise DataError(
-            f"{name}: predict_proba returned the shape {raw.shape}, expected {(n, 2)}, a column for each of two "
-            "classes."
-        )
+        raise DataError(f"{name}: predict_proba returned the shape {raw.shape}, expected {(n, 2)}, a column a class.")
     proba = as_floats(raw)[:, order_columns(name, returned, classes)]
-    near = max(NEAR_ONE, 4.0 * float(np.finfo(raw.dtype).eps)) if raw.dtype.kind == "f" else NEAR_ONE
+    near = max(NEAR_ONE, 4.0 * float(np.finfo(proba.dtype).eps))
     widest = np.where(proba.max(axis=1) > 1.0, proba.max(axis=1), proba.min(axis=1))
     hint = "Scores are probabilities of the two classes; log-odds must be put through the logistic function."
     require_scores(f"{name} gives", widest, hint)
@@ -387,13 +374,11 @@ def order_columns(name: str, returned: object, classes: Sequence[Any]) -> list[i
     Names must be the classes, themselves or as text; None among the classes is a class whose label is not known. The
     numbers that pandas gives to columns without names are none, unless they could be the classes in another order.
     """
-    names = [*getattr(returned, "columns", ())]
+    names, known = [*getattr(returned, "columns", ())], [each for each in classes if each is not None]
     numbered = isinstance(getattr(returned, "columns", None), pd.RangeIndex) and names == [0, 1]
-    if not names or (numbered and not {0, 1}.issuperset(each for each in classes if each is not None)):
+    if not names or (numbered and not {0, 1}.issuperset(known)):
         return [0, 1]
-    known = [each for each in classes if each is not None]
-    for same in (names, [*map(str, names)]):
-        wanted = known if same is names else [*map(str, known)]
+    for same, wanted in ((names, known), ([*map(str, names)], [*map(str, known)])):
         places = [same.index(each) for each in wanted if each in same]
         if len(set(places)) == len(known):
             found = dict(zip(known, places, strict=True))
@@ -419,10 +404,7 @@ def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
     except TypeError as error:
         raise DataError(f"{name} has classes_={named!r:.60}, expected a list of its two classes.") from error
     if len(found) != 2 or different != 2:
-        raise DataError(
-            f"{name} has the classes {found}, expected two different ones: fit it on the graph's outcome alone, "
-            "which is binary."
-        )
+        raise DataError(f"{name} has the classes {found}, expected two different ones, as the graph's outcome has.")
     return found
 
 
@@ -440,30 +422,31 @@ def refuse_outside(
     if not outside:
         return
     known = graph.columns_of(graph.observed)
-    unknown = [column for column in outside if isinstance(column, str) and column not in known]
-    # A column that is named like a code of another one: 'job_nurse' of 'job'. Of 'job' and 'job_type' the longer.
-    coded: dict[str, str] = {}
-    for column in unknown:
-        sources = [source for source in order if re.match(rf"{re.escape(source)}[_=.\[-]", column)]
-        if sources:
-            coded[column] = max(sources, key=len)
+    coded: dict[str, str] = {}  # columns named like a code of another one: 'job_nurse' of 'job'
+    for column in outside:
+        if isinstance(column, str) and column not in known:
+            sources = [source for source in order if re.match(rf"{re.escape(source)}[_=.\[-]", column)]
+            coded |= {column: max(sources, key=len)} if sources else {}  # of 'job' and 'job_type' the longer
     if coded:
         sources = list(dict.fromkeys(coded.values()))
-        few = list(coded)[:4]
-        shown = ", ".join(map(repr, few)) + (f" and {len(coded) - 4} more" if len(coded) > 4 else "")
+        more = f" and {len(coded) - 4} more" * (len(coded) > 4)
         raise DataError(
-            f"{name!r} was fitted on {shown}, which look like codes of {', '.join(map(repr, sources))} made before the "
-            "fit, as pandas.get_dummies makes them; in each world it is given the columns themselves, "
+            f"{name!r} was fitted on {_quoted([*coded][:4])}{more}, which look like codes of {_quoted(sources)} made "
+            "before the fit, as pandas.get_dummies makes them; in each world it is given the columns themselves, "
             f"{', '.join(order)}. So {_pipeline(sources, model)}"
         )
     why = "they are no observed parents of the outcome"
     if graph.sensitive_column in outside:
         why = f"the graph has no edge {graph.sensitive} -> {graph.outcome}"
     raise DataError(
-        f"{name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read {', '.join(order)}. It was "
-        "fitted on a table with these columns; fit it on the others alone (a pipeline that drops columns later still "
-        "asks for them), or correct the graph."
+        f"{name!r} reads {_quoted(outside)}, but {why}: a classifier may read {', '.join(order)}. It was fitted on a "
+        "table with these columns; fit it on the others alone (a pipeline that drops columns later still asks for "
+        "them), or correct the graph."
     )
+
+
+def _quoted(names: Sequence[Any]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def _pipeline(columns: Sequence[str], model: object) -> str:
@@ -472,6 +455,5 @@ def _pipeline(columns: Sequence[str], model: object) -> str:
     written = shown if re.fullmatch(r"\w+\(.*\)", shown) and len(shown) < 80 else f"{type(model).__name__}(...)"
     return (
         "encode inside the model, make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
-        f"[{', '.join(map(repr, columns))}]), remainder='passthrough'), {written}), and fit that on the columns "
-        "themselves."
+        f"[{_quoted(columns)}]), remainder='passthrough'), {written}), and fit that on the columns themselves."
     )
