@@ -233,10 +233,8 @@ class Estimate:
     The errors e of independent units give the standard error s = sqrt(sum of e^2 + more) and the interval x - c s to
     x + c s, where c is the quantile of the normal distribution, or of Student's t. Replicates give the percentile
     interval. What is reported has the image of the interval. An estimate without errors and replicates has none.
-
-    Rows of which none, or all, are counted have no spread, and neither have their replicates. So the interval reaches
-    at least as far as the Wilson intervals of the ``shares`` that the estimate is a sum of, their distances squared
-    and added (Donner and Zou, 2012).
+    The interval reaches at least as far as the Wilson intervals of the ``shares`` that the estimate is a sum of, their
+    distances squared and added (Donner and Zou, 2012): rows of which none, or all, are counted have no spread.
     Results of simulation, with a Monte-Carlo error alone, are :class:`pyrofair.effects.Estimate`.
 
     Parameters
@@ -340,14 +338,11 @@ class Estimate:
         shares = (*one.shares, *(each._replace(factor=-each.factor) for each in two.shares))
         if one.errors is None or two.errors is None:
             return Estimate(value)
-        at, errors = one.at, one.errors
-        if np.array_equal(one._units, two._units):
-            errors = errors - two.errors
-        else:
-            at = np.union1d(one._units, two._units)
-            errors = np.zeros(len(at))
-            errors[np.searchsorted(at, one._units)] += one.errors
-            errors[np.searchsorted(at, two._units)] -= two.errors
+        same = np.array_equal(one._units, two._units)
+        at = one._units if same else np.union1d(one._units, two._units)
+        errors = np.zeros(len(at))
+        errors[... if same else np.searchsorted(at, one._units)] += one.errors
+        errors[... if same else np.searchsorted(at, two._units)] -= two.errors
         degrees = min(one.degrees, two.degrees)
         return Estimate(value, errors, at, more=one.more + two.more, degrees=degrees, shares=shares)
 
@@ -437,10 +432,7 @@ def draw_normal(mean: Array, covariance: Array, random_state: int | None) -> Arr
 
 
 class _Clusters(NamedTuple):
-    """The G clusters that have a weight: their positions among all, and the one of each row.
-
-    ``factor`` is G / (G - 1), for the errors of G clusters sum to 0.
-    """
+    """The G clusters that have a weight: their positions among all, and the one of each row."""
 
     at: NDArray[np.int64]
     code: NDArray[np.int64]
@@ -452,14 +444,11 @@ class _Clusters(NamedTuple):
         place = np.where(kept, np.cumsum(kept) - 1, 0)  # rows without a weight add nothing, wherever they are
         return cls(at[kept], place[code])
 
-    @property
-    def factor(self) -> float:
-        return len(self.at) / (len(self.at) - 1.0) if len(self.at) > 1 else np.nan
-
     def sums(self, errors: Array) -> Array:
-        """Return the sums of the errors of rows (n, F) by cluster, (G, F)."""
-        found = [np.bincount(self.code, each, len(self.at)) for each in errors.T]
-        return np.asarray(np.sqrt(self.factor) * np.column_stack(found))
+        """Return the sums of the errors of rows (n, F) by cluster, (G, F), times sqrt(G / (G - 1)): they sum to 0."""
+        number = len(self.at)
+        found = [np.bincount(self.code, each, number) for each in errors.T]
+        return np.asarray(np.sqrt(number / (number - 1.0) if number > 1 else np.nan) * np.column_stack(found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -545,13 +534,10 @@ class Estimates:
 
     def within(self, rows: NDArray[np.int64], sizes: Mapping[str, Mapping[str, float]] | None = None) -> Estimates:
         """Return the estimates of a part of the rows, by their positions, ascending."""
-        at, groups = (None if each is None else each[rows] for each in (self.at, self.groups))
-        arm = None if self.arm is None else self.arm[rows]
-        apart = None if self.apart is None else self.apart[:, rows]
-        return Estimates(
-            self.influence.iloc[rows], self.weight[rows], self.given_shared,
-            rows if at is None else at, groups, arm, sizes or {}, apart,
-        )  # fmt: skip
+        groups, arm = (None if each is None else each[rows] for each in (self.groups, self.arm))
+        at, apart = rows if self.at is None else self.at[rows], None if self.apart is None else self.apart[:, rows]
+        of = self.influence.iloc[rows], self.weight[rows], self.given_shared
+        return Estimates(*of, at, groups, arm, sizes or {}, apart)
 
     def placed(self, rows: NDArray[np.int64], groups: NDArray[np.int64] | None) -> Estimates:
         """Return the estimates, of rows at these positions in a longer table, ascending, with its codes of clusters."""
@@ -625,7 +611,8 @@ class Estimates:
 
     def _sum(self, at: list[int], slope: Array) -> tuple[Estimate, float]:
         """Return the estimate of a sum of means at some places by their factors, and of how many units a row counts."""
-        own, errors = float(slope @ self.between[np.ix_(at, at)] @ slope), self._errors(at, slope)
+        own = float(slope @ self.between[np.ix_(at, at)] @ slope)
+        errors = np.asarray(self._share * ((self._values[:, at] - self.mean[at]) @ slope))
         where, degrees, scale = self.at, np.inf, 1.0
         if self._clusters is not None:
             plain, errors = errors, self._clusters.sums(errors[:, None])[:, 0]
@@ -680,11 +667,9 @@ class Estimates:
         found = {}
         for key in self.keys:
             parts, image, _ = QUANTITIES_OF[key.quantity]
-            own = self._form(key, parts, -image.centre)
-            found[key] = [own]
-            if key.quantity in ONE_SIGN:
-                other = self._form(key, *ONE_SIGN[key.quantity])
-                found[key] = [own, other] if key.quantity == "piu_lower" else [self._clearly_greater(own, other)]
+            own = [self._form(key, parts, -image.centre)]
+            own += [self._form(key, *ONE_SIGN[key.quantity])] if key.quantity in ONE_SIGN else []
+            found[key] = [self._clearly_greater(*own)] if key.quantity == "piu_upper" else own
         return found
 
     def _form(self, key: Key, parts: Mapping[str, float], constant: float) -> Form:
@@ -701,10 +686,6 @@ class Estimates:
         np.subtract.at(turn, at, factors)
         error = np.sqrt(max(float(turn @ (self.covariance - self.between) @ turn), 0.0))
         return other if gain > MARGIN * error else own
-
-    def _errors(self, at: list[int], factors: Array) -> Array:
-        """Return what each row adds to the error of a sum of means at some places, (n,)."""
-        return np.asarray(self._share * ((self._values[:, at] - self.mean[at]) @ factors))
 
     @cached_property
     def _values(self) -> Array:
@@ -725,7 +706,7 @@ class Estimates:
     @cached_property
     def clusters(self) -> float:
         """The effective number of clusters with rows of an arm, of that with fewer; infinite where rows are units."""
-        arm = np.zeros(len(self.weight)) if self.arm is None else self.arm
         if self.groups is None:
             return np.inf
+        arm = np.zeros(len(self.weight)) if self.arm is None else self.arm
         return min(kish_size(self.weight * (arm == each), self.groups) for each in np.unique(arm[self.weight > 0.0]))
