@@ -7,7 +7,7 @@ when it is called; ``refit`` returns the copy that other weights of the same row
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -210,19 +210,19 @@ class Saturated(Learner):
         return found
 
     def _lost(self, cells: NDArray[Any]) -> Exception:
-        names, number, row = ", ".join(map(str, self.levels)), cells[0], {}
+        if self.target == "regression":
+            return PositivityError(
+                f"A saturated regression has no row of the group in {len(cells)} of the cells of "
+                f"{', '.join(map(str, self.levels))} where it is needed. Use regression='boosted' or 'logistic', or "
+                "merge levels."
+            )
+        number, row = cells[0], {}
         for name, levels in reversed(self.levels.items()):
             number, code = divmod(number, len(levels))
             row[name] = levels[[int(code)]].tolist()[0]
-        row = dict(reversed(row.items()))
-        if self.target == "propensity":
-            return DataError(
-                f"The cell {row} was not among the rows that the saturated propensity was fitted on, so its group "
-                "shares are unknown. Use propensity='logistic' or 'boosted', or coarsen the columns."
-            )
-        return PositivityError(
-            f"A saturated regression has no row of the group in {len(cells)} of the cells of {names} where it is "
-            "needed. Use regression='boosted' or 'logistic', or merge levels."
+        return DataError(
+            f"The cell {dict(reversed(row.items()))} was not among the rows that the saturated propensity was fitted "
+            "on, so its group shares are unknown. Use propensity='logistic' or 'boosted', or coarsen the columns."
         )
 
 
@@ -257,19 +257,16 @@ class Logistic(Learner):
         if self.linear:
             curved, right = information(design, weight), design.T @ (weight[:, None] * y)
             return replace(self, coef=linalg.lstsq(curved, right, cond=1e-12, lapack_driver="gelsd")[0])
-        low = np.where(y.min(axis=0) < 0.0, -1.0, 0.0)
-        start, scaled = np.zeros(design.shape[1]), (y - low) / (1.0 - low)
-        return replace(
-            self, low=low, coef=np.column_stack([newton_logistic(design, a, weight, start) for a in scaled.T])
-        )
+        low, start = np.where(y.min(axis=0) < 0.0, -1.0, 0.0), np.zeros(design.shape[1])
+        found = [newton_logistic(design, a, weight, start) for a in ((y - low) / (1.0 - low)).T]
+        return replace(self, low=low, coef=np.column_stack(found))
 
     def refit(self, design: Design, y: NDArray[Any], weight: Array, before: Array) -> Learner:
         """Start from the present coefficients; those of levels in one group only have no best value, and are kept."""
         if self.coef is None or self.low is None:  # linear, or not fitted
             return self.fit(design, y, weight)
-        scaled = (y - self.low) / (1.0 - self.low)
         found = []
-        for a, coef in zip(scaled.T, self.coef.T, strict=True):
+        for a, coef in zip(((y - self.low) / (1.0 - self.low)).T, self.coef.T, strict=True):
             fixed = fixed_columns(design, expit(design @ coef), self.encoder)
             found.append(newton_logistic(design, a, weight, coef, tolerance=1e-11, fixed=fixed))
         return replace(self, coef=np.column_stack(found))
@@ -346,12 +343,15 @@ class Estimator(Learner):
     def __call__(self, design: Design) -> Array:
         """Return the predictions of each column's model."""
         asked = _chance if self.target == "propensity" else _mean
-        done = {id(model): None if model is None else asked(model, design) for model, _, _ in self.fits}
-        columns = [
-            np.full(design.shape[0], low) if (found := done[id(model)]) is None else found.clip(low, high)
-            for model, low, high in self.fits
-        ]
-        return np.column_stack(columns)
+        done = {id(model): asked(model, design) for model, *_ in self.fits if model is not None}
+        return self._within([done.get(id(model)) for model, *_ in self.fits], design.shape[0])
+
+    def _within(self, found: Sequence[Array | None], n: int) -> Array:
+        """Return the predictions of each column (n,) in its range; None stands for its one value."""
+        both = zip(self.fits, found, strict=True)
+        return np.column_stack(
+            [np.full(n, low) if each is None else each.clip(low, high) for (_, low, high), each in both]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,13 +413,10 @@ class Boosted(Estimator):
         """Return the predictions of different rows, for all."""
         if self.target == "propensity" or "leaves" not in self.memo:
             return super().__call__(design.different)[design.index]
-        lead = self._first
-        leaves = {i: self._leaves_of(i, design) for i in {*lead} if self.fits[i][0] is not None}
-        columns = [
-            np.full(len(design.different), low) if model is None else sum_leaves(model, leaves[i]).clip(low, high)
-            for (model, low, high), i in zip(self.fits, lead, strict=True)
-        ]
-        return np.column_stack(columns)[design.index]
+        leaves = {i: self._leaves_of(i, design) for i in {*self._first} if self.fits[i][0] is not None}
+        models = zip((model for model, *_ in self.fits), self._first, strict=True)
+        found = [None if model is None else sum_leaves(model, leaves[i]) for model, i in models]
+        return self._within(found, len(design.different))[design.index]
 
     @property
     def _first(self) -> list[int]:
@@ -585,17 +582,16 @@ class Stacked(Learner):
 
     def __call__(self, design: Together) -> Array:
         """Return the average of the members."""
-        return self._average([member(part) for member, part in zip(self.members, design.parts, strict=True)])
+        return self._average(member(part) for member, part in zip(self.members, design.parts, strict=True))
 
     def own(self, design: Together) -> Array:
         """Return the average of the members' predictions of fitted rows."""
-        return self._average([member.own(part) for member, part in zip(self.members, design.parts, strict=True)])
+        return self._average(member.own(part) for member, part in zip(self.members, design.parts, strict=True))
 
-    def _average(self, found: Sequence[Array]) -> Array:
+    def _average(self, found: Iterable[Array]) -> Array:
         assert self.share is not None
         assert self.span is not None
-        both = zip(self.share, found, strict=True)
-        return np.asarray(sum(share * each for share, each in both)).clip(*self.span)
+        return np.asarray(sum(share * each for share, each in zip(self.share, found, strict=True))).clip(*self.span)
 
 
 # -- scikit-learn's models ---------------------------------------------------------------------------------------------
@@ -662,18 +658,18 @@ def fit_weighted(model: Any, X: Any, y: NDArray[Any], weight: Array, target: Tar
     What else is ``given`` goes to its ``fit``.
     """
     what = "propensity model" if target == "propensity" else "regression"
-    last = model.steps[-1] if isinstance(model, Pipeline) else None
+    step, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
     if not (weight == weight[0]).all():
-        if has_fit_parameter(last[1] if last else model, "sample_weight"):
-            given |= {f"{last[0]}__sample_weight" if last else "sample_weight": weight}
+        if has_fit_parameter(last, "sample_weight"):
+            given |= {f"{step}__sample_weight" if step else "sample_weight": weight}
         elif (counts := _as_counts(weight)) is not None:
             rows = np.repeat(np.arange(len(y)), counts)
             X, y = take(X, rows), y[rows]
         else:
             raise DataError(
-                f"The {what} {type(last[1] if last else model).__name__} takes no sample_weight, and the weights are "
-                "not in the ratio of integers by which rows could be repeated. Use a model that takes weights, or in "
-                "an audit bootstrap='multinomial'."
+                f"The {what} {type(last).__name__} takes no sample_weight, and the weights are not in the ratio of "
+                "integers by which rows could be repeated. Use a model that takes weights, or in an audit "
+                "bootstrap='multinomial'."
             )
     try:
         return model.fit(X, y, **given)
@@ -739,12 +735,10 @@ def require_learner(name: str, value: object, target: Target) -> None:
     if isinstance(value, str) and value in get_args(LearnerName):
         return
     needed = ("fit", "predict_proba") if target == "propensity" else ("fit", "predict")
-    if isinstance(value, str | type) or not all(hasattr(value, each) for each in needed):
-        fits = False
-    else:
-        fits = target == "propensity" or is_regressor(value)
-    if not fits:
-        names, what = "'logistic', 'boosted'", "classifier with predict_proba."
-        if target == "regression":
-            names, what = "'boosted', 'logistic'", "regressor; a classifier has no place here, for it regresses scores."
-        raise DataError(f"{name}={value!r} is not known. Use {names}, 'saturated', 'stacked', or a scikit-learn {what}")
+    model = not isinstance(value, str | type) and all(hasattr(value, each) for each in needed)
+    if model and (target == "propensity" or is_regressor(value)):
+        return
+    names, what = "'logistic', 'boosted'", "classifier with predict_proba."
+    if target == "regression":
+        names, what = "'boosted', 'logistic'", "regressor; a classifier has no place here, for it regresses scores."
+    raise DataError(f"{name}={value!r} is not known. Use {names}, 'saturated', 'stacked', or a scikit-learn {what}")
