@@ -191,9 +191,8 @@ def _apply(
 ) -> Any:
     frame = load(columns) if callable(load) else _frame(number, load)
     if absent := [name for name in columns if name not in frame.columns]:
-        raise DataError(
-            f"Partition {number} lacks the column {absent[0]!r} of others; it has: {', '.join(map(str, frame))}."
-        )
+        have = ", ".join(map(str, frame))
+        raise DataError(f"Partition {number} lacks the column {absent[0]!r} of others; it has: {have}.")
     if sizes and (number >= len(sizes) or len(frame) != sizes[number]):
         raise DataError(f"Partition {number} has {len(frame)} row(s) in this pass and had others before. {CHANGED}")
     known = {name: of for name, of in levels.items() if name in columns}
