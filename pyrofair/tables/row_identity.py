@@ -22,8 +22,6 @@ SHOWN = 8
 """How many columns a message names."""
 TOLERANCE = 1e-6
 """Numbers under one label are the same up to this, relative to their size: single precision keeps 7 digits."""
-
-
 COPIED, VARIED = 0.2, 0.1
 """Rows are copies where so large a share repeats another one, and a column of numbers has so many values per row."""
 SURPLUS, NEIGHBOURS = 0.05, 50
@@ -142,12 +140,10 @@ def _hash_numbers(values: NDArray[np.float64], single: bool) -> NDArray[np.uint6
 def match_rows(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.int64]:
     """Return for each row of a table (n,) its index among the rows of another table, or -1 if it is none of these.
 
-    All rows are matched if both tables hold the same contents equally often, in whatever order. Of tables that overlap
-    in part, rows are matched that have one label and one content in both, if labels and contents agree too well for
-    chance; otherwise those whose content occurs once in either table, if these are more than independent samples of one
-    population would have in common. No row is matched twice. Where not all rows are matched, contents are compared in
-    single precision too: a copy in ``float32``, in nullable or Arrow types, or with numbers as text, holds the same
-    rows. Numbers under one label are the same up to a millionth.
+    All rows are matched if both tables hold the same contents equally often. Of tables that overlap in part, rows are
+    matched that have one label and one content in both, if these agree too well for chance; otherwise those whose
+    content occurs once in either table, if these are more than independent samples of one population would share. Where
+    not all rows are matched, contents are compared in single precision too, and numbers as text with numbers.
 
     >>> fitted = pd.DataFrame({"M": [0.5, 1.5, 2.5]})
     >>> match_rows(fitted.iloc[::-1], fitted), match_rows(pd.DataFrame({"M": [2.5, 3.5]}), fitted)
@@ -184,7 +180,7 @@ class _Contents:
         """Match all rows if the contents are the same, those with one label and one content to each other first."""
         if not np.array_equal(np.sort(self.hashes), np.sort(other.hashes)):
             return None
-        if self.table.index.is_unique and other.table.index.is_unique:
+        if self._labelled(other):
             own, theirs = (pd.MultiIndex.from_arrays([each.table.index, each.hashes]) for each in (self, other))
             at = theirs.get_indexer(own)
             if (at >= 0).all():
