@@ -180,7 +180,7 @@ class _Contents:
         """Match all rows if the contents are the same, those with one label and one content to each other first."""
         if not np.array_equal(np.sort(self.hashes), np.sort(other.hashes)):
             return None
-        if self._labelled(other):
+        if self.table.index.is_unique and other.table.index.is_unique:
             own, theirs = (pd.MultiIndex.from_arrays([each.table.index, each.hashes]) for each in (self, other))
             at = theirs.get_indexer(own)
             if (at >= 0).all():
