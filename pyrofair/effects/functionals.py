@@ -41,7 +41,7 @@ from pyrofair._validation import require_flag, require_instance
 from pyrofair.effects.potential_outcomes import MarginalBounds, Scored
 from pyrofair.exceptions import DataError
 
-__all__ = ["Formula", "disagreement", "effect_gap", "formula_of", "interval_disagreement", "piu_upper"]
+__all__ = ["Formula", "disagreement", "effect_gap", "formula_of", "interval_disagreement", "piu_upper", "unit_sums"]
 
 
 def disagreement(scored0: Scored, scored1: Scored) -> torch.Tensor:
@@ -125,9 +125,12 @@ def _unit_means(scored0: Scored, scored1: Scored) -> tuple[torch.Tensor | None, 
     if scored0.by_unit and scored1.by_unit and torch.equal(scored0.weight > 0, scored1.weight > 0):
         return scored0.weight, scored0.score, scored1.score
     ids, cell = torch.unique(torch.cat([scored0.unit, scored1.unit]), return_inverse=True)
-    cell0, cell1 = cell.split([len(scored0.unit), len(scored1.unit)])
-    weight0, sum0 = _sums(scored0, cell0, len(ids))
-    weight1, sum1 = _sums(scored1, cell1, len(ids))
+    cells = cell.split([len(scored0.unit), len(scored1.unit)])
+    weight0, sum0, weight1, sum1 = (
+        unit_sums(own, each, len(ids))
+        for scored, own in zip((scored0, scored1), cells, strict=True)
+        for each in (scored.weight, scored.weight.to(torch.float64) * scored.score)
+    )
     held0, held1 = weight0 > 0, weight1 > 0
     if not torch.equal(held0, held1):
         alone = ids[held0 != held1]
@@ -141,11 +144,10 @@ def _unit_means(scored0: Scored, scored1: Scored) -> tuple[torch.Tensor | None, 
     return weight0.to(dtype), (sum0 / weight0).to(dtype), (sum1 / weight1).to(dtype)
 
 
-def _sums(scored: Scored, cell: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    # float64: index_add adds one by one, and a unit may hold a million rows.
-    weight = scored.weight.to(torch.float64)
-    zeros = weight.new_zeros(k)
-    return zeros.index_add(0, cell, weight), zeros.index_add(0, cell, weight * scored.score)
+def unit_sums(unit: torch.Tensor, values: torch.Tensor, units: int) -> torch.Tensor:
+    """Return the sum of the values (m,) of each unit, numbered 0, 1, ..., in double precision, shape (units,)."""
+    # index_add adds one by one, and a unit may hold a million rows.
+    return values.new_zeros(units, dtype=torch.float64).index_add(0, unit, values.to(torch.float64))
 
 
 def _require_weight(scored: Scored, world: int) -> None:
