@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Real
@@ -38,9 +39,9 @@ def describe_copies(
     """
     if _are_counts(sample_weight) and not df[[*read]].duplicated().any():
         return [
-            f"sample_weight holds whole numbers, and no row repeats another one, as in a table of counts: {len(df):,} "
-            "rows with weights are taken for as many units. If each stands for the units that it counts, write them "
-            "out: df.loc[df.index.repeat(sample_weight)]."
+            f"sample_weight holds whole numbers, and no row repeats another one: {len(df):,} rows with weights are "
+            "taken for as many units. If each stands for the units that it counts, write them out: "
+            "df.loc[df.index.repeat(sample_weight)]."
         ]
     numbers = [name for name in read if is_numeric_dtype(df[name].dtype)]
     most = max(numbers, key=lambda name: df[name].nunique(), default=None)
@@ -85,10 +86,9 @@ def _are_counts(sample_weight: Any) -> bool:
 
 def _repeats(values: pd.Series[Any]) -> bool:
     """Whether a column outside the graph holds a value twice; lists and the like cannot be compared."""
-    try:
+    with contextlib.suppress(TypeError):
         return not values.is_unique
-    except TypeError:
-        return False
+    return False
 
 
 def hash_rows(table: pd.DataFrame, *, single: bool = False) -> NDArray[np.uint64]:
@@ -123,10 +123,9 @@ def _canonical(values: pd.Series[Any], single: bool) -> NDArray[np.uint64]:
 
 def _is_written(value: Any) -> bool:
     """Whether a value is a number as text."""
-    try:
+    with contextlib.suppress(ValueError):
         return isinstance(value, str) and bool(np.isfinite(float(value)))
-    except ValueError:
-        return False
+    return False
 
 
 def _hash_numbers(values: NDArray[np.float64], single: bool) -> NDArray[np.uint64]:
@@ -215,7 +214,7 @@ class _Contents:
         2 n m / ((n + m) (n + m - 1)).
         """
         n, m = len(self.hashes), len(other.hashes)
-        mine, theirs = (_once(each.hashes) for each in (self, other))
+        mine, theirs = (np.flatnonzero(~pd.Series(each.hashes).duplicated(keep=False)) for each in (self, other))
         both, at, their_at = np.intersect1d(self.hashes[mine], other.hashes[theirs], return_indices=True)
         within = sum(_twice(each.hashes, apart.hashes) for each, apart in ((self, other), (other, self)))
         split, pairs = len(both), len(both) + within
@@ -234,12 +233,6 @@ def _are_close(values: pd.Series[Any], others: pd.Series[Any]) -> bool:
         near = TOLERANCE * float(np.abs(other[~np.isnan(other)]).sum()) / max(1, len(other))
         return bool(np.isclose(one, other, rtol=TOLERANCE, atol=near, equal_nan=True).all())
     return np.array_equal(_canonical(values, True), _canonical(others, True))
-
-
-def _once(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the indices of contents that occur once."""
-    _, first, count = np.unique(hashes, return_index=True, return_counts=True)
-    return np.asarray(first[count == 1], dtype=np.int64)
 
 
 def _twice(hashes: NDArray[np.uint64], others: NDArray[np.uint64]) -> int:
