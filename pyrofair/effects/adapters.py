@@ -324,13 +324,12 @@ def _forward(name: str, module: nn.Module, encoded: Any, passed: Mapping[str, An
             "ScoresOf(function, passes=...)."
         )
     matrix = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-    if isinstance(matrix, pd.DataFrame):
-        text = [str(column) for column, each in matrix.dtypes.items() if each.kind not in "fiub"]
-        if text:
-            raise DataError(
-                f"{name!r} is a torch module, and {', '.join(map(repr, text))} hold(s) no numbers. Pass what turned "
-                "them into numbers when it was trained: ScoresOf(..., encoder=fitted transformer)."
-            )
+    dtypes = matrix.dtypes if isinstance(matrix, pd.DataFrame) else {}
+    if text := [str(column) for column, each in dtypes.items() if each.kind not in "fiub"]:
+        raise DataError(
+            f"{name!r} is a torch module, and {', '.join(map(repr, text))} hold(s) no numbers. Pass what turned them "
+            "into numbers when it was trained: ScoresOf(..., encoder=fitted transformer)."
+        )
     weight = next(iter(module.parameters()), None)
     with neutral_torch(), torch.no_grad(), _evaluation(module):
         rows = torch.tensor(np.asarray(matrix, dtype=np.float64))

@@ -156,8 +156,7 @@ class CounterfactualSample:
         except (TypeError, ValueError) as error:
             raise DataError(f"weight={shown(self.weight)} must hold a number for each of {m} rows.") from error
         _check_length("weight", weight, m)
-        wrong = ~(np.isfinite(weight) & (weight >= 0))
-        if wrong.any():
+        if (wrong := ~(np.isfinite(weight) & (weight >= 0))).any():
             at = int(np.argmax(wrong))
             raise DataError(
                 f"{int(wrong.sum())} of {m} weights are negative or not finite; the first is {weight[at]} at row {at}. "

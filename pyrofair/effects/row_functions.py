@@ -122,8 +122,7 @@ def _batches(
     few, known = rows.iloc[chosen].reset_index(drop=True), np.asarray(scores[chosen], dtype=np.float64)
     column, worlds = graph.sensitive_column, {}
     for label in map(graph.label, (0, 1)) if column in few else ():
-        group = np.asarray(few[column] == label, dtype=bool)
-        if group.any():
+        if (group := np.asarray(few[column] == label, dtype=bool)).any():
             own = few[group].reset_index(drop=True)
             yield own, known[group], f"in a batch in which all have {column}={label!r}", True
         if column in graph.input_columns and (world := _set(few, column, label)) is not None:

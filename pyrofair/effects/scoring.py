@@ -263,8 +263,7 @@ def as_floats(values: NDArray[Any]) -> Scores:
 
 def require_scores(said: str, scores: Scores, hint: str) -> Scores:
     """Return scores, or refuse them if some lie outside [0, 1]: what was said begins the message, the hint ends it."""
-    wrong = ~((scores >= 0.0) & (scores <= 1.0))
-    if wrong.any():
+    if (wrong := ~((scores >= 0.0) & (scores <= 1.0))).any():
         raise DataError(f"{said} {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. {hint}")
     return scores
 
@@ -359,8 +358,7 @@ def read_probabilities(name: str, returned: object, n: int, classes: Sequence[An
     widest = np.where(proba.max(axis=1) > 1.0, proba.max(axis=1), proba.min(axis=1))
     hint = "Scores are probabilities of the two classes; log-odds must be put through the logistic function."
     require_scores(f"{name} gives", widest, hint)
-    wrong = np.abs(proba.sum(axis=1, dtype=np.float64) - 1.0) > near
-    if wrong.any():
+    if (wrong := np.abs(proba.sum(axis=1, dtype=np.float64) - 1.0) > near).any():
         raise DataError(
             f"{name}: predict_proba returned rows that do not sum to 1, in {int(wrong.sum())} of {n} row(s), such as "
             f"{proba[wrong][0]}. Its two columns are the probabilities of the two classes."

@@ -153,8 +153,7 @@ def read_undirected(text: str) -> tuple[EdgeList, tuple[tuple[str, str], ...]]:
     draft = _Draft()
     draft.read(text, ("<->", "-"))
     listed, undirected = draft.finish(f"the edge string {text!r}"), draft.links["-"]
-    known = [pair for pair in undirected if pair in listed.edges or pair[::-1] in listed.edges]
-    if known:
+    if known := [pair for pair in undirected if pair in listed.edges or pair[::-1] in listed.edges]:
         raise GraphError(f"{known[0][0]} - {known[0][1]} is undirected and directed as well. Keep one of the two.")
     return listed, tuple(undirected)
 

@@ -202,8 +202,7 @@ class WaysOut:
             )
         elif self.prediction is False:
             lines.append("The effect on a prediction is not identified by this formula either.")
-        shown = self.relabellings[:SHOWN_RELABELLINGS]
-        if shown:
+        if shown := self.relabellings[:SHOWN_RELABELLINGS]:
             more = f" ({show_count(self.number)} in all)" if self.number > len(shown) else ""
             lines.append(f"Identified with other unfair paths, the smallest changes{more}:")
             lines += [f"  {each.describe(options=options)}" for each in shown]

@@ -7,6 +7,7 @@ import os
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set, Sized
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -134,14 +135,12 @@ class Study:
         penalty has the same numbers at each. Cells without a result are NaN. As ``method`` is an argument of xarray's
         ``sel``, choose by ``sel({"method": "FIO"})``.
         """
-        table, dims = self.table, [*KEY]
-        strengths = table["strength"].dropna().unique()
+        strengths = self.table["strength"].dropna().unique()
+        plain = self.table[self.table["strength"].isna()].drop(columns="strength")
+        table, dims = plain, [name for name in KEY if name != "strength"]
         if len(strengths):
-            plain = table[table["strength"].isna()].drop(columns="strength")
             same = plain.merge(pd.DataFrame({"strength": strengths}), how="cross")
-            table = pd.concat([table.dropna(subset=["strength"]), same], ignore_index=True)
-        else:
-            table, dims = table.drop(columns="strength"), [name for name in KEY if name != "strength"]
+            table, dims = pd.concat([self.table.dropna(subset=["strength"]), same], ignore_index=True), [*KEY]
         found = table.set_index(dims).to_xarray()
         order = {name: list(dict.fromkeys(self.table[name])) for name in ("scenario", "method")}
         return found.reindex(order)
@@ -386,23 +385,21 @@ class _Results:
         folder = self.plan.folder
         if folder is None:
             return
-        changed: dict[tuple[str, str], int] = {}
+        changed = Counter[tuple[str, str]]()
         for name, key in self.keys.items():
-            present = folder.has(key)
-            result = folder.read(key)
+            present, result = folder.has(key), folder.read(key)
             if result is None and present:
                 folder.path(key).unlink(missing_ok=True)  # it is damaged, which has been warned of
             if result is None or (isinstance(result, Failure) and retry):
                 continue
-            depends = self.plan.depends(key)
-            others = [kind for kind in depends if result.about.get("depends", {}).get(kind) != depends[kind]]
+            depends, before = self.plan.depends(key), result.about.get("depends", {})
+            others = [(kind, key[kind]) for kind in depends if before.get(kind) != depends[kind]]
             if not others:
                 self.found[name] = result
             elif overwrite:
                 folder.path(key).unlink(missing_ok=True)
             else:
-                for kind in others:
-                    changed[kind, key[kind]] = changed.get((kind, key[kind]), 0) + 1
+                changed.update(others)
         if changed:
             text = "; ".join(f"{count} of the {kind} {name!r}" for (kind, name), count in changed.items())
             raise DataError(
@@ -429,22 +426,22 @@ class _Results:
 
     def study(self) -> Study:
         """Return the results as tables, in the order of the call."""
-        results = [self.found[name] for name in self.keys if name in self.found]
-        cells = [each for each in results if isinstance(each, Cell)]
         measured = [f"{name}{end}" for name in MEASURED for end in ("", "_error")]
         columns = [name for name in measured if name not in ("positive_rate_error", "majority_rate_error")]
         if self.plan.measurement.audit:
             columns += [f"estimated_{name}{end}" for name in OF_WORLDS for end in ("", "_low", "_high")]
         columns += list(self.plan.measurement.measures)
-        tables = [{**each.key, **each.table.iloc[0].to_dict(), "seconds": each.about["seconds"]} for each in cells]
-        failed = [
-            {**each.key, "error": each.error, "traceback": each.traceback, "seconds": each.about["seconds"]}
-            for each in results
-            if isinstance(each, Failure)
-        ]
-        warned = [{**each.key, "warning": text} for each in results for text in each.about.get("warnings", [])]
+        results = [self.found[name] for name in self.keys if name in self.found]
+        finished, failed, warned = [], [], []
+        for each in results:
+            seconds = {"seconds": each.about["seconds"]}
+            if isinstance(each, Cell):
+                finished.append(each.key | each.table.iloc[0].to_dict() | seconds)
+            else:
+                failed.append(each.key | {"error": each.error, "traceback": each.traceback} | seconds)
+            warned += [each.key | {"warning": text} for text in each.about.get("warnings", [])]
         return Study(
-            table=_table(tables, [*columns, "seconds"]),
+            table=_table(finished, [*columns, "seconds"]),
             failures=_table(failed, ["error", "traceback", "seconds"]),
             warnings=_table(warned, ["warning"]),
             unfinished=len(self.keys) - len(results),

@@ -503,8 +503,7 @@ def levels_by_column(levels: Levels, node_of: Mapping[str, str], graph: CausalGr
 def labels_of(site: str, labels: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
     """Return the labels of codes, in the shape of the codes; a code without a label is a DataError."""
     integers = codes.astype(np.int64)
-    wrong = (integers != codes) | (integers < 0) | (integers >= len(labels))
-    if wrong.any():
+    if (wrong := (integers != codes) | (integers < 0) | (integers >= len(labels))).any():
         raise DataError(
             f"The site {site!r} takes the value {codes[wrong].flat[0]:g}, but its {len(labels)} levels have the codes "
             f"0 to {len(labels) - 1}. Correct levels[{site!r}], or the program."
@@ -517,8 +516,7 @@ def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64
     given = pd.Series(np.atleast_1d(np.asarray(values, dtype=object)))
     codes = pd.Index(labels, dtype=object).get_indexer(pd.Index(given, dtype=object))
     missing = given.isna().to_numpy()
-    unseen = (codes < 0) & ~missing
-    if unseen.any():
+    if (unseen := (codes < 0) & ~missing).any():
         label = given[unseen].iloc[0]
         known = show_labels(labels, SHOWN) + (", ..." if len(labels) > SHOWN else "")
         raise DataError(

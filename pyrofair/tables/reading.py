@@ -88,8 +88,7 @@ def as_arrow(df: Any) -> pa.Table | None:
     import pyarrow as pa  # tables of pandas do not need it
 
     table = df if isinstance(df, pa.Table) else pa.table(df)
-    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
-    if twice:
+    if twice := sorted({name for name in table.column_names if table.column_names.count(name) > 1}):
         raise DataError(f"The table has the column {twice[0]!r} more than once; keep one of them.")
     for position, field in enumerate(table.schema):
         kind = field.type
@@ -153,8 +152,7 @@ def read_table(
             f"{what} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}. It has: "
             f"{', '.join(map(str, df.columns))}.{hint} {'Pass all columns of the fit.' if fitted else latent}"
         )
-    twice = sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns})
-    if twice:
+    if twice := sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns}):
         raise DataError(f"{what} has the column {twice[0]!r} more than once; keep one of them.")
     looks = {look(str(name)) for name in columns}
     if fault := text_fault(name for name in df.columns if look(str(name)) in looks):
@@ -246,8 +244,7 @@ def _parses(values: Iterable[Any], parse: Callable[[str], object]) -> bool:
 def _check_numbers(values: pd.Series[Any], what: str) -> None:
     """Refuse numbers that are infinite, or whose squares or differences double precision cannot represent."""
     name, numbers = values.name, values.to_numpy(dtype=np.float64)
-    infinite = ~np.isfinite(numbers)
-    if infinite.any():
+    if (infinite := ~np.isfinite(numbers)).any():
         raise DataError(
             f"{what} has an infinite value (inf) in the column {name!r}, the first in row "
             f"{values.index[int(np.argmax(infinite))]!r}."
