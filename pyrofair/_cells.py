@@ -20,15 +20,7 @@ from pyrofair._files import RUN, FolderLock, made_folder, read_run, run_record, 
 from pyrofair._validation import shown
 from pyrofair.exceptions import DataError, PyrofairWarning
 
-__all__ = [
-    "Cell",
-    "CellFolder",
-    "Failure",
-    "Key",
-    "attempt",
-    "cell_name",
-    "differences",
-]
+__all__ = ["Cell", "CellFolder", "Failure", "Key", "attempt", "cell_name", "differences"]
 
 Key = Mapping[str, Any]
 """What identifies a cell: text, numbers, booleans and lists of them by name, as JSON holds them."""

@@ -200,8 +200,7 @@ _DISAGREEMENT = Formula(lambda a, b: a * (1 - b) + (1 - a) * b, lambda means: to
 _GAP = Formula(lambda a, b: (a - b).abs(), lambda means: (means - means.flip(-1)).sign(), everywhere=True)
 _SQUARED_GAP = Formula(lambda a, b: (a - b).square(), lambda means: 2 * (means - means.flip(-1)), everywhere=True)
 _PIU_UPPER = Formula(
-    lambda a, b: 1 - (1 - a - b).abs(),
-    lambda means: (1 - means[..., :1] - means[..., 1:]).sign().expand_as(means),
+    lambda a, b: 1 - (1 - a - b).abs(), lambda means: (1 - means[..., :1] - means[..., 1:]).sign().expand_as(means)
 )
 
 

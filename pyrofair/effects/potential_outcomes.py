@@ -401,11 +401,7 @@ class SeveralContrasts(Fittable, Protocol):
         """Return the code of each row's level, shape (n,): 0 for the baseline, then the contrasts, then any other."""
 
     def pairs(
-        self,
-        *,
-        df: pd.DataFrame,
-        sample_weight: npt.NDArray[np.float64] | None = None,
-        random_state: int | None = None,
+        self, *, df: pd.DataFrame, sample_weight: npt.NDArray[np.float64] | None = None, random_state: int | None = None
     ) -> Mapping[Any, Worlds]:
         """Return for each contrast both worlds of the rows of its two levels; ``origin`` is a position in ``df``."""
 

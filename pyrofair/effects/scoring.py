@@ -12,14 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import (
-    require_choice,
-    require_instance,
-    require_names,
-    require_real,
-    require_unmasked,
-    shown,
-)
+from pyrofair._validation import require_choice, require_instance, require_names, require_real, require_unmasked, shown
 from pyrofair.effects.row_functions import Scores, Ties, require_row_function
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph

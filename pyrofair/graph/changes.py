@@ -11,14 +11,7 @@ from pyrofair.exceptions import GraphError
 from pyrofair.graph.causal_graph import CausalGraph, unused_name
 from pyrofair.graph.paths import PathSet, UnfairPaths
 
-__all__ = [
-    "into_from_below",
-    "join_nodes",
-    "split_column",
-    "split_node",
-    "with_hidden_truth",
-    "without_edges",
-]
+__all__ = ["into_from_below", "join_nodes", "split_column", "split_node", "with_hidden_truth", "without_edges"]
 
 Edge = tuple[str, str]
 

@@ -108,12 +108,7 @@ def as_arrow(df: Any) -> pa.Table | None:
 
 
 def read_table(
-    df: object,
-    columns: Sequence[str],
-    *,
-    what: str = "the data",
-    fitted: bool = False,
-    missing: Missing | None = None,
+    df: object, columns: Sequence[str], *, what: str = "the data", fitted: bool = False, missing: Missing | None = None
 ) -> pd.DataFrame:
     """Return the named columns of a DataFrame of n rows, in the order of the names; ``what`` names it in messages.
 
