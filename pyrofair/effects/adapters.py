@@ -324,7 +324,7 @@ def _forward(name: str, module: nn.Module, encoded: Any, passed: Mapping[str, An
             "ScoresOf(function, passes=...)."
         )
     matrix = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-    dtypes = matrix.dtypes if isinstance(matrix, pd.DataFrame) else {}
+    dtypes: Any = matrix.dtypes if isinstance(matrix, pd.DataFrame) else {}
     if text := [str(column) for column, each in dtypes.items() if each.kind not in "fiub"]:
         raise DataError(
             f"{name!r} is a torch module, and {', '.join(map(repr, text))} hold(s) no numbers. Pass what turned them "

@@ -81,7 +81,8 @@ class Crossed:
                 f"The column {self.name!r} holds {labels[at < 0].iloc[0]!r}, which is none of its levels: "
                 f"{', '.join(map(repr, self._levels.index))}."
             )
-        place, own = rows.columns.get_loc(self.name), self._levels.iloc[at].set_axis(rows.index)
+        place: Any = rows.columns.get_loc(self.name)
+        own: pd.DataFrame = self._levels.iloc[at].set_axis(rows.index)
         return pd.concat([rows.iloc[:, :place], own, rows.iloc[:, place + 1 :]], axis=1)
 
     def model(self, model: Any) -> Any:

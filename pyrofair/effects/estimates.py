@@ -534,8 +534,8 @@ class Estimates:
 
     def within(self, rows: NDArray[np.int64], sizes: Mapping[str, Mapping[str, float]] | None = None) -> Estimates:
         """Return the estimates of a part of the rows, by their positions, ascending."""
-        groups, arm = (None if each is None else each[rows] for each in (self.groups, self.arm))
-        at, apart = rows if self.at is None else self.at[rows], None if self.apart is None else self.apart[:, rows]
+        at, groups = rows if self.at is None else self.at[rows], None if self.groups is None else self.groups[rows]
+        arm, apart = None if self.arm is None else self.arm[rows], None if self.apart is None else self.apart[:, rows]
         of = self.influence.iloc[rows], self.weight[rows], self.given_shared
         return Estimates(*of, at, groups, arm, sizes or {}, apart)
 

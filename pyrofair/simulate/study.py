@@ -432,16 +432,16 @@ class _Results:
             columns += [f"estimated_{name}{end}" for name in OF_WORLDS for end in ("", "_low", "_high")]
         columns += list(self.plan.measurement.measures)
         results = [self.found[name] for name in self.keys if name in self.found]
-        finished, failed, warned = [], [], []
-        for each in results:
-            seconds = {"seconds": each.about["seconds"]}
-            if isinstance(each, Cell):
-                finished.append(each.key | each.table.iloc[0].to_dict() | seconds)
-            else:
-                failed.append(each.key | {"error": each.error, "traceback": each.traceback} | seconds)
-            warned += [each.key | {"warning": text} for text in each.about.get("warnings", [])]
+        cells = [each for each in results if isinstance(each, Cell)]
+        tables = [{**each.key, **each.table.iloc[0].to_dict(), "seconds": each.about["seconds"]} for each in cells]
+        failed = [
+            {**each.key, "error": each.error, "traceback": each.traceback, "seconds": each.about["seconds"]}
+            for each in results
+            if isinstance(each, Failure)
+        ]
+        warned = [{**each.key, "warning": text} for each in results for text in each.about.get("warnings", [])]
         return Study(
-            table=_table(finished, [*columns, "seconds"]),
+            table=_table(tables, [*columns, "seconds"]),
             failures=_table(failed, ["error", "traceback", "seconds"]),
             warnings=_table(warned, ["warning"]),
             unfinished=len(self.keys) - len(results),
