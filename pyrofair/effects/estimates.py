@@ -152,21 +152,14 @@ ONE_SIGN = {"piu_lower": ({"y0": -1.0, "ypi": 1.0}, 0.0), "piu_upper": ({"y0": -
 
 
 def percentiles(draws: Array, level: float) -> tuple[Any, Any]:
-    """Return the percentile interval of B replicates (B, ...).
-
-    The k-th smallest is taken for the quantile k / (B + 1), which is the share expected below it: with k / B an
-    interval of 200 replicates at 95 % would hold 94 %.
-    """
-    tail = (1.0 - level) / 2.0
+    """Return the percentile interval of B replicates (B, ...), whose k-th smallest is the quantile k / (B + 1)."""
+    tail = (1.0 - level) / 2.0  # with k / B an interval of 200 replicates at 95 % would hold 94 %
     low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0, method="weibull")
     return low, high
 
 
 def absolute_interval(low: float, high: float) -> tuple[float, float]:
-    """Return the interval of an absolute value: the image of that of the signed one, so that both hold 0 or neither.
-
-    Percentiles of absolute values never hold 0, however small the value.
-    """
+    """Return the interval of an absolute value, the image of the signed one's: percentiles of sizes never hold 0."""
     return float(max(low, -high, 0.0)), float(max(high, -low))
 
 
@@ -178,10 +171,7 @@ class Share(NamedTuple):
     factor: float = 1.0
 
     def moves(self, reach: float) -> tuple[float, float]:
-        """Return how far below and above an estimate its Wilson interval reaches.
-
-        Both are 0 if at least 10 rows lie on either side of the share, and with an unknown size.
-        """
+        """Return how far below and above its Wilson interval reaches: 0 with 10 rows on either side, or no size."""
         share, size = min(max(self.share, 0.0), 1.0), self.size
         if not min(share, 1.0 - share) * size < FEW:
             return 0.0, 0.0
@@ -211,10 +201,10 @@ def shares_of(quantity: str, values: Mapping[str, float], size: float) -> tuple[
 
 
 def size_of_share(size: float, apart: float, rows: float, between: float) -> float:
-    """Return of how many independent rows a share is, given that of all rows and its variances by rows and clusters.
+    """Return of how many independent rows a share is, by its design effect (Korn and Graubard, 1998), of at least 1.
 
-    Their ratio is the design effect (Korn and Graubard, 1998). Where rows have no variance, those of a cluster may all
-    be alike: it is ``size`` times ``apart`` then, the clusters for each row, and never less.
+    It is the variance ``between`` clusters over that of ``rows``. Where rows have none, those of a cluster may all be
+    alike: the size is then ``size`` times ``apart``, the clusters for each row, and never less.
     """
     least = size * min(1.0, apart)
     return max(least, size / max(1.0, between / rows)) if rows > ROUNDING**2 else least
@@ -372,10 +362,7 @@ def greater_of(given: Estimate, plain: Estimate) -> Estimate:
 
 
 def reach_of_all(estimates: Sequence[Estimate], level: float) -> float:
-    """Return by how many standard errors the intervals of several estimates reach, to hold together.
-
-    Estimates over the same units of a longer table are correlated by them.
-    """
+    """Return by how many standard errors the intervals of several estimates, correlated by units, reach together."""
     estimates = [*estimates, *(each.least for each in estimates if each.least is not None)]
     degrees = min((each.degrees for each in estimates), default=np.inf)
     return quantile_of_largest(joint_covariance(estimates), level, degrees)
@@ -408,10 +395,7 @@ def kish_size(weight: NDArray[Any], groups: NDArray[np.int64] | None = None) -> 
 
 
 def by_unit(errors: Array, groups: NDArray[np.int64] | None) -> Array:
-    """Return what each independent unit adds to errors of sum 0, given what rows add (n, F): these, or sums by group.
-
-    Sums are times sqrt(G / (G - 1)) for G groups.
-    """
+    """Return what each independent unit adds to errors of sum 0: what rows add (n, F), or sums by group."""
     return errors if groups is None else _Clusters.of(groups, np.ones(len(groups))).sums(errors)
 
 
@@ -521,10 +505,9 @@ class Estimates:
         sizes: Mapping[str, Mapping[str, float]] | None = None,
         part: int = 0,
     ) -> Estimates:
-        """Return the estimates of means (F,) with a covariance (F, F), in place of whose rows 2 F rows of them stand.
+        """Return the estimates of means (F,) with a covariance (F, F): those of 2 F rows with this mean and covariance.
 
-        These have the mean and, in pairs of opposite errors along the directions of the covariance, that covariance.
-        Estimates of another ``part`` are of other rows: they are independent of these.
+        The rows are pairs of opposite errors along its directions. Those of another ``part`` are other rows.
         """
         scale, vectors = np.linalg.eigh(covariance)
         errors = vectors * np.sqrt(2.0 * np.maximum(scale, 0.0)) * len(mean)
