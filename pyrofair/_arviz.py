@@ -69,10 +69,7 @@ def summarise(data: Any, *, level: float = 0.95) -> pd.DataFrame:
 
 
 def diagnose(samples: Mapping[str, NDArray[Any]]) -> tuple[dict[str, NDArray[np.float64]], ...]:
-    """Return the bulk effective sample size and split R-hat of each element of samples, shape (chain, draw, ...).
-
-    The halves of a single chain are compared.
-    """
+    """Return bulk effective sample sizes and split R-hat of samples (chain, draw, ...); of one chain, of its halves."""
     halves = {}
     for name, values in samples.items():
         half = values.shape[1] // 2

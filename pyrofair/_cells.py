@@ -161,10 +161,7 @@ class CellFolder:
         return self.has(result.key) if isinstance(result, Cell) else self._failure_path(result.key).exists()
 
     def read(self, key: Key) -> Cell | Failure | None:
-        """Return a finished cell, or how it failed, or None.
-
-        A damaged file is warned of, named, and counts as none; writing the cell again replaces it.
-        """
+        """Return a finished cell, or how it failed, or None; a damaged file is warned of and counts as none."""
         path = self.path(key) if self.has(key) else self._failure_path(key)
         try:
             return _read(path, key) if path.exists() else None

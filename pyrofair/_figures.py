@@ -104,10 +104,7 @@ def make_figure(width: float, height: float, title: str = "") -> ShownFigure:
 def make_rows(
     names: Sequence[object], widths: Sequence[float], width: float, title: str = ""
 ) -> tuple[ShownFigure, list[Axes], NDArray[np.float64]]:
-    """Return a figure of panels side by side whose rows have names, from the top, and the heights of the rows, (n,).
-
-    Rows are as far apart as the lines of the longest name need.
-    """
+    """Return a figure of panels side by side whose rows have names, as far apart as these need, and their heights."""
     lines = ["\n".join(fill(part, LONGEST) for part in str(each).split("\n")) for each in names]
     pitch = max(0.42, 0.12 + 0.17 * max((1 + each.count("\n") for each in lines), default=1))
     figure = make_figure(width, 1.7 + pitch * len(lines), title)

@@ -282,10 +282,7 @@ class ScoresOf(Adapter):
 def ask_scores(
     score: Score, tables: Sequence[pd.DataFrame], graph: CausalGraph, order: Sequence[str], lacking: str
 ) -> list[Scores]:
-    """Return the scores of the rows of each table, checked.
-
-    ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack.
-    """
+    """Return the checked scores of each table's rows, by columns in ``order``; messages name what is ``lacking``."""
     if not is_model(score) and (not callable(score) or isinstance(score, type)):
         arrays = f" Scores of observed rows give none for {lacking}." * hasattr(score, "__len__")
         raise DataError(

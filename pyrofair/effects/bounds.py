@@ -102,10 +102,7 @@ def piu_bounds(p0: npt.ArrayLike, p1: npt.ArrayLike) -> PIUBounds:
 
 
 def bounds_of_marginals(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Return the ends of the mean difference and of PIU for any two marginals between the ends given, whatever joint.
-
-    Each end is a number, or an array of one shape. Of two points the bounds on PIU are those of :func:`piu_bounds`.
-    """
+    """Return the ends of the mean difference and of PIU for any two marginals between the ends given."""
     (l0, u0), (l1, u1) = first, second
     apart = np.maximum(np.maximum(l1 - u0, l0 - u1), 0.0)
     nearest = np.minimum(np.maximum(1.0, l0 + l1), u0 + u1)  # of the sum of the marginals to 1

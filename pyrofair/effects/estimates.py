@@ -99,10 +99,7 @@ class Key(NamedTuple):
 
 
 class Image(NamedTuple):
-    """How a signed value x becomes what is reported: x (sign 0), centre + abs(x) (sign 1), or 1 - abs(x) (sign -1).
-
-    What is reported lies between ``least`` and ``most``; a value x of sign 0 that does not is left as it is.
-    """
+    """How a signed value x is reported, in [least, most]: x (sign 0, not cut), centre + abs(x) (1), 1 - abs(x) (-1)."""
 
     centre: float = 0.0
     sign: int = 0
@@ -437,10 +434,7 @@ class _Clusters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The covariance (F, F) of means that models fitted on several samples add, with the degrees of freedom of it.
-
-    ``rows`` are those of the covariance of the rows: finite where these are few clusters.
-    """
+    """The covariance (F, F) of means by models of several samples, with its degrees of freedom and those of rows."""
 
     covariance: Array
     degrees: float

@@ -68,10 +68,7 @@ def decide(scores: Scores, decisions: Rule, threshold: float) -> NDArray[np.floa
 
 
 class Adapter(ABC):
-    """A model in a wrapper that scores rows by itself: those of :mod:`pyrofair.effects.adapters`.
-
-    It knows which columns reach the model, and as what. A subclass calls the model, and reads what it returned.
-    """
+    """A model in a wrapper that knows which columns reach it; a subclass calls it, and reads what it returned."""
 
     def __init__(self, model: Any, columns: Sequence[str] | None, passes: Passed | None) -> None:
         self.model = model
@@ -137,10 +134,7 @@ class Adapter(ABC):
         order: Sequence[str],
         labels: Sequence[Any] | None = None,
     ) -> Scores:
-        """Return the score of each of m rows, shape (m,): a probability, or 1 for a positive decision and 0 for others.
-
-        ``labels`` are those of the outcome, if known, which serve a model of decisions that names none.
-        """
+        """Return the score of each of m rows (m,): a probability, or 1 or 0 by the ``labels`` of the outcome."""
         returned = self.ask(name, rows, graph, order)
         _require_order(name, returned, rows)
         return self.read(name, returned, len(rows), graph, labels)
@@ -225,10 +219,7 @@ def positive_scores(
 def checked_scores(
     name: str, model: Any, tables: Sequence[pd.DataFrame], graph: CausalGraph, order: Sequence[str] | None = None
 ) -> list[Scores]:
-    """Return the scores of the rows of each table, as :func:`positive_scores`, of a model that is a function of a row.
-
-    The tables are those of the worlds that are compared, or one table.
-    """
+    """Return the scores of each table's rows, as :func:`positive_scores`, of a model that is a function of a row."""
 
     def ask(rows: pd.DataFrame) -> Scores:
         return positive_scores(name, model, rows, graph, order)
@@ -274,10 +265,7 @@ def refuse_negative(name: str, returned: object, positive: object, labels: Seque
 def read_given(
     name: str, given: Any, table: pd.DataFrame, positive: object = None, labels: Sequence[Any] | None = None
 ) -> Scores:
-    """Return scores that are given for the n rows of a table, shape (n,), checked.
-
-    ``labels`` are those of the outcome, if known, of which one is ``positive``.
-    """
+    """Return scores that are given for the n rows of a table (n,), checked; ``labels`` are those of the outcome."""
     if not isinstance(given, np.ndarray | pd.Series | list | tuple):
         raise DataError(f"{no_probabilities(name, given)} Or pass scores, one for each row, as an array or a Series.")
     if isinstance(given, pd.Series):
@@ -336,10 +324,7 @@ def no_probabilities(name: str, model: object) -> str:
 
 
 def read_probabilities(name: str, returned: object, n: int, classes: Sequence[Any]) -> Scores:
-    """Return what ``predict_proba`` of a model returned, checked: n pairs of probabilities that sum to 1, (n, 2).
-
-    The columns are in the order of the two classes; None among these is a class whose label is not known.
-    """
+    """Return what ``predict_proba`` returned, checked: n pairs that sum to 1, for two classes (None: unknown)."""
     require_unmasked(f"the output of predict_proba of {name}", returned)
     raw = np.asarray(returned)
     if raw.dtype.kind not in "fiub":

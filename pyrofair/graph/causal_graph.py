@@ -635,7 +635,9 @@ class CausalGraph:
                 hot = " Columns of 0 and 1, one for each level, are read by pf.from_one_hot." * (node == self.sensitive)
                 raise GraphError(f"The {role} {node!r} must stand for one column, not for {own}.{hot}")
         if self.baseline == self.contrast:
-            raise GraphError(f"baseline and contrast are both {self.baseline!r}; they are two values to be compared.")
+            raise GraphError(
+                f"baseline and contrast are both {self.baseline!r}; they are the two values of {self.sensitive!r}."
+            )
         if self.outcome not in nx.descendants(self.dag, self.sensitive):
             raise GraphError(
                 f"There is no directed path from {self.sensitive!r} to {self.outcome!r}, so the sensitive attribute "

@@ -121,17 +121,11 @@ class Learner(ABC):
         return self.fit(design, y, weight)
 
     def regrown(self, design: Design, rows: NDArray[np.int64], y: Array, weight: Array) -> Learner | None:
-        """Return the fit of the same ``rows`` (m,) of a design, with the same weights, to other responses (m, Q).
-
-        It takes less time than a fit; None if there is nothing like that.
-        """
+        """Return the fit of the same ``rows`` (m,) and weights to other responses (m, Q); None if a fit is as fast."""
         return None
 
     def again(self, known: Design, weight: Array, asked: Sequence[Design]) -> Callable[[Array], list[Array]]:
-        """Return what makes predictions of some sets of rows from any responses (m, k) of the ``known``, fitted rows.
-
-        Trees keep the splits that they chose for the fitted responses, and a stack its weights.
-        """
+        """Return what predicts sets of rows from any responses (m, k) of the ``known`` rows, by this fit's splits."""
         return lambda y: [*map(self.fit(known, y, weight), asked)]
 
     def pull(self, design: Design) -> Array:
@@ -533,10 +527,7 @@ class Together:
 
 @dataclass(frozen=True, eq=False)
 class Stacked(Learner):
-    """A weighted average of learners, the weights those that predict best out of fold, none of them below 0.
-
-    A refit keeps the weights.
-    """
+    """A weighted average of learners: a refit keeps the weights, those that predict best out of fold, none below 0."""
 
     members: tuple[Learner, ...]
     target: Target

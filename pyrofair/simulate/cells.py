@@ -64,10 +64,7 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What all cells of a study need; it is sent to each worker.
-
-    ``fingerprints`` holds those of scenarios and methods by name, and ``folder`` the place of finished cells.
-    """
+    """What all cells need, sent to each worker: with ``fingerprints`` by name, and the place of finished cells."""
 
     scenarios: Mapping[str, Scenario]
     methods: Mapping[str, Method]

@@ -510,10 +510,7 @@ def _compute_alone(plan: Plan, tasks: Sequence[Task], done: _Results, n_jobs: in
 
 
 def _is_loss(error: Exception, names: Set[str] = LOST) -> bool:
-    """Return whether an error of a backend of joblib, or one that it derives from, has one of the names.
-
-    A pool is also called broken where a worker cannot load what it is sent, which it never will.
-    """
+    """Return whether an error of joblib's backends has one of the names, but not if a worker cannot load its task."""
     return "un-serialize" not in str(error) and not names.isdisjoint(each.__name__ for each in type(error).__mro__)
 
 

@@ -271,10 +271,7 @@ def read_contrasts(
 
 
 def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") -> tuple[NDArray[np.int8], list[Any]]:
-    """Return the outcome as 0 and 1, shape (n,), and its two labels, negative first.
-
-    A missing value, a third label, one label only, or an absent positive one is a DataError.
-    """
+    """Return the outcome as 0 and 1 (n,), and its two labels, negative first; other outcomes are a DataError."""
     require_unmasked(what, y)
     values = pd.Series(np.asarray(y) if not isinstance(y, pd.Series) else y)
     if values.isna().any():
@@ -313,10 +310,7 @@ def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:
 def code_labels(
     table: pd.DataFrame, graph: CausalGraph, *, both: bool = True
 ) -> tuple[pd.DataFrame, tuple[Hashable, ...] | None]:
-    """Return a table with the sensitive attribute and the outcome, where it has them, as 0 and 1.
-
-    Beside it stand the outcome's labels, negative first; None if they are 0 and 1, or there is no outcome.
-    """
+    """Return a table with the sensitive attribute and the outcome as 0 and 1, and the outcome's labels if others."""
     coded, labels = table.copy(), None
     if graph.sensitive_column in table:
         coded[graph.sensitive_column] = read_sensitive(table, graph, both=both)
@@ -422,10 +416,7 @@ def _holds(dtype: Any, numbers: NDArray[Any]) -> bool:
 
 
 def columns_of_sites(node_of: Mapping[str, str], graph: CausalGraph) -> dict[str, str]:
-    """Return the column of each node site: one of its own name, else the column of its node, else (latent) the site.
-
-    ``node_of`` is the node of each node site, in this and the functions below.
-    """
+    """Return the column of each site of ``node_of``: of its own name, else of its node, else (latent) the site."""
     columns = {site: graph.columns.get(node, []) for site, node in node_of.items()}
     return {site: site if site in own or not own else own[0] for site, own in columns.items()}
 

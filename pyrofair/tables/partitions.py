@@ -42,10 +42,7 @@ class Partitions:
 
     @classmethod
     def of(cls, data: Any, columns: Iterable[str] | None, optional: Iterable[str] = ()) -> Partitions:
-        """Open data and count their rows, in one pass; each of ``columns`` is required (None: all there are).
-
-        A DataError if they cannot be read again, lack a column or change its type in some partition, or have no rows.
-        """
+        """Open data and count their rows, in one pass; each of ``columns`` is required (None: all there are)."""
         found = _open(data)
         if columns is not None:
             wanted = {*columns, *(name for name in optional if name in found.columns)}

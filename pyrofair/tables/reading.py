@@ -54,20 +54,13 @@ SAME_MEAN = 1e-12
 
 
 def as_pandas(df: Any) -> Any:
-    """Return a table of polars, pyarrow or another library as a pandas DataFrame, and anything else as it is.
-
-    It is read through Arrow's stream interface. Types stay: what Arrow holds as a dictionary is categorical, text is
-    text, and numbers and booleans have their width; missing values stay missing.
-    """
+    """Return a table of another library, read through Arrow's stream, as a DataFrame of its types; else as it is."""
     table = as_arrow(df)
     return df if table is None else from_arrow(table)
 
 
 def from_arrow(table: pa.Table) -> pd.DataFrame:
-    """Return an Arrow table as it is, whatever pandas noted of it: names are texts, and no column is an index.
-
-    Integers with missing values stay integers if floating-point numbers would merge neighbours.
-    """
+    """Return an Arrow table as it is, whatever pandas noted of it: no column is an index, and integers stay exact."""
     table = table.replace_schema_metadata(None)
     table = table.select([name for name in table.column_names if not name.startswith(INDEX)])
     frame: pd.DataFrame = table.to_pandas()
@@ -261,10 +254,7 @@ def _check_numbers(values: pd.Series[Any], what: str) -> None:
 def describe_reading(
     df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = (), groups: object = None
 ) -> list[str]:
-    """Return what a user should know of how a table is read: columns left out, and numbers and dates held as text.
-
-    Columns outside the graph are left out, but for ``others`` and for one of that name that holds ``groups``.
-    """
+    """Return what a user should know of how a table is read: columns left out, and numbers and dates held as text."""
     df = as_pandas(df)
     known = {*graph.columns_of(graph.observed), *others, *([groups] if isinstance(groups, str) else [])}
     unused = [str(name) for name in df.columns if name not in known]

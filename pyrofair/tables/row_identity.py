@@ -63,10 +63,7 @@ def describe_copies(
 
 
 def _exceeds_chance(df: pd.DataFrame, most: Any) -> bool:
-    """Return whether rows repeat earlier ones more than they do where neighbours by one column exchange the others.
-
-    So many rows of a value with a probability of its own, or of rounded numbers, agree in all columns by chance.
-    """
+    """Return whether rows repeat earlier ones more than where neighbours by one column exchange the others."""
     n, rest = len(df), [name for name in df if name != most]
     order = np.argsort(df[most].to_numpy(dtype=np.float64, na_value=np.nan), kind="stable")
     mixed = order[np.lexsort((np.random.default_rng(0).random(n), np.arange(n) // NEIGHBOURS))]
