@@ -138,10 +138,7 @@ def in_percent(axis: Axis) -> None:
 
 
 def label_places(axes: Axes, places: ArrayLike, texts: Sequence[str], lines: Sequence[ArrayLike] = ()) -> None:
-    """Write a text near each of n places, shape (n, 2), that covers no other text, place or line, if that can be.
-
-    ``lines`` are joined points, shape (k, 2) each. It goes last, when the limits of the axes are final.
-    """
+    """Write a text near each of n places (n, 2), clear of others and of ``lines`` (k, 2), if possible; it goes last."""
     figure: Any = axes.figure
     figure.draw_without_rendering()
     at, panel, pixels = np.asarray(places, dtype=np.float64), axes.get_window_extent(), figure.dpi / 72.0

@@ -186,10 +186,7 @@ def sweep(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, replace: bool = True) -> None:
-    """Write a file whole: to a temporary file in its folder, forced to the disk, then renamed.
-
-    Without ``replace`` a file that is there, or that another process makes meanwhile, is a FileExistsError.
-    """
+    """Write a file whole, forced to the disk; without ``replace`` one that is there is a FileExistsError."""
     temporary = temporary_beside(path)
     try:
         with temporary.open("xb") as file:

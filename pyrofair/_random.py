@@ -61,10 +61,7 @@ def seed_for(seed: int, *numbers: int) -> int:
 
 
 def stream_of(seed: int, *numbers: int) -> np.random.Generator:
-    """Return a generator for what a seed and numbers name, never that of ``np.random.default_rng(seed)``.
-
-    NumPy takes zeros at the end of a list of seeds for none, and data are often drawn with the seed of their analysis.
-    """
+    """Return a generator of its own for a seed and numbers: NumPy takes zeros at the end of seeds for none."""
     return np.random.default_rng([seed, *numbers, 1])
 
 

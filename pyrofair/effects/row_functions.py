@@ -111,10 +111,7 @@ def find_difference(
 def _batches(
     ask: Ask, rows: pd.DataFrame, scores: Scores, graph: CausalGraph, most: int
 ) -> Iterator[tuple[pd.DataFrame, Scores, str, bool]]:
-    """Yield batches, the score of each row as far as it is known, what is special, and whether a row function can fail.
-
-    A row is scored alone as a batch of two copies, because many functions squeeze the result of a single row.
-    """
+    """Yield batches (a row alone as two copies), known scores, what is special, and whether a row function can fail."""
     again = spread(len(rows), most)[::-1]
     yield rows.iloc[again].reset_index(drop=True), scores[again], "in another order", False
     extreme = _extremes(rows.iloc[again[::-1]], again[::-1])

@@ -57,10 +57,7 @@ NEAR_ONE = 1e-6
 
 
 def decide(scores: Scores, decisions: Rule, threshold: float) -> NDArray[np.float64]:
-    """Return the scores themselves, or 1 where they exceed the threshold (or the rule, if a number) and 0 elsewhere.
-
-    They are compared in their own precision, as a model compares them: .3 in single precision does not exceed .3.
-    """
+    """Return the scores, or 1 where they exceed the threshold (or rule) in their own precision and 0 elsewhere."""
     if decisions == "score":
         return scores.astype(np.float64, copy=False)
     limit = threshold if decisions == "threshold" else decisions

@@ -63,10 +63,7 @@ def quantile_of_largest(covariance: Array, level: float, degrees: float = np.inf
 
 
 def _root(correlation: Array) -> Array:
-    """Return the symmetric root of correlations (k, k), smooth in them, in an order that is not that of the estimates.
-
-    Those alike in their correlations with all are told apart by those with the estimates that come first.
-    """
+    """Return the symmetric root of correlations (k, k), smooth in them, in an order that is not the estimates'."""
     squares, k = correlation**2, len(correlation)
     near = squares / squares.sum(axis=1).max()  # of no slope above 1, so that rounding stays small
     own = 0.1 * near.sum(axis=1) + ((correlation @ correlation) * correlation).sum(axis=1) / k**2

@@ -38,10 +38,7 @@ Event = tuple[str, int | None]
 
 @dataclass(frozen=True)
 class Factor:
-    """One distribution in the g-formula: P(node | given, A = arm), and all observed nodes ``before`` it in the order.
-
-    ``given`` and ``before`` lack the sensitive attribute A; ``arm`` is None where A does not enter.
-    """
+    """P(node | given, A = arm) in the g-formula (arm None: without A), and the observed nodes ``before``, without A."""
 
     node: str
     given: tuple[str, ...]
@@ -66,10 +63,7 @@ class Weight:
         return tuple(sorted({prefix for (_, prefix), _ in self.powers}, key=len))
 
     def evaluate(self, propensity: Callable[[tuple[str, ...]], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return the weight of each row, shape (n,), from a function that gives P(A = 1 | prefix) of each row.
-
-        It is zero times infinity, hence NaN, on rows where the formula is undefined; the caller decides what they mean.
-        """
+        """Return the weight of each row (n,) by a function that gives P(A = 1 | prefix); NaN where it is undefined."""
         result = np.asarray(1.0)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for (value, prefix), power in self.powers:
@@ -155,10 +149,7 @@ class RegimeEstimand:
         return Weight(group, tuple(kept), self.regime.unfair.graph.sensitive)
 
     def ordered(self, order: tuple[str, ...]) -> RegimeEstimand:
-        """Return the same distribution with the factors in another topological order that has the same roots first.
-
-        A node that a latent one joins to others stays conditioned on all nodes before it.
-        """
+        """Return the same distribution with the factors in another topological order that has the same roots first."""
         if order == self.order:
             return self
         own = {factor.node: factor for factor in self.factors}
@@ -176,10 +167,7 @@ class RegimeEstimand:
         return {int(value) for value in later if value is not None}
 
     def needed_groups(self, group: int | None) -> tuple[int, ...]:
-        """Return the observed groups whose rows an estimate depends on when a group, or both (None), are weighted.
-
-        There are none if the sensitive attribute causes no feature and all rows are weighted.
-        """
+        """Return the groups whose rows an estimate depends on when a group, or both (None), are weighted, if any."""
         arms = {factor.arm for factor in self.factors} | {group}
         return tuple(value for value in (0, 1) if value in arms)
 

@@ -442,10 +442,7 @@ class UnfairPaths:
 
 
 def require_unfair(name: str, value: object, *, each: bool = False) -> UnfairPaths:
-    """Return unfair paths of which there is something to ask; an empty set, and all else, is a DataError.
-
-    Without ``each`` their graph must name a contrast.
-    """
+    """Return unfair paths, or refuse all else, an empty set, and without ``each`` a graph that names no contrast."""
     require_instance(name, value, UnfairPaths, "unfair paths, made by graph.unfair(...)")
     unfair = cast("UnfairPaths", value)
     if not unfair.paths:

@@ -31,10 +31,7 @@ class LatentProjection:
 
     @classmethod
     def of(cls, graph: CausalGraph, *, known: bool, beside: Iterable[str] = ()) -> LatentProjection:
-        """Return the projection for a known function of the outcome's observed parents, or for the observed outcome.
-
-        ``beside`` names nodes that are kept as well, with their ancestors.
-        """
+        """Return the projection for a ``known`` function of the outcome's observed parents, or the observed outcome."""
         ends = graph.inputs if known else (graph.outcome,)
         causes = {*graph.with_ancestors((*ends, *beside)), graph.sensitive}
         inner = [node for node in graph.order if node in causes]

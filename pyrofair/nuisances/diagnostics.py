@@ -126,10 +126,7 @@ class GroupOverlap:
         return "pooled" if self.group is None else str(self.group)
 
     def rank(self, max_unsupported: float) -> tuple[bool, bool, int, float]:
-        """Return the key of the automatic choice, the least first; the mean weight has no part in it.
-
-        The score equation of a fitted propensity can make the mean weight 1, however wrong the fit.
-        """
+        """Return the key of the automatic choice, the least first; a fit can make the mean weight 1, however wrong."""
         lacking = self.unsupported > max_unsupported
         return bool(self.separated or self.infinite), lacking, self.estimated, -self.effective_size
 
@@ -427,10 +424,7 @@ def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: t
 def choose_by_overlap(
     tried: Iterable[tuple[T, list[Any]]], cost: Callable[[dict[str, str]], Any]
 ) -> tuple[T, list[Any], dict[str, str]]:
-    """Return the first of what is tried without a problem in any split, or that of the least cost, and its problems.
-
-    Each comes with its forms, one for each split into folds; ``cost`` never falls with further problems.
-    """
+    """Return the first tried, with forms by split, without a problem, or the least in ``cost``, and its problems."""
     best: tuple[Any, T, list[Any], dict[str, str]] | None = None
     for each, forms in tried:
         stages: list[pd.DataFrame] = []
@@ -455,10 +449,7 @@ def problems_of(stages: pd.DataFrame) -> dict[str, str]:
 
 
 def worst_stages(splits: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the diagnostics of stages in the first split into folds, or in the first in which one has a problem.
-
-    The numbers are means over splits, and one without overlap spoils them.
-    """
+    """Return the diagnostics of stages in the first split into folds, or in the first in which one has a problem."""
     found, *rest = splits
     for number, each in enumerate(rest, 2):
         if (worse := (each["problem"] != "") & (found["problem"] == "")).any():

@@ -99,10 +99,7 @@ class Learner(ABC):
 
     @abstractmethod
     def fit(self, design: Design, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
-        """Return a copy fitted to m rows of a design with responses (m, Q) and weights (m,).
-
-        Where it splits rows to choose something, it keeps those of one of ``groups`` (m,) together.
-        """
+        """Return a copy fitted to responses (m, Q) and weights (m,); splits of rows keep those of a group together."""
 
     @abstractmethod
     def __call__(self, design: Design) -> Array:
@@ -231,10 +228,7 @@ def _squares(cell: NDArray[np.int64], weight: Array, groups: Groups) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Logistic(Learner):
-    """Regression on main effects, unpenalised: standardised numbers and one-hot categories (the paper's).
-
-    Logistic, of responses in [0, 1] or in [-1, 1], by quasi-likelihood; or ``linear``.
-    """
+    """Unpenalised (the paper's) regression on main effects, of responses in [0, 1] or [-1, 1]; or ``linear``."""
 
     encoder: TableEncoder
     linear: bool = False
@@ -634,10 +628,7 @@ def _mean(model: Any, X: Design) -> Array:
 
 
 def fit_weighted(model: Any, X: Any, y: NDArray[Any], weight: Array, target: Target, **given: Any) -> Any:
-    """Fit a model with weights; one that takes none gets each row as often as its weight, in integer ratios.
-
-    What else is ``given`` goes to its ``fit``.
-    """
+    """Fit a model with weights; one that takes none gets each row as often as its weight, in integer ratios."""
     what = "propensity model" if target == "propensity" else "regression"
     step, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
     if not (weight == weight[0]).all():

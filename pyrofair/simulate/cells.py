@@ -187,11 +187,7 @@ class Rows:
 
 
 def run(plan: Plan, tasks: list[Task]) -> Iterator[Cell | Failure]:
-    """Yield the results of the cells of several tasks, each written to the folder when it is finished, if there is one.
-
-    Numbers do not depend on the process: all is computed in one thread, from the seeds of the cell. A cell that another
-    process has finished meanwhile, by the same method and scenario, is read.
-    """
+    """Yield the results of cells, each kept in the folder if there is one; what another process has kept is read."""
     for task in tasks:
         rows = Rows(plan, task)
         for key in task.cells():

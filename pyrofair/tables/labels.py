@@ -158,10 +158,7 @@ def plain_values(values: Iterable[Any]) -> tuple[Any, ...]:
 def read_sensitive(
     df: pd.DataFrame, graph: CausalGraph, *, both: bool = True, weight: NDArray[np.float64] | None = None
 ) -> NDArray[np.int8]:
-    """Return the sensitive attribute of a table as 0 (baseline) and 1 (contrast), shape (n,).
-
-    A third value is a DataError, and with ``both`` so is a group that does not occur, or has no weight.
-    """
+    """Return the sensitive attribute as 0 (baseline) and 1 (contrast), (n,); ``both`` must have rows of a weight."""
     name = graph.require_contrast().sensitive_column
     values = df[name]
     _require_known(values)
@@ -459,10 +456,7 @@ def read_levels(
 
 
 def outcome_levels(levels: Levels, node_of: Mapping[str, str], graph: CausalGraph, df: pd.DataFrame) -> Levels:
-    """Return the levels with those of the outcome added, where a table holds its labels and they have none yet.
-
-    A third label is a DataError; where the table lacks the negative one, the outcome stays in codes, with a warning.
-    """
+    """Return the levels with the outcome's of a table added; a third is a DataError, and one alone stays in codes."""
     site = next((site for site, node in node_of.items() if node == graph.outcome), None)
     values = df.get(graph.outcome_column) if isinstance(df, pd.DataFrame) else None
     if site is None or site in levels or not isinstance(values, pd.Series) or not is_categorical(values):
