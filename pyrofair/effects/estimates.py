@@ -325,11 +325,14 @@ class Estimate:
         shares = (*one.shares, *(each._replace(factor=-each.factor) for each in two.shares))
         if one.errors is None or two.errors is None:
             return Estimate(value)
-        same = np.array_equal(one._units, two._units)
-        at = one._units if same else np.union1d(one._units, two._units)
-        errors = np.zeros(len(at))
-        errors[... if same else np.searchsorted(at, one._units)] += one.errors
-        errors[... if same else np.searchsorted(at, two._units)] -= two.errors
+        at, errors = one.at, one.errors
+        if np.array_equal(one._units, two._units):
+            errors = errors - two.errors
+        else:
+            at = np.union1d(one._units, two._units)
+            errors = np.zeros(len(at))
+            errors[np.searchsorted(at, one._units)] += one.errors
+            errors[np.searchsorted(at, two._units)] -= two.errors
         degrees = min(one.degrees, two.degrees)
         return Estimate(value, errors, at, more=one.more + two.more, degrees=degrees, shares=shares)
 
