@@ -114,7 +114,8 @@ class Rows:
         among these rows or else those of ``like``.
         """
         features = self.given[graph.input_columns].iloc[index]
-        if (changed := self.a[index] != arm if arm is not None else np.zeros(len(index), bool)).any():
+        changed = self.a[index] != arm if arm is not None else np.zeros(len(index), bool)
+        if changed.any():
             name = graph.sensitive_column
             source = self if (self.a == arm).any() else like
             label = repeat_label(source.table[name], graph.label(int(arm == 1)), features.index)
