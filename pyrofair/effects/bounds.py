@@ -242,10 +242,7 @@ def _probabilities(**given: npt.ArrayLike) -> list[npt.NDArray[np.float64]]:
 
 @dataclass(frozen=True)
 class UnitMeans:
-    """Weights of k units (sum 1) and their mean scores in both worlds, (k,).
-
-    ``noise`` is the variance of the difference of the two means, (k,), from the drawing of a unit's rows alone.
-    """
+    """Weights of k units (sum 1), mean scores in both worlds (k,), and the ``noise`` of drawing in their difference."""
 
     weight: Vector
     first: Vector

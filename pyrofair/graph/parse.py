@@ -257,11 +257,7 @@ def _arrowheads(edge: str, attributes: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def _statements(text: str, marks: Sequence[str] = ()) -> Iterator[tuple[list[list[str]], str, list[str]]]:
-    """Parse an edge string into chains, lists of sides, which are the names between two arrows.
-
-    With each comes the mark by which it is linked to a further side, where there is one: ``A -> B <-> C`` is a chain of
-    A and B, its mark and C, and then a chain of C alone.
-    """
+    """Parse an edge string into chains (lists of sides, names between arrows), the mark that follows, and its side."""
     quoted: list[str] = []
 
     def hide(found: re.Match[str]) -> str:

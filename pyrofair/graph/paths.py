@@ -199,10 +199,7 @@ class PathSet(Sequence[Path]):
         return tuple(path)
 
     def select(self, begin: S, step: Callable[[S, str, str], S | None], accept: Callable[[S], bool]) -> PathSet:
-        """Return the paths that another automaton accepts.
-
-        It steps from a state along an edge to the next state, or to None to refuse the path.
-        """
+        """Return the paths that another automaton accepts, which steps along edges to a state, or to None to refuse."""
 
         def follow(pair: tuple[int, S]) -> list[tuple[int, S]]:
             state, other = pair

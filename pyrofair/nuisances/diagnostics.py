@@ -72,10 +72,7 @@ MOST_UNSUPPORTED = 0.01
 
 @dataclass(frozen=True)
 class Cell:
-    """A level of a column, or a cell of several if saturated, that the target has and a needed group lacks.
-
-    ``rows`` are those that it has there all the same: one, if propensities or regressions are saturated.
-    """
+    """A level or cell that the target has and a needed group lacks, or has in one row if models are saturated."""
 
     name: str
     value: int

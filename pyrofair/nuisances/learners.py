@@ -126,10 +126,7 @@ class Learner(ABC):
         return lambda y: [*map(self.fit(known, y, weight), asked)]
 
     def pull(self, design: Design) -> Array:
-        """Return by how much predictions (m, Q) of few fitted rows move if one row of the mean of all joins them.
-
-        A few rows that happen to agree have no residuals; so pulled, they have some, for a variance.
-        """
+        """Return how predictions (m, Q) move if one row of the mean of all joins: equal rows then have residuals."""
         return np.zeros((1, 1))
 
     def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:

@@ -232,11 +232,7 @@ def require_few_levels(values: pd.Series[Any]) -> None:
 def read_contrasts(
     values: pd.Series[Any], graph: CausalGraph, contrasts: Iterable[Hashable] | None = None
 ) -> list[Hashable]:
-    """Return the levels of a sensitive attribute (n,) that are compared with the baseline: those given, or all others.
-
-    They come in the order given, or in that of the categories. A DataError if the attribute is continuous or has more
-    than 20 levels, the baseline never occurs, or a level that is named is not observed.
-    """
+    """Return the levels that are compared with the baseline, as given or all others; unfit ones are a DataError."""
     _require_known(values)
     name = values.name
     require_few_levels(values)

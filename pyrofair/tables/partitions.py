@@ -28,11 +28,7 @@ CHANGED = "All passes must give the same rows in the same order."
 
 @dataclass(frozen=True)
 class Partitions:
-    """The rows of one population in several frames of a fixed order, which are loaded again in each pass.
-
-    ``loads`` are frames, or functions that return some columns; ``columns`` are those read, and ``sizes`` the rows of
-    each. ``levels`` is the type of each column of categories, with the levels of all partitions.
-    """
+    """Rows in several frames of a fixed order, loaded anew in each pass: their columns, sizes, and levels of all."""
 
     loads: Iterable[Any]
     columns: tuple[str, ...]

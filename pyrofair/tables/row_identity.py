@@ -32,11 +32,7 @@ SURPLUS, NEIGHBOURS = 0.05, 50
 def describe_copies(
     df: pd.DataFrame, read: Collection[str], sample_weight: object = None, groups: NDArray[Any] | None = None
 ) -> list[str]:
-    """Return a warning if many rows are exact copies of others, or if each stands for many units by its weight.
-
-    All columns are compared but those that are not ``read`` and differ in every row, such as identifiers. Copies within
-    one of ``groups`` (n,) are not counted as independent, so they are left out.
-    """
+    """Return a warning if rows are exact copies, not within one of ``groups`` (n,), or stand for many by weight."""
     if _are_counts(sample_weight) and not df[[*read]].duplicated().any():
         return [
             f"sample_weight holds whole numbers, and no row repeats another one: {len(df):,} rows with weights are "
