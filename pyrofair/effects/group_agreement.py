@@ -126,11 +126,10 @@ def judge_jointly(
 ) -> pd.DataFrame:
     """Return k comparisons with their joint p-values, and whether each agrees, by one test of all together.
 
-    A difference over its standard error ``spread`` (k,), t, is judged by the largest abs(t) that chance makes among all
-    comparisons: chance alone makes any of them disagree in 1 - level of such tables. With replicates ``gaps``
-    (replicates, k) the level quantile of max abs(gap - mean) / sd over them is the critical value; p-values are
-    corrected (Sidak) for the number of independent normal comparisons that would have the same. Without replicates the
-    comparisons count as independent. Comparisons with a note or without an interval stay undecided.
+    A difference over its standard error ``spread`` (k,) is judged by the largest that chance makes among all. With
+    replicates ``gaps`` (replicates, k) the level quantile of max abs(gap - mean) / sd is the critical value; p-values
+    are corrected (Sidak) for the number of independent normal comparisons that would have the same. Without replicates
+    the comparisons count as independent. Those with a note or without an interval stay undecided.
     """
     judged = groups["note"].eq("").to_numpy(bool) & groups["lower"].notna().to_numpy(bool)
     gap = groups["difference"].to_numpy(np.float64)
@@ -169,9 +168,8 @@ def compare_estimates(
     """Return the columns of a comparison but its quantity, undecided until :func:`judge_jointly`.
 
     ``zero`` and ``one`` are the estimates of both groups, lower and upper the interval of ``one - zero``, or NaN;
-    ``worlds`` the two worlds of either group, of which ``quantity`` (of ``GROUP_QUANTITIES``) selects those that count.
-    A group of fewer than 10 effective rows in a world, or of fewer than 5 % of its rows, may depend on a single weight:
-    ``agree`` then stays missing, and fewer than 10 rows have no interval.
+    ``worlds`` the two worlds of either group. A group of fewer than 10 effective rows in a world, or of fewer than 5 %
+    of its rows, may depend on a single weight: a note says so, and fewer than 10 rows have no interval.
     """
     used = [{"p_y0": pair[:1], "p_ypi": pair[1:]}.get(quantity, pair) for pair in worlds]
     sizes = [min(world.effective_size for world in pair) for pair in used]
@@ -183,11 +181,7 @@ def compare_estimates(
 
 
 def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the comparisons that disagree by the joint test, those undecided left out.
-
-    ``groups`` is a table of :func:`compare_groups`, or ``groups`` of an audit; ``where`` restricts it to values of
-    further columns, such as ``{"model": "plain", "decisions": "score"}``.
-    """
+    """Return the comparisons that disagree by the joint test, ``where`` further columns have some values."""
     if groups.empty:
         return groups
     apart = groups["note"].eq("") & np.array([value is not pd.NA and not value for value in groups["agree"]])

@@ -76,8 +76,7 @@ def require_row_function(
     name: str, ask: Ask, rows: pd.DataFrame, scores: Scores, graph: CausalGraph, ties: Ties | None = None
 ) -> None:
     """Refuse a model whose scores (m,) of m rows are not a function of a row; parameters as for the evidence."""
-    found = find_difference(ask, rows, scores, graph, ties)
-    if found is not None:
+    if found := find_difference(ask, rows, scores, graph, ties):
         raise found.refusal(name, graph.sensitive_column)
 
 
@@ -86,9 +85,8 @@ def find_difference(
 ) -> Difference | None:
     """Return the evidence that scores (m,) of m rows are not a function of a row, or None.
 
-    Some rows are scored again in another order, in batches of one group, as observed and in a world (with one value of
-    the sensitive attribute in all rows), and alone. The choice depends on the rows only. For a model of decisions,
-    ``ties`` returns the rows in which rounding may make the decision.
+    Some rows, which depend on the rows only, are scored again in another order, in batches of one group, observed or
+    with one value in all rows, and alone. Of a model of decisions ``ties`` finds rows that rounding may decide.
     """
     if rows.empty:
         return None

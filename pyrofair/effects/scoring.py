@@ -67,7 +67,7 @@ def decide(scores: Scores, decisions: Rule, threshold: float) -> NDArray[np.floa
 class Adapter(ABC):
     """A model in a wrapper that knows which columns reach it; a subclass calls it, and reads what it returned."""
 
-    def __init__(self, model: Any, columns: Sequence[str] | None, passes: Passed | None) -> None:
+    def __init__(self, model: Any, columns: Sequence[str] | None = None, passes: Passed | None = None) -> None:
         self.model = model
         self.columns = None if columns is None else require_names("columns", columns, "column names")
         passes = {} if passes is None else passes
@@ -133,7 +133,13 @@ class Adapter(ABC):
     ) -> Scores:
         """Return the score of each of m rows (m,): a probability, or 1 or 0 by the ``labels`` of the outcome."""
         returned = self.ask(name, rows, graph, order)
-        _require_order(name, returned, rows)
+        moved = isinstance(returned, pd.Series | pd.DataFrame) and not returned.index.equals(rows.index)
+        if moved and len(returned) == len(rows) and not returned.index.equals(pd.RangeIndex(len(rows))):
+            raise DataError(
+                f"{name!r} returned a {type(returned).__name__} whose index is not that of the rows it was given, "
+                "which a sort or a join may have moved. Return a row for each row, in their order: with their index, "
+                "or an array."
+            )
         return self.read(name, returned, len(rows), graph, labels)
 
     @staticmethod
@@ -149,9 +155,6 @@ class Adapter(ABC):
 
 class Classifier(Adapter):
     """A fitted model with ``predict_proba``, which users pass without an adapter."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__(model, None, None)
 
     def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
         try:
@@ -180,17 +183,6 @@ def as_adapter(model: Any) -> Adapter:
     return model if isinstance(model, Adapter) else Classifier(model)
 
 
-def _require_order(name: str, returned: object, rows: pd.DataFrame) -> None:
-    """Refuse what was returned for m rows with an index in another order, as sorting and joins make it."""
-    if not isinstance(returned, pd.Series | pd.DataFrame) or returned.index.equals(rows.index):
-        return
-    if len(returned) == len(rows) and not returned.index.equals(pd.RangeIndex(len(rows))):
-        raise DataError(
-            f"{name!r} returned a {type(returned).__name__} whose index is not that of the rows it was given, which a "
-            "sort or a join may have moved. Return a row for each row, in their order: with their index, or an array."
-        )
-
-
 def positive_scores(
     name: str,
     model: Any,
@@ -199,18 +191,19 @@ def positive_scores(
     order: Sequence[str] | None = None,
     labels: Sequence[Any] | None = None,
 ) -> Scores:
-    """Return the probability of the positive outcome that a model gives to each of m rows, shape (m,).
+    """Return the probability of the positive outcome that a model gives to each of m rows, shape (m,), checked.
 
     A model that was fitted with column names gets these columns; any other all observed parents of the outcome, in the
     order given (default: of the rows), as an array if it counted unnamed columns in ``fit``. ``labels`` are those of
-    the outcome, for adapted decisions. A DataError if it has no ``predict_proba`` and is no adapter, reads other
-    columns, lacks the positive label among two classes, or returns anything but two probabilities a row that sum to 1.
+    the outcome, for adapted decisions.
     """
     if not is_model(model):
         raise DataError(f"{no_probabilities(name, model)} Scores of observed rows give none for rows in another world.")
     may_read = graph.input_columns
     allowed = [str(column) for column in (rows.columns if order is None else order) if column in may_read]
-    return as_adapter(model).positive(name, _in_double(rows), graph, allowed, labels)
+    # Worlds may hold float32, in which .1 + .1 + .3 exceeds 1/2.
+    single = {key: np.float64 for key, dtype in rows.dtypes.items() if dtype.kind == "f" and dtype != np.float64}
+    return as_adapter(model).positive(name, rows.astype(single) if single else rows, graph, allowed, labels)
 
 
 def checked_scores(
@@ -379,12 +372,6 @@ def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
     if len(found) != 2 or different != 2:
         raise DataError(f"{name} has the classes {found}, expected two different ones, as the graph's outcome has.")
     return found
-
-
-def _in_double(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with its fractions in float64: worlds may hold float32, in which .1 + .1 + .3 exceeds 1/2."""
-    single = {name: np.float64 for name, dtype in rows.dtypes.items() if dtype.kind == "f" and dtype != np.float64}
-    return rows.astype(single) if single else rows
 
 
 def refuse_outside(
