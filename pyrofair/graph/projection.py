@@ -16,13 +16,9 @@ __all__ = ["LatentProjection", "sharing_causes"]
 class LatentProjection:
     """The sensitive attribute and the ancestors of a target, with what the latent ones among them join.
 
-    Parameters
-    ----------
-    nodes, latent
-        The observed nodes, and the latent ones, in topological order.
-    below
-        For each of both the observed nodes that it leads to directly, or through latent nodes only. Of an observed node
-        these are its children in the projected graph; of a latent one, the nodes that it is a common cause of.
+    Observed ``nodes`` and ``latent`` ones are in topological order. ``below`` has for each the observed nodes that it
+    leads to directly, or through latent nodes only: the children of an observed node in the projected graph, and what a
+    latent one is a common cause of.
     """
 
     nodes: tuple[str, ...]

@@ -198,15 +198,9 @@ class Study:
             wide = replace(self, table=table).summary()
             wide = wide[wide["quantity"].isin(["accuracy", "mean_unfair_effect", "piu"])]
             text = [f"{row.mean:.3f} ± {row.error:.3f}" for row in wide.itertuples()]
-            wide = wide.assign(shown=text).pivot_table(
-                index=[name for name in KEY[:-1] if name != "strength" or wide["strength"].notna().any()],
-                columns="quantity",
-                values="shown",
-                aggfunc="first",
-                sort=False,
-                dropna=False,
-            )
-            wide = wide.dropna(how="all").rename_axis(columns=None)
+            index = [name for name in KEY[:-1] if name != "strength" or wide["strength"].notna().any()]
+            how: Any = {"columns": "quantity", "values": "shown", "aggfunc": "first", "sort": False, "dropna": False}
+            wide = wide.assign(shown=text).pivot_table(index=index, **how).dropna(how="all").rename_axis(columns=None)
             lines += ["Means over seeds ± Monte Carlo standard errors; effects are true ones, by the program:"]
             lines += [wide.head(most or len(wide)).to_string(), *_more(wide, most)]
         if len(self.failures):
