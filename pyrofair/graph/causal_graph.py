@@ -236,16 +236,9 @@ class CausalGraph:
         require_callable("program", program, "a Pyro program of the number of units", error=GraphError)
         own = {node: _as_tuple(names) for node, names in (columns or {}).items()}
         read = read_scalar_sites(program, {**dict.fromkeys(nodes, ()), **own}, nodes_only=True)
-        return cls(
-            read.info.graph_of(nodes, read.columns),
-            sensitive=sensitive,
-            outcome=outcome,
-            baseline=baseline,
-            contrast=contrast,
-            positive=positive,
-            columns=read.columns,
-            labels=labels,
-        )
+        graph = read.info.graph_of(nodes, read.columns)
+        roles: Any = {"sensitive": sensitive, "outcome": outcome, "baseline": baseline, "contrast": contrast}
+        return cls(graph, **roles, positive=positive, columns=read.columns, labels=labels)
 
     @classmethod
     def from_tiers(cls, tiers: Iterable[Iterable[str]], *, within: bool = False, **settings: Any) -> CausalGraph:
