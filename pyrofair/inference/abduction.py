@@ -195,25 +195,17 @@ class Settings:
         """Whether Pyro's inference draws all noise."""
         return self.method in ("nuts", "svi")
 
-    def width(self, site: str) -> float | None:
-        """Return the tolerance of a node."""
-        return self.tolerance.get(site) if isinstance(self.tolerance, Mapping) else self.tolerance
-
-    def require_nodes(self, nodes: Sequence[str]) -> None:
-        """Raise a DataError for a tolerance of a node that is not observed."""
-        for site in self.tolerance if isinstance(self.tolerance, Mapping) else ():
+    def widths(self, nodes: Sequence[str]) -> dict[str, float]:
+        """Return the tolerance of each node that has one; a DataError names one of a node that is not observed."""
+        if not isinstance(self.tolerance, Mapping):
+            return {} if self.tolerance is None else dict.fromkeys(nodes, self.tolerance)
+        for site in self.tolerance:
             if site not in nodes:
                 raise DataError(
                     f"tolerance names {site!r}, which is no observed node. They are: {', '.join(nodes)}."
                     f"{did_you_mean(site, nodes)}"
                 )
-
-    def require_width(self, site: str) -> float:
-        """Return the tolerance of a node, which must have one."""
-        width = self.width(site)
-        if width is None:
-            raise DataError(f"tolerance names no width for the node {site!r}, which method={self.method!r} needs.")
-        return width
+        return dict(self.tolerance)
 
 
 # -- observed units ----------------------------------------------------------------------------------------------------
@@ -447,36 +439,29 @@ class Abduction:
         fixed, varying = self._split(evidence.below(targets) & self.columns.keys())
         batches = [(rows, 1) for rows in in_batches(fixed, BATCH)]
         batches += [(rows, self.draws) for rows in in_batches(varying, BATCH // self.draws)]
-        known: list[dict[str, NDArray[np.float64]]] = []
-        drawn: list[dict[str, list[PartiallyKnown]]] = []
+        parts: dict[tuple[int, str], list[tuple[NDArray[np.int64], PartiallyKnown]]] = {}
         moments: dict[tuple[str, str], NDArray[np.float64]] = {}
         for rows, repeat in batches:
+            units = rows.numpy()
             noise, uniforms = noise_of_units(evidence, rows, repeat, self._noise_of(rows, repeat))
             evaluation = Evaluation(evidence.program, evidence.info, evidence.nodes, evidence.implicit, noise)
             worlds = act(evaluation, {site: repeat_each(value[rows], repeat) for site, value in values.items()})
-            known = known or [{} for _ in worlds]
-            drawn = drawn or [{} for _ in worlds]
-            for world, points, samples in zip(worlds, known, drawn, strict=True):
-                for site, found in world.items():
-                    each = found.double().reshape(len(rows), repeat).numpy()
-                    part = PartiallyKnown.of(each[:, 0], np.arange(len(rows)) if repeat > 1 else None, each)
-                    points.setdefault(site, np.full(evidence.n, np.nan))[rows.numpy()] = part.point
-                    if repeat > 1:  # only of units whose values differ between draws
-                        samples.setdefault(site, []).append(replace(part, rows=rows.numpy()[part.rows]))
+            for i, site in ((i, site) for i, world in enumerate(worlds) for site in world):
+                each = worlds[i][site].double().reshape(len(units), repeat).numpy()
+                part = PartiallyKnown.of(each[:, 0], np.arange(len(units)) if repeat > 1 else None, each)
+                parts.setdefault((i, site), []).append((units, part))
             for site, pair in uniforms.items():
-                mean, variance = (part.double().reshape(len(rows), repeat) for part in pair)
+                mean, variance = (part.double().reshape(len(units), repeat) for part in pair)
                 spread = (variance.mean(1) + mean.var(1, correction=0)).sqrt()
                 for name, found in (("mean", mean.mean(1)), ("sd", spread)):
-                    moments.setdefault((f"u({site})", name), np.empty(evidence.n))[rows.numpy()] = found.numpy()
+                    moments.setdefault((f"u({site})", name), np.empty(evidence.n))[units] = found.numpy()
         result = []
-        for points, samples in zip(known, drawn, strict=True):
-            nodes = {}
-            for site, column in self.columns.items():
-                if site in points:
-                    nodes[column] = PartiallyKnown.of(points[site])
-                    if parts := samples.pop(site, None):
-                        units, draws = (np.concatenate([getattr(p, of) for p in parts]) for of in ("rows", "draws"))
-                        nodes[column] = PartiallyKnown(points[site], units, draws)
+        for i in range(len(worlds)):
+            nodes = {
+                column: PartiallyKnown.joined(parts.pop((i, site)), evidence.n)
+                for site, column in self.columns.items()
+                if (i, site) in parts
+            }
             frame = pd.DataFrame({column: each.point for column, each in nodes.items()}, index=evidence.index)
             result.append(CounterfactualWorld(frame, nodes, self.draws if len(varying) else 1, not len(varying)))
         return result, moments
@@ -612,12 +597,11 @@ def abduct(
         nodes = require_names("nodes", nodes, "sites")
     if parameters is not None:
         require_instance("parameters", parameters, Mapping, "a dictionary from parameters to values, or None")
-    if not isinstance(program, Equations):
-        require_callable("program", program, "a Pyro program of the number of units")
     one = {name: [value] for name, value in (parameters or {}).items()}
     if isinstance(program, Equations):
         rows = read_units(program, df)
     else:
+        require_callable("program", program, "a Pyro program of the number of units")
         rows = read_rows(program, df, nodes, at_parameters(program, one))
     priors = read_priors(rows.program, rows.info, one)
     values = _read_parameters(priors, parameters or {})
@@ -654,14 +638,51 @@ def _abduct(
     seed: int,
     sensitive: str | None = None,
 ) -> Abduction:
-    """Infer the noise of observed units, except that of a sensitive attribute that will be set."""
-    settings.require_nodes(tuple(rows.columns))
+    """Infer the noise of observed units, except that of a sensitive attribute that will be set.
+
+    Equations are solved for the noise, and what is left of it is drawn: block by block, or all of it by gradients.
+    """
+    widths = settings.widths(tuple(rows.columns))
     with isolated(seed):
         wide = takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.observed))
     with isolated(seed), precision(wide=wide):
         evidence = Evidence.read(rows, coupling=coupling, sensitive=sensitive, parameters=parameters, wide=wide)
         distributions = require_possible(evidence)
-        return _infer(evidence, settings, rows.columns, distributions, seed)
+        found = solve(evidence, settings.inverses or {}, lines=settings.method in ("auto", "exact"))
+        report = _NoiseReport(evidence, found, distributions, settings.draws)
+        values = {key: PartiallyKnown.of(each.double().numpy()) for key, each in found.noise.items()}
+
+        def learn(key: str, units: Tensor, drawn: Tensor) -> None:
+            point = values[key].point if key in values else np.full((evidence.n, *drawn.shape[2:]), np.nan)
+            values[key] = PartiallyKnown.of(point, units.numpy(), drawn.double().numpy(), collapse=False)
+
+        size, chains = settings.draws, 1
+        if not settings.by_gradients:
+            blocks = blocks_of(evidence, found)
+            if settings.method == "exact":
+                _require_solved(evidence, found, blocks)
+            for block in blocks:
+                units, noise, effective, proposals = draw_block(
+                    evidence, found, block, size, widths, pivots=settings.method == "auto"
+                )
+                report.block(block, found, units, effective, proposals)
+                for key, drawn in noise.items():
+                    unknown = ~found.is_known(key)[units]
+                    learn(key, units[unknown], drawn if bool(unknown.all()) else drawn[unknown])
+        elif evidence.keys_of(evidence.explained):
+            for site in evidence.explained:
+                if site not in evidence.info.random and widths.get(site) is None:
+                    raise DataError(
+                        f"tolerance names no width for the node {site!r}, which method={settings.method!r} needs."
+                    )
+            guide = settings.guide if settings.method == "svi" else None
+            noise, sizes, r_hat = draw_by_gradients(evidence, widths, size, guide)
+            report.gradients(f"svi ({guide})" if guide else "nuts", sizes, r_hat)
+            for key, drawn in noise.items():
+                learn(key, torch.arange(evidence.n), drawn)
+                size, chains = drawn.shape[1], 1 if guide else CHAINS
+        ordered = {key: values[key] for key in evidence.info.sites if key in values}
+        return Abduction(evidence, rows.columns, ordered, distributions, report.table(), size, chains, seed)
 
 
 def counterfactuals(
@@ -696,43 +717,6 @@ def counterfactuals(
     each = replace(settings, draws=share)
     parts = [both(each, {name: values[i] for name, values in arrays.items()}, seed + int(i)) for i in picks]
     return pool(parts) if len(parts) > 1 else parts[0]
-
-
-def _infer(
-    evidence: Evidence, settings: Settings, columns: dict[str, str], distributions: dict[str, Any], seed: int
-) -> Abduction:
-    """Solve equations for the noise, and draw what is left of it: block by block, or all of it by gradients."""
-    found = solve(evidence, settings.inverses or {}, lines=settings.method in ("auto", "exact"))
-    report = _NoiseReport(evidence, found, distributions, settings.draws)
-    noise_values = {key: PartiallyKnown.of(values.double().numpy()) for key, values in found.noise.items()}
-
-    def learn(key: str, rows: Tensor, values: Tensor) -> None:
-        none = np.full((evidence.n, *values.shape[2:]), np.nan)
-        point = noise_values[key].point if key in noise_values else none
-        noise_values[key] = PartiallyKnown.of(point, rows.numpy(), values.double().numpy(), collapse=False)
-
-    size, chains = settings.draws, 1
-    if not settings.by_gradients:
-        blocks = blocks_of(evidence, found)
-        if settings.method == "exact":
-            _require_solved(evidence, found, blocks)
-        for block in blocks:
-            rows, noise, effective, proposals = draw_block(
-                evidence, found, block, settings.draws, settings.width, pivots=settings.method == "auto"
-            )
-            report.block(block, found, rows, effective, proposals)
-            for key, values in noise.items():
-                unknown = ~found.is_known(key)[rows]
-                learn(key, rows[unknown], values if bool(unknown.all()) else values[unknown])
-    elif evidence.keys_of(evidence.explained):
-        guide = settings.guide if settings.method == "svi" else None
-        noise, sizes, r_hat = draw_by_gradients(evidence, settings.require_width, settings.draws, guide)
-        report.gradients(f"svi ({guide})" if guide else "nuts", sizes, r_hat)
-        for key, values in noise.items():
-            learn(key, torch.arange(evidence.n), values)
-            size, chains = values.shape[1], 1 if guide else CHAINS
-    ordered = {key: noise_values[key] for key in evidence.info.sites if key in noise_values}
-    return Abduction(evidence, columns, ordered, distributions, report.table(), size, chains, seed)
 
 
 def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]) -> None:

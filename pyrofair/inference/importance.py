@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import pyro.distributions as dist
@@ -66,13 +67,12 @@ class _ImportanceWeights:
         evidence: Evidence,
         found: Findings,
         block: Block,
-        tolerance: Callable[[str], float | None],
+        widths: Mapping[str, float],
         pivots: bool,
         rows: Tensor,
     ) -> None:
-        self.evidence, self.found, self.block, self.rows = evidence, found, block, rows
+        self.evidence, self.found, self.block, self.rows, self.widths = evidence, found, block, rows, widths
         self.sites = (*block.computed, *block.drawn)
-        self.width = {site: tolerance(site) for site in block.computed}
         self.pivots = {s: self._candidates(s) if pivots else () for s in block.computed}
         self.solvable = {s: self._solvable(s) for s in block.computed}
         self.kernel = {s: self._by_kernel(s) for s in block.computed}
@@ -148,7 +148,7 @@ class _ImportanceWeights:
         least = f.masked_fill(~hit, torch.inf).amin(1)
         most = f.masked_fill(~hit, -torch.inf).amax(1)
         atom = (hit.sum(1) > 1) & (least == most)
-        if self.width[site] is None:
+        if self.widths.get(site) is None:
             keys = ", ".join(self.evidence.keys[site])
             why = f"its equation was not solved for its noise ({keys})"
             text = _unsolved(site, why) + self.evidence.way_out(self.evidence.keys[site])
@@ -192,7 +192,7 @@ class _ImportanceWeights:
         natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
         weight = self.evidence.close(site, natural, repeat_each(self.rows[some], count)).double()
         kernel = repeat_each(self.kernel[site][some], count)
-        width = self.width[site]
+        width = self.widths.get(site)
         if width is not None and bool(kernel.any()):
             away = (natural - given[site].to(natural.dtype)).double() / width
             weight = torch.where(kernel, (1.0 - away.square()).clamp(min=0.0), weight)
@@ -341,36 +341,19 @@ def blocks_of(evidence: Evidence, found: Findings) -> list[Block]:
     ]
 
 
-@dataclass
-class _Kept:
-    """Proposals with positive weight: their units, their log-weights, and their noise, shape (kept, ...)."""
+Kept = list[tuple[Tensor, Tensor, dict[str, Tensor]]]
+"""Batches of proposals with positive weight: their units, their log-weights, and their noise, shape (kept, ...)."""
 
-    unit: list[Tensor] = field(default_factory=list)
-    weight: list[Tensor] = field(default_factory=list)
-    noise: dict[str, list[Tensor]] = field(default_factory=dict)
 
-    def weights(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return the unit of each proposal, and its weight relative to the largest of that unit."""
-        unit, log_weight = torch.cat(self.unit), torch.cat(self.weight)
-        most = torch.full((n,), -torch.inf, dtype=log_weight.dtype).scatter_reduce(0, unit, log_weight, "amax")
-        return unit, (log_weight - most[unit]).exp()
-
-    def effective(self, n: int) -> Tensor:
-        """Return Kish's effective sample size of each unit, shape (n,)."""
-        unit, weight = self.weights(n)
-        total = torch.zeros(n, dtype=weight.dtype).index_add(0, unit, weight)
-        squares = torch.zeros(n, dtype=weight.dtype).index_add(0, unit, weight.square())
-        return torch.where(squares > 0, total.square() / squares, 0.0)
+def _weights(kept: Kept, n: int) -> tuple[Tensor, Tensor]:
+    """Return the unit of each proposal, and its weight relative to the largest of that unit."""
+    unit, log_weight = (torch.cat(parts) for parts in ([unit for unit, _, _ in kept], [own for _, own, _ in kept]))
+    most = torch.full((n,), -torch.inf, dtype=log_weight.dtype).scatter_reduce(0, unit, log_weight, "amax")
+    return unit, (log_weight - most[unit]).exp()
 
 
 def draw_block(
-    evidence: Evidence,
-    found: Findings,
-    block: Block,
-    draws: int,
-    tolerance: Callable[[str], float | None],
-    *,
-    pivots: bool,
+    evidence: Evidence, found: Findings, block: Block, draws: int, widths: Mapping[str, float], *, pivots: bool
 ) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
     """Draw the unknown noise of a block for the units of which it is unknown, ``draws`` for each.
 
@@ -385,15 +368,13 @@ def draw_block(
     and the numbers of proposals, shape (m,). A DataError names a continuous node without a tolerance, or a row that no
     proposal reproduces.
     """
-    open_ = torch.zeros(evidence.n, dtype=torch.bool)
-    for key in block.keys:
-        open_ = open_ | ~found.is_known(key)
-    units = open_.nonzero().squeeze(1)
+    known = torch.stack([found.is_known(key) for key in block.keys]).all(0)
+    units = (~known).nonzero().squeeze(1)
     like = _alike(evidence, found, block, units)
     member = torch.empty(int(like.max()) + 1, dtype=torch.long)
     member[like] = torch.arange(len(like))
     rows = units[member]
-    weigh = _ImportanceWeights(evidence, found, block, tolerance, pivots, rows)
+    weigh = _ImportanceWeights(evidence, found, block, widths, pivots, rows)
     drawn: dict[str, Tensor] = {}
     effective, proposals = torch.empty(len(rows), dtype=torch.float64), torch.empty(len(rows), dtype=torch.long)
     for part in in_batches(torch.arange(len(rows)), TOGETHER):
@@ -404,29 +385,25 @@ def draw_block(
     return units, drawn, effective[like], proposals[like]
 
 
-def _propose_enough(weigh: _ImportanceWeights, part: Tensor, draws: int) -> tuple[_Kept, Tensor, Tensor]:
+def _propose_enough(weigh: _ImportanceWeights, part: Tensor, draws: int) -> tuple[Kept, Tensor, Tensor]:
     """Propose for m units of a block until draws can be had; also return effective sizes and numbers of proposals."""
-    evidence, block, m = weigh.evidence, weigh.block, len(part)
-    kept = _Kept(noise={key: [] for key in block.keys})
-    proposals = torch.zeros(m, dtype=torch.long)
-    effective = torch.zeros(m, dtype=torch.float64)
-    count = max(draws, 100)
-    active = torch.arange(m)
+    block, m = weigh.block, len(part)
+    kept: Kept = []
+    active, proposals, count = torch.arange(m), torch.zeros(m, dtype=torch.long), max(draws, 100)
     while len(active):
         for some in in_batches(active, BATCH // count):
             unit, log_weight, noise = weigh(part[some], count)
-            kept.unit.append(some[unit])
-            kept.weight.append(log_weight)
-            for key, values in noise.items():
-                kept.noise[key].append(values)
+            kept.append((some[unit], log_weight, noise))
             proposals[some] += count
-        effective = kept.effective(m)
+        unit, weight = _weights(kept, m)
+        squares = torch.bincount(unit, weight.square(), m)
+        effective = torch.where(squares > 0, torch.bincount(unit, weight, m).square() / squares, 0.0)  # Kish's
         failed = (effective == 0) & (proposals >= MOST)
         if bool(failed.any()):
             sites = (*block.computed, *block.drawn)
             row = int(weigh.rows[part[int(failed.int().argmax())]])
             raise DataError(
-                f"{evidence.describe(row, *sites)} is impossible under the program, or nearly so: none of "
+                f"{weigh.evidence.describe(row, *sites)} is impossible under the program, or nearly so: none of "
                 f"{int(proposals.max()):,} draws of the noise {', '.join(block.keys)} gives it. Correct the row or the "
                 f"program, or declare an inverse: inverses={{{sites[0]!r}: ...}}."
             )
@@ -452,20 +429,17 @@ def _alike(evidence: Evidence, found: Findings, block: Block, units: Tensor) -> 
     return cast(Tensor, torch.unique(torch.stack(columns, 1), dim=0, return_inverse=True)[1])
 
 
-def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:
+def _resample(kept: Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:
     """Draw for each unit from its group's proposals by their weights, shape (m, draws, ...).
 
     Resampling is systematic, which adds the least noise, and in random order, so that blocks stay independent.
     """
-    owner, weight = kept.weights(n)
+    owner, weight = _weights(kept, n)
     order = owner.argsort(stable=True)
-    cumulative = weight[order].cumsum(0)
-    total = torch.zeros(n, dtype=weight.dtype).index_add(0, owner, weight)
-    start = total.cumsum(0) - total
-    size = torch.bincount(owner, minlength=n)
-    last = size.cumsum(0) - 1
+    cumulative, total, size = weight[order].cumsum(0), torch.bincount(owner, weight, n), torch.bincount(owner, None, n)
+    start, last = total.cumsum(0) - total, size.cumsum(0) - 1
     steps = torch.arange(draws, dtype=weight.dtype)
-    every = {key: torch.cat(values)[order] for key, values in kept.noise.items()}
+    every = {key: torch.cat([noise[key] for _, _, noise in kept])[order] for key in kept[0][2]}
     picked: dict[str, list[Tensor]] = {key: [] for key in every}
     for some in in_batches(group, BATCH // draws):
         share = (steps + torch.rand(len(some), 1, dtype=weight.dtype)) / draws
@@ -485,9 +459,9 @@ def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tenso
 class _Likelihood(Messenger):
     """Observe each node with a normal error, hand its observed value on, and draw only the noise that matters."""
 
-    def __init__(self, evidence: Evidence, width: Callable[[str], float], latent: frozenset[str]) -> None:
+    def __init__(self, evidence: Evidence, widths: Mapping[str, float], latent: Collection[str]) -> None:
         super().__init__()
-        self.evidence, self.width, self.latent = evidence, width, latent
+        self.evidence, self.widths, self.latent = evidence, widths, latent
 
     def _pyro_sample(self, msg: Any) -> None:
         name, evidence = msg["name"], self.evidence
@@ -499,7 +473,7 @@ class _Likelihood(Messenger):
                 self.hold(msg, value)
             elif is_deterministic(msg):
                 natural = msg["value"].expand(evidence.n)
-                msg["fn"] = dist.Normal(natural, self.width(name))
+                msg["fn"] = dist.Normal(natural, self.widths[name])
                 msg["value"], msg["is_observed"], msg["infer"] = value.to(natural.dtype), True, {}
             else:
                 msg["value"], msg["is_observed"] = value, True
@@ -545,7 +519,7 @@ NoiseDraws = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]
 
 
 def draw_by_gradients(
-    evidence: Evidence, width: Callable[[str], float], draws: int, guide: NormalGuide | None
+    evidence: Evidence, widths: Mapping[str, float], draws: int, guide: NormalGuide | None
 ) -> NoiseDraws:
     """Draw the continuous noise of all units at once by NUTS, in ``CHAINS`` chains, or from a fitted guide.
 
@@ -554,15 +528,9 @@ def draw_by_gradients(
     """
     keys = _latent(evidence)
     evidence.info.confirm(evidence.n)
-
-    program = outside(evidence.program)
-
-    def model() -> None:
-        with _Likelihood(evidence, width, frozenset(keys)):
-            program(evidence.n)
-
+    program = _Likelihood(evidence, widths, keys)(outside(evidence.program))
     # The program's own parameters are given, and must not be trained.
-    fixed = poutine.block(model, hide_types=["param"])
+    fixed = poutine.block(partial(program, evidence.n), hide_types=["param"])
     with fitting(stored=True):
         if guide is None:
             return _draw_nuts(evidence, fixed, keys, -(-draws // CHAINS))

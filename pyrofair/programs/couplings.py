@@ -481,29 +481,12 @@ def _same_distribution(one: Sequence[Tensor], other: Sequence[Tensor], dims: int
 # -- the noise of units ------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Redraws:
-    """Values of a site drawn independently for each distribution, which needs no quantile function.
+Redraws = list[tuple[list[Tensor], Tensor]]
+"""Values of a site drawn independently for each distribution, which needs no quantile function, after its parameters.
 
-    A unit keeps its value while its distribution is the same, and has another, independent one wherever it is not.
-    Whether two are the same is determined by their parameters alone: a test at drawn values would keep some values more
-    often than others. ``met`` holds the parameters and values of each distribution so far.
-    """
-
-    met: list[tuple[list[Tensor], Tensor]] = field(default_factory=list)
-
-    def known(self, distribution: Any) -> list[tuple[Tensor, Tensor]]:
-        """Return, for each distribution so far, where it is this one, and its values."""
-        parameters, batch = parameters_of(distribution), len(distribution.batch_shape)
-        found = []
-        for one, values in self.met:
-            same = _same_distribution(one, parameters, batch).expand(distribution.batch_shape)
-            found.append((same.reshape(*same.shape, *[1] * (values.ndim - same.ndim)), values))
-        return found
-
-    def add(self, distribution: Any, values: Tensor) -> None:
-        """Record the values under a distribution."""
-        self.met.append((parameters_of(distribution), values))
+A unit keeps its value while its distribution is the same, and has another, independent one wherever it is not. Whether
+two are the same is determined by their parameters alone: a test at drawn values would keep some more often than others.
+"""
 
 
 @dataclass(frozen=True)
@@ -561,10 +544,9 @@ class Noise:
         if self.coupling == "independent" and name not in self.redraws:
             try:
                 quantile(name, distribution, torch.tensor(0.5))
-            except CouplingError:
-                self.redraws[name] = Redraws()
-            else:
                 self.redraws[name] = None
+            except CouplingError:
+                self.redraws[name] = []
         return self.redraws.get(name) is not None
 
     def value(
@@ -594,16 +576,22 @@ class Noise:
         return at_noise(name, distribution, own, self.coupling)
 
     def _redraw(self, name: str, distribution: Any) -> Tensor:
-        redraws = cast(Redraws, self.redraws[name])
-        known = redraws.known(distribution)
-        for same, values in known:
+        redraws, parameters, shape = (
+            cast(Redraws, self.redraws[name]),
+            parameters_of(distribution),
+            distribution.batch_shape,
+        )
+        known = []
+        for one, values in redraws:
+            same = _same_distribution(one, parameters, len(shape)).expand(shape)
             if bool(same.all()):
                 return values
+            known.append((same.reshape(*same.shape, *[1] * (values.ndim - same.ndim)), values))
         self._set_seed(f"{name} {len(known)}")
         found = draw_from(distribution)
         for same, values in reversed(known):
             found = torch.where(same, values, found)
-        redraws.add(distribution, found)
+        redraws.append((parameters, found))
         return found
 
     def _set_seed(self, name: str) -> None:

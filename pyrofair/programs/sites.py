@@ -213,15 +213,11 @@ def require_finite(site: str, values: Tensor) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Outline:
-    """What two runs show of a program: its sites, and what they read through torch's operations.
-
-    ``plain`` and ``other`` are the sites of the runs, on 61 and 53 units, ``seen`` is the provenance of the second.
-    """
+    """What two runs, on 61 and 53 units, show of a program: what is read off them, and the sites of each."""
 
     info: ProgramSites
     plain: dict[str, Any]
     other: dict[str, Any]
-    seen: Provenance
 
 
 def read_outline(program: Program) -> Outline:
@@ -260,9 +256,10 @@ def read_outline(program: Program) -> Outline:
                 name for name in drawn if name in shapes and seen.reads[name] - _shown_by(other[name]["fn"])
             ),
             nominal=frozenset(name for name in drawn if name in shapes and is_nominal(plain[name]["fn"])),
+            dependencies=seen,
             outside=tuple({n: s for n, s in run.items() if n not in shapes} for run in (plain, other)),
         )
-        return Outline(info, plain, other, seen)
+        return Outline(info, plain, other)
 
 
 def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites:
@@ -279,7 +276,7 @@ def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites
     outside Pyro, mixes units, or depends on their index.
     """
     found = outline or read_outline(program)
-    info, seen = found.info, found.seen
+    info, seen = found.info, found.info.dependencies
     with undisturbed("The program"):
         dims = {site: shape.index(UNITS) if UNITS in shape else None for site, shape in info.shapes.items()}
         trial = trial_of_run(program, dims, found.plain, {name: site["value"] for name, site in found.other.items()})
