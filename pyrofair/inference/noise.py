@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pyrofair._random import keyed_strata, keyed_uniform
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.inference.evidence import Evidence
+from pyrofair.inference.evidence import Evidence, ReadSites
 from pyrofair.programs.couplings import (
     COMPARING,
     Noise,
@@ -34,8 +34,8 @@ from pyrofair.programs.couplings import (
     parameters_of,
     partner,
 )
-from pyrofair.programs.provenance import Program, is_deterministic
-from pyrofair.programs.worlds import RunOnNoise, StopTracing, World, quiet
+from pyrofair.programs.provenance import Program
+from pyrofair.programs.worlds import quiet
 
 __all__ = [
     "ImpossibleNoise",
@@ -93,36 +93,6 @@ def takes_float64(program: Program, sites: Iterable[str]) -> bool:
 
 
 # -- the noise object of observed units --------------------------------------------------------------------------------
-
-
-class ReadSites(RunOnNoise):
-    """Run a program on noise until some sites have been met, and keep their values and distributions.
-
-    ``natural`` holds what the equations of the nodes that are held give.
-    """
-
-    def __init__(
-        self, noise: Noise, endogenous: Collection[str], held: Mapping[str, Tensor], sites: Iterable[str]
-    ) -> None:
-        super().__init__(noise, endogenous, held)
-        self.sites = {*sites}
-        self.values, self.natural = World(), World()
-        self.distributions: dict[str, Any] = {}
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] in self.held and is_deterministic(msg):
-            self.natural[msg["name"]] = msg["value"]
-        super()._pyro_sample(msg)
-
-    def respond(self, name: str, distribution: Any) -> Tensor:
-        """Return the value of a random site whose distribution depends on a node."""
-        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.sites:
-            self.values[msg["name"]], self.distributions[msg["name"]] = msg["value"], msg["fn"]
-            if len(self.values) == len(self.sites):
-                raise StopTracing
 
 
 Moments = dict[str, tuple[Tensor, Tensor]]

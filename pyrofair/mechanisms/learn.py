@@ -289,21 +289,17 @@ class LearnedMechanisms:
     @property
     def held_out(self) -> pd.DataFrame:
         """For each column: what it reads, its held-out log-likelihood, and that of its marginal distribution."""
-        found = []
-        for name, fit in self.fits.items():
-            value = log_likelihood(fit.mechanism, fit.centre, self.rows, self.rows.held)
-            found.append(
-                {
-                    "column": name,
-                    "reads": ", ".join(fit.mechanism.reads),
-                    "family": type(fit.mechanism.family).__name__,
-                    "rows": len(self.rows.held),
-                    "log_likelihood": value,
-                    "marginal": self.marginal[name],
-                    "gain": value - self.marginal[name],
-                }
-            )
-        return pd.DataFrame(found)
+        fits, held = self.fits.values(), self.rows.held
+        columns = {
+            "column": [*self.fits],
+            "reads": [", ".join(fit.mechanism.reads) for fit in fits],
+            "family": [type(fit.mechanism.family).__name__ for fit in fits],
+            "rows": len(held),
+            "log_likelihood": [log_likelihood(fit.mechanism, fit.centre, self.rows, held) for fit in fits],
+            "marginal": [*self.marginal.values()],
+        }
+        found = pd.DataFrame(columns)
+        return found.assign(gain=found["log_likelihood"] - found["marginal"])
 
     def calibration(self, random_state: int | None = 0) -> pd.DataFrame:
         """Return predicted against observed for each column, in held-out rows (in all, if none were held out).
