@@ -122,7 +122,7 @@ class _NoiseReport:
                 f"effective draws (at least {ess.min():.1f}); see .diagnostics. Raise draws or the tolerance, or "
                 "declare an inverse.",
                 PyrofairWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
     def gradients(self, method: str, effective: Mapping[str, Tensor], r_hat: Mapping[str, Tensor]) -> None:
@@ -142,7 +142,7 @@ class _NoiseReport:
                 f"{method} did not converge for some units (R-hat up to {worst:.3f}, effective draws down to "
                 f"{least:.0f}); see .diagnostics. Raise draws or the tolerance, or use method='auto'.",
                 PyrofairWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
     def table(self) -> pd.DataFrame:
@@ -364,15 +364,11 @@ class Abduction:
             noise = evidence.run(given, columns, known).noise
             for key in open_:
                 drawn[key].append(noise[key].reshape(len(rows), self.draws, *noise[key].shape[1:]))
-        new = {
-            key: PartiallyKnown.of(
-                np.full((evidence.n, *each[0].shape[2:]), np.nan),
-                np.arange(evidence.n),
-                torch.cat(each).double().numpy(),
-            )
-            for key, each in drawn.items()
-        }
-        return replace(self, columns={**self.columns, **columns}, noise_values={**self.noise_values, **new})
+        values = dict(self.noise_values)
+        for key, each in drawn.items():
+            none = np.full((evidence.n, *each[0].shape[2:]), np.nan)
+            values[key] = PartiallyKnown.of(none, np.arange(evidence.n), torch.cat(each).double().numpy())
+        return replace(self, columns={**self.columns, **columns}, noise_values=values)
 
     def _read_values(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
         require_do(values)
@@ -468,14 +464,12 @@ class Abduction:
 
     def _split(self, affected: frozenset[str]) -> tuple[Tensor, Tensor]:
         """Return the units whose noise is determined as far as it matters to some nodes, and the others."""
-        evidence = self.evidence
+        evidence, noise = self.evidence, {*self.evidence.noise_of(affected)}
         implicit = affected & evidence.implicit & self.distributions.keys()
         intervals = any(not is_point(self.distributions[site], evidence.coupling) for site in implicit)
-        intervals |= evidence.coupling == "independent" and not evidence.implicit.isdisjoint(
-            evidence.noise_of(affected)
-        )
+        intervals |= evidence.coupling == "independent" and not evidence.implicit.isdisjoint(noise)
         vary = torch.full((evidence.n,), intervals)
-        for key in self.noise_values.keys() & {*evidence.noise_of(affected)}:
+        for key in self.noise_values.keys() & noise:
             vary[torch.from_numpy(self.noise_values[key].rows)] = True
         return (~vary).nonzero().squeeze(1), vary.nonzero().squeeze(1)
 

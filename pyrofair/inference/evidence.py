@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pyro import poutine
 from torch import Tensor
 
+from pyrofair._validation import plain_value
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.programs.couplings import Coupling, Noise, at_noise, noise_like
 from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
@@ -205,7 +206,7 @@ class Evidence:
             if bool(wrong.any()):
                 at = int(wrong.int().argmax())
                 raise DataError(
-                    f"Row {_show_label(index, at)}: {site} = {values[at]:g}, but in the program it is "
+                    f"Row {plain_value(index[at])!r}: {site} = {values[at]:g}, but in the program it is "
                     f"{'True or False' if dtype == torch.bool else 'an integer'} ({str(dtype).removeprefix('torch.')})."
                 )
         spare = {name: met[name].narrow(info.shapes[name].index(UNITS), 0, 1) for name in info.random - info.observed}
@@ -312,9 +313,8 @@ class Evidence:
 
     def is_number(self, key: str) -> bool:
         """Return whether the noise of a site is one number: its value, or a uniform where its law reads a node."""
-        return len(self.info.shapes[key]) == 1 and not (
-            key in self.implicit and self.coupling == "gumbel" and key in self.info.nominal
-        )
+        gumbel = key in self.implicit and self.coupling == "gumbel" and key in self.info.nominal
+        return len(self.info.shapes[key]) == 1 and not gumbel
 
     def way_out(self, keys: Iterable[str]) -> str:
         """Return the advice to standardise noise whose distribution reads a node; empty if there is none."""
@@ -396,7 +396,7 @@ class Evidence:
             parents = [s for s in self.info.causes(site, self.nodes)[0] if s in self.observed]
             at = ", ".join(f"{s}={self.observed[s][row].item():g}" for s in parents)
             texts.append(f"{site} = {self.observed[site][row].item():g}" + (f" given {at}" if at else ""))
-        return f"Row {_show_label(self.index, row)}: {'; '.join(texts)}"
+        return f"Row {plain_value(self.index[row])!r}: {'; '.join(texts)}"
 
     def refuse(self, wrong: Tensor, site: str, text: str | Callable[[int], str], rows: Tensor | None = None) -> None:
         """Refuse the first of some units (all) that is wrong, shape (m,), by a text, or a function of its index."""
@@ -404,12 +404,6 @@ class Evidence:
             first = int(wrong.int().argmax())
             row = first if rows is None else int(rows[first])
             raise DataError(self.describe(row, site) + (text if isinstance(text, str) else text(first)))
-
-
-def _show_label(index: pd.Index[Any], row: int) -> str:
-    """Return the label of a row as text, a number of NumPy's as Python's."""
-    label = index[row]
-    return repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def _widened(dtype: torch.dtype, *, wide: bool) -> torch.dtype:

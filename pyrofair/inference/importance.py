@@ -108,25 +108,15 @@ class _ImportanceWeights:
         for key, usable in zip(self.pivots[site], found, strict=True):
             for part in in_batches(usable.nonzero().squeeze(1), PROBES):
                 given, reading = self._propose(self.rows[part], TRIES)
-                rows = repeat_each(self.rows[part], TRIES)
-                equation = self._equation(site, key, rows, given, reading.noise)
+                equation = self._equation(site, key, repeat_each(self.rows[part], TRIES), given, reading.noise)
                 usable[part] = equation.preimage(CHECKS).conclusive.reshape(-1, TRIES).all(1)
         return torch.stack(found, 1) if found else torch.zeros(len(self.rows), 0, dtype=torch.bool)
 
     def _equation(
-        self,
-        site: str,
-        key: str,
-        rows: Tensor,
-        given: Mapping[str, Tensor],
-        noise: Mapping[str, Tensor],
-        at: Tensor | None = None,
+        self, site: str, key: str, rows: Tensor, given: Mapping[str, Tensor], noise: Mapping[str, Tensor]
     ) -> Equation:
-        """Return a node as a function of one noise site, at proposals (some of them) of the others."""
+        """Return a node as a function of one noise site, at proposals of the others."""
         others = {name: values for name, values in noise.items() if name != key}
-        if at is not None:
-            given, others = ({name: values[at] for name, values in part.items()} for part in (given, others))
-            rows = rows[at]
         return Equation(self.evidence, rows, given, site, key, others)
 
     def _by_kernel(self, site: str) -> Tensor:
@@ -177,11 +167,9 @@ class _ImportanceWeights:
         for site in self.block.computed:
             log_weight = log_weight + self._compare(site, some, count, given, reading)
         for site in self.block.drawn:
-            value = given[site]
-            log_prob = reading.distributions[site].log_prob(value).double().expand(len(log_weight))
-            log_weight = log_weight + torch.where(
-                reading.distributions[site].support.check(value), log_prob, -torch.inf
-            )
+            d, value = reading.distributions[site], given[site]
+            log_prob = d.log_prob(value).double().expand(len(log_weight))
+            log_weight = log_weight + torch.where(d.support.check(value), log_prob, -torch.inf)
         log_weight = torch.nan_to_num(log_weight, nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)
         keep = (log_weight > -torch.inf).nonzero().squeeze(1)
         unit = torch.div(keep, count, rounding_mode="floor")
@@ -221,14 +209,14 @@ class _ImportanceWeights:
                 mine = solvable[:, i : i + 1] & (turn == solvable[:, : i + 1].sum(1, keepdim=True) - 1)
                 at = mine.flatten().nonzero().squeeze(1)
                 if len(at):
-                    equation = self._equation(site, key, rows, given, first.noise, at)
-                    found, drawn = equation.preimage(CHECKS), first.noise[key][at]
+                    some_given, noise = ({s: each[at] for s, each in of.items()} for of in (given, first.noise))
+                    equation = self._equation(site, key, rows[at], some_given, noise)
+                    found, drawn = equation.preimage(CHECKS), noise[key]
                     why = f"its equation is neither affine nor monotone in its noise {key} at some draws of other noise"
                     self.evidence.refuse(~found.conclusive, site, _unsolved(site, why), rows[at])
                     value, log_mass = equation.draw_within(found, drawn.to(found.low.dtype), torch.rand(len(at)))
-                    solved[key] = solved[key].index_put(
-                        (at,), torch.where(found.possible, value, drawn).to(drawn.dtype)
-                    )
+                    value = torch.where(found.possible, value, drawn).to(drawn.dtype)
+                    solved[key] = solved[key].index_put((at,), value)
                     more = 0.0 if equation.distribution.support.is_discrete else ATOM
                     points[site][at] = found.possible & (found.low == found.high)
                     weights[site][at] = torch.where(points[site][at], 0.0, log_mass + more).double()
@@ -268,9 +256,8 @@ class _ImportanceWeights:
                 for h in (step, -step)
             ]
             ahead, back = ((one - natural).abs().double() / step for one in moved)
-            slope = torch.where(
-                ahead.isfinite() & back.isfinite(), (moved[0] - moved[1]).abs().double() / (2 * step), ahead
-            )
+            central = (moved[0] - moved[1]).abs().double() / (2 * step)
+            slope = torch.where(ahead.isfinite() & back.isfinite(), central, ahead)
             slope = torch.where(slope.isfinite(), slope, back).expand(len(mine))
             terms.append((slope.log() - log_p).masked_fill(~mine[:, i], -torch.inf))
         every = torch.stack(terms, 1)

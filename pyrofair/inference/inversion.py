@@ -273,7 +273,7 @@ class Equation:
         ``drawn`` is noise from its distribution, ``share`` in (0, 1) the place within an interval, (m,) each.
         """
         low, high, d = found.low, found.high, self.distribution
-        everything = torch.isinf(low) & torch.isinf(high)
+        everything = low.isinf() & high.isinf()
         part = ~everything & (low < high)
         value, log_mass = torch.where(everything, drawn, low), torch.zeros_like(low)
         if not bool(part.any()):
@@ -289,9 +289,7 @@ class Equation:
         else:
             try:
                 least, most = (
-                    torch.where(
-                        torch.isinf(end), limit, noise_of(self.key, d, torch.where(torch.isinf(end), drawn, end))[1]
-                    )
+                    torch.where(end.isinf(), limit, noise_of(self.key, d, torch.where(end.isinf(), drawn, end))[1])
                     for end, limit in ((first, 0.0), (last, 1.0))
                 )
                 inner, mass = quantile(self.key, d, inside(least + (most - least) * share)), (most - least).log()

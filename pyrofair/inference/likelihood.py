@@ -163,13 +163,11 @@ class Likelihood:
 
     def configurations(self) -> list[dict[str, Tensor]]:
         """Return all joint values of the unknowns that are summed over, for all units each; one if there are none."""
-        return [
-            {
-                site: each.to(self.types[site]).expand(self.shapes[site])
-                for site, each in zip(self.classes, one, strict=True)
-            }
-            for one in product(*self.classes.values())
-        ]
+        found = []
+        for values in product(*self.classes.values()):
+            each = zip(self.classes, values, strict=True)
+            found.append({site: value.to(self.types[site]).expand(self.shapes[site]) for site, value in each})
+        return found
 
     def _summed(self) -> Tensor:
         """Return the log-density of each row, shape (n,), summed over the discrete unknowns: one run for each value."""
@@ -293,9 +291,7 @@ class Likelihood:
 
         ``values`` are those of the discrete unknowns; with ``hide`` the handlers outside see other unknowns alone.
         """
-        zero = {
-            noise: torch.zeros(self.shapes[noise], dtype=self.types[noise]) for noise in self.inverted.values()
-        } | dict(at or {})
+        zero = {u: torch.zeros(self.shapes[u], dtype=self.types[u]) for u in self.inverted.values()} | {**(at or {})}
         zero = {noise: each if each.requires_grad else each.clone().requires_grad_() for noise, each in zero.items()}
         with torch.enable_grad(), _Rows(self, {**zero, **(values or {})}, hide=hide) as run:
             self.program(self.n)

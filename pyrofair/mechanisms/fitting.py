@@ -29,7 +29,7 @@ from pyrofair._validation import (
     require_real,
 )
 from pyrofair.exceptions import DataError
-from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, fitting
+from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, fitting, sizes_of
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
 from pyrofair.mechanisms.families import Binary, Categorical, Family, features
 from pyrofair.mechanisms.flat import FlatNetwork
@@ -370,11 +370,8 @@ class _Run:
         elif isinstance(mechanism.numbers, Network):
             first = linear_start(mechanism, rows)
         self.some = rows.train[: settings.batch_size]
-        with torch.no_grad(), poutine.trace() as tracer, poutine.block(hide=["row", "rows"]):
-            self.model(self.some)
-        sites: Any = tracer.trace.nodes
-        self.parameters = [name for name, site in sites.items() if site["type"] == "sample"]
-        size = sum(sites[name]["value"].numel() for name in self.parameters)
+        sizes = sizes_of(partial(self.model, self.some))
+        self.parameters, size = [*sizes], sum(sizes.values())
         if settings.posterior == "multivariate" and size > MOST_DENSE:
             raise DataError(
                 f"The distribution of {mechanism.column!r} has {size} parameters; posterior='multivariate' takes at "

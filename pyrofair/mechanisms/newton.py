@@ -164,11 +164,8 @@ class LastLayer:
         table = torch.stack([values[name] for name in (*mechanism.reads, mechanism.column)], 1)
         first, which = _distinct(table)
         values = {name: each[first] for name, each in values.items()}
-        before = network.before_last(
-            [each.double() for each in parameters.values()],
-            [features(family, values[name]).double() for name, family in mechanism.reads.items()],
-            len(first),
-        )
+        read = [features(family, values[name]).double() for name, family in mechanism.reads.items()]
+        before = network.before_last([each.double() for each in parameters.values()], read, len(first))
         inputs = torch.cat([before, torch.ones(len(first), 1, dtype=torch.float64)], 1)
         density = Density.of(mechanism.family, values[mechanism.column].double().unsqueeze(1))
         precision = network.precisions(len(network.shapes)).double()[:, None, None]

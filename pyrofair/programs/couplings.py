@@ -244,21 +244,18 @@ def _parameters(d: Any, batch: tuple[int, ...]) -> list[Tensor]:
             batch = (*batch, *d.base_dist.batch_shape[len(d.batch_shape) :])
         d = d.base_dist
     if isinstance(d, distributions.MixtureSameFamily):
-        parts, weights = d.component_distribution, d.mixture_distribution
-        return _parameters(weights, batch) + [
-            each.movedim(len(batch), -1) for each in _parameters(parts, (*batch, parts.batch_shape[-1]))
-        ]
+        own = _parameters(d.component_distribution, (*batch, d.component_distribution.batch_shape[-1]))
+        return _parameters(d.mixture_distribution, batch) + [each.movedim(len(batch), -1) for each in own]
     if isinstance(d, dist.Delta):
         return [d.v.expand((*batch, *d.event_shape))]
-    inside = [each for key, value in vars(d).items() if key[:1] != "_" for each in _hidden(value, batch)]
+    held = [value for key, value in vars(d).items() if key[:1] != "_"]
+    inside = [each for value in held for each in _hidden(value, batch)]
     # Logits carry no more than probabilities, and are stored only once they have been asked for.
     names = [name for name in d.arg_constraints if not name.endswith("logits")] or list(d.arg_constraints)
     if hasattr(d, "temperature"):  # which relaxed distributions do not count among them
         names.append("temperature")
     if inside and not names:
-        inside += [
-            _place(value, batch) for key, value in vars(d).items() if key[:1] != "_" and isinstance(value, Tensor)
-        ]
+        inside += [_place(value, batch) for value in held if isinstance(value, Tensor)]
     if not names and not inside:
         raise CouplingError(
             f"{type(d).__name__} declares no parameters (arg_constraints), so it cannot be determined whether a unit's "
@@ -576,12 +573,8 @@ class Noise:
         return at_noise(name, distribution, own, self.coupling)
 
     def _redraw(self, name: str, distribution: Any) -> Tensor:
-        redraws, parameters, shape = (
-            cast(Redraws, self.redraws[name]),
-            parameters_of(distribution),
-            distribution.batch_shape,
-        )
-        known = []
+        redraws, parameters = cast(Redraws, self.redraws[name]), parameters_of(distribution)
+        shape, known = distribution.batch_shape, []
         for one, values in redraws:
             same = _same_distribution(one, parameters, len(shape)).expand(shape)
             if bool(same.all()):

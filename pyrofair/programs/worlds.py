@@ -292,10 +292,8 @@ class Evaluation:
         parts: dict[str, State | int] = {}
         for site, state in needed:
             own = dict(zip(equations.causes[site], state.parts, strict=True))
-            fits = (
-                self._shares_noise and site not in parts and all(parts.get(s, part) == part for s, part in own.items())
-            )
-            if sites and not fits:
+            alike = all(parts.get(parent, part) == part for parent, part in own.items())
+            if sites and not (self._shares_noise and site not in parts and alike):
                 yield sites, parts
                 sites, parts = {}, {}
             sites[site] = parts[site] = state
@@ -602,10 +600,9 @@ def shared_worlds(
     first, _ = both_worlds(equations, units, shared, strategy=strategy)
     held = {site: first[site].repeat_interleave(draws, 0) for site in shared}
     known = {name: units.values[name] for name in equations.info.parameters if name in units.values}
-    one, other = (
-        both_worlds(
-            equations, Noise(n * draws, coupling, dict(known), seed=seeds[which]), wanted, held, strategy=strategy
-        )[which]
-        for which in (0, 1)
-    )
-    return one, other
+
+    def drawn_anew(which: int) -> World:
+        noise = Noise(n * draws, coupling, dict(known), seed=seeds[which])
+        return both_worlds(equations, noise, wanted, held, strategy=strategy)[which]
+
+    return drawn_anew(0), drawn_anew(1)
