@@ -88,9 +88,8 @@ def _plan_reads(
     A node of several columns is learned by the chain rule: each column reads those before it, too. A node that is
     unknown, latent, or after the one that reads it is a GraphError; a column that the table lacks a DataError.
     """
-    chosen = nodes
-    if chosen is None:
-        chosen = [node for node in graph.observed if {*graph.columns_of([node])} <= {*df.columns}]
+    have = [node for node in graph.observed if {*graph.columns_of([node])} <= {*df.columns}]
+    chosen = have if nodes is None else nodes
     if not isinstance(given, Mapping | None):
         raise DataError(f"given={given!r:.60} must be a dictionary: for a node the nodes that its distribution reads.")
     above = {
@@ -253,10 +252,8 @@ class LearnedMechanisms:
             )
         fit = self.fits[column]
         if draw is not None:
-            require_integer("draw", draw, least=0)
             count = 1 if self.settings.posterior == "point" else self.settings.draws
-            if draw >= count:
-                raise DataError(f"draw={draw!r} is none of the {count} draws, 0 to {count - 1}.")
+            require_integer("draw", draw, least=0, most=count - 1)
         chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
         with neutral_torch(), torch.no_grad():
             return fit.mechanism.at(chosen)(self.encoded(table, fit.mechanism.reads)).expand((len(table),))
