@@ -156,7 +156,7 @@ class _NoiseReport:
 
 
 Method = Literal["auto", "exact", "importance", "nuts", "svi"]
-METHODS: tuple[Method, ...] = ("auto", "exact", "importance", "nuts", "svi")
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 @dataclass(frozen=True, eq=False)

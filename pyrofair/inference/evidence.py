@@ -441,10 +441,6 @@ class ReadSites(RunOnNoise):
             self.natural[msg["name"]] = msg["value"]
         super()._pyro_sample(msg)
 
-    def respond(self, name: str, distribution: Any) -> Tensor:
-        """Return the value of a random site whose distribution depends on a node."""
-        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
-
     def _pyro_post_sample(self, msg: Any) -> None:
         if msg["name"] in self.sites:
             self.values[msg["name"]], self.distributions[msg["name"]] = msg["value"], msg["fn"]

@@ -30,7 +30,6 @@ from pyrofair.programs.couplings import (
     has_distribution,
     inside,
     noise_given,
-    noise_like,
     parameters_of,
     partner,
 )
@@ -171,8 +170,7 @@ def _noise_at(
     tails: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draw the noise of an observed node given its value (m,), with mean and variance; see :func:`noise_of_units`."""
-    drawn = {} if uniform is None else {"uniform": uniform}
-    own, mean, variance = noise_given(site, distribution, value, evidence.coupling, **drawn)
+    own, mean, variance = noise_given(site, distribution, value, evidence.coupling, uniform)
     discrete, repeat = distribution.support.is_discrete, len(value) // len(rows)
     impossible = variance <= 0 if discrete else ~torch.isfinite(own)
     if tails is not None:
@@ -230,7 +228,6 @@ def halves(name: str, shape: Sequence[int]) -> Tensor:
 class KeyedNoise(Noise):
     """Noise that is drawn from keyed uniforms, by quantile functions; ``axes`` holds the axis of each site's units."""
 
-    uniform: Uniform | None = None
     axes: Mapping[str, int] = field(default_factory=dict)
 
     def draw(self, name: str, distribution: Any) -> Tensor:
@@ -250,11 +247,3 @@ class KeyedNoise(Noise):
     def is_redrawn(self, name: str, distribution: Any) -> bool:
         """Return False: a family without a quantile function, whose draws cannot be keyed, is refused when met."""
         return False
-
-    def pair(self, name: str, distribution: Any, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return the noise of a node in the baseline and elsewhere."""
-        assert self.uniform is not None
-        if name not in self.pairs:
-            first = noise_like(distribution, shape, self.coupling, name, self.uniform)
-            self.pairs[name] = first, partner(first, self.coupling, name, self.uniform)
-        return self.pairs[name]

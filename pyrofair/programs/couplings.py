@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast, get_args
 
 import pyro.distributions as dist
 import torch
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 Coupling = Literal["monotone", "independent", "antithetic", "gumbel"]
-COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gumbel")
+COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
 COMPARING: tuple[Coupling, ...] = ("independent", "antithetic")
 """Under these a site has other noise wherever its distribution is another one."""
 NOMINAL = (distributions.Categorical, distributions.OneHotCategorical)
@@ -94,7 +94,7 @@ def require_couplings(given: Iterable[Any]) -> list[Coupling]:
     if not every:
         raise DataError(f"couplings={shown(given)} must be a list of couplings, one at least. They are: {known}.")
     for one in every:
-        require_choice("coupling", one, tuple(COUPLINGS))
+        require_choice("coupling", one, COUPLINGS)
     return every
 
 
@@ -340,13 +340,13 @@ def _gumbel(uniform: Tensor) -> Tensor:
 
 
 def noise_like(
-    distribution: Any, shape: Sequence[int], coupling: Coupling, name: str = "", uniform: Uniform = _drawn
+    distribution: Any, shape: Sequence[int], coupling: Coupling, name: str = "", uniform: Uniform | None = None
 ) -> Tensor:
     """Draw noise for values of a shape (*batch, *event): uniform of that shape, or Gumbel, (..., k), for categories."""
+    draw, inner = uniform or _drawn, unwrap(distribution)
     if not is_gumbel(distribution, coupling):
-        return inside(uniform(name, shape))
-    inner = unwrap(distribution)
-    return _gumbel(uniform(name, (*shape[: len(shape) - len(inner.event_shape)], inner.logits.shape[-1])))
+        return inside(draw(name, shape))
+    return _gumbel(draw(name, (*shape[: len(shape) - len(inner.event_shape)], inner.logits.shape[-1])))
 
 
 def at_noise(name: str, distribution: Any, noise: Tensor, coupling: Coupling) -> Tensor:
@@ -427,21 +427,21 @@ def has_distribution(name: str, distribution: Any, value: Tensor) -> bool:
 
 
 def noise_given(
-    name: str, distribution: Any, value: Tensor, coupling: Coupling, uniform: Uniform = _drawn
+    name: str, distribution: Any, value: Tensor, coupling: Coupling, uniform: Uniform | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draw the noise, (m,) or Gumbel (m, k), of a site given its value (m,); also return its mean and variance (m,).
 
     These are NaN for Gumbel noise. The variance is 0 where a discrete value has no probability.
     """
     if is_gumbel(distribution, coupling):
-        noise = _gumbel_given(name, distribution, value, uniform)
+        noise = _gumbel_given(name, distribution, value, uniform or _drawn)
         log_p = log_probabilities(distribution).expand(*value.shape, -1)
         unknown = torch.full(value.shape, torch.nan)
         possible = log_p.gather(-1, value.long().unsqueeze(-1)).squeeze(-1) > -torch.inf
         return noise, unknown, torch.where(possible, unknown, 0.0)
     low, high = noise_of(name, distribution, value)
     width = high - low
-    return inside(high - width * uniform(name, value.shape)), (low + high) / 2, width.square() / 12
+    return inside(high - width * (uniform or _drawn)(name, value.shape)), (low + high) / 2, width.square() / 12
 
 
 def _gumbel_given(name: str, distribution: Any, value: Tensor, uniform: Uniform) -> Tensor:
@@ -508,9 +508,9 @@ class Noise:
     ``values`` are those of exogenous sites, of parameters, and of sites whose value does not matter. ``pairs`` hold,
     for each node drawn without explicit noise, its noise in the baseline and, where its distribution is another one,
     elsewhere; of observed units that under the distribution that they were observed with, and elsewhere. ``redraws``
-    hold the values of nodes drawn from a family without a quantile function, if the coupling is independent. With
-    ``seed=None`` draws come from torch's global generator; otherwise they set it, so use the noise inside
-    :func:`pyrofair._random.isolated`.
+    hold the values of nodes drawn from a family without a quantile function, if the coupling is independent. Pairs are
+    made of ``uniform`` numbers of a site's name, or drawn. With ``seed=None`` draws come from torch's global generator;
+    otherwise they set it, so use the noise inside :func:`pyrofair._random.isolated`.
     """
 
     n: int
@@ -520,6 +520,7 @@ class Noise:
     redraws: dict[str, Redraws | None] = field(default_factory=dict)
     seed: int | None = field(default_factory=lambda: int(torch.randint(2**31 - 1, ())))
     observed: Observed | None = None
+    uniform: Uniform | None = None
 
     def draw(self, name: str, distribution: Any) -> Tensor:
         """Return the value of an exogenous site, drawn on first use."""
@@ -532,8 +533,8 @@ class Noise:
         """Return the noise of a node, whose values have this shape in one world, in the baseline and elsewhere."""
         if name not in self.pairs:
             self._set_seed(name)
-            first = noise_like(distribution, shape, self.coupling)
-            self.pairs[name] = first, partner(first, self.coupling)
+            first = noise_like(distribution, shape, self.coupling, name, self.uniform)
+            self.pairs[name] = first, partner(first, self.coupling, name, self.uniform)
         return self.pairs[name]
 
     def is_redrawn(self, name: str, distribution: Any) -> bool:

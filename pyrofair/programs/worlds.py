@@ -88,7 +88,7 @@ class RunOnNoise(Messenger):
 
     def respond(self, name: str, distribution: Any) -> Tensor:
         """Return the value of a random site whose distribution depends on a node."""
-        raise NotImplementedError
+        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
 
 
 def _sensitive_values(
