@@ -16,11 +16,11 @@ from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
 from pyrofair._validation import (
-    did_you_mean,
     require_callable,
     require_choice,
     require_instance,
     require_integer,
+    require_known,
     require_names,
     require_real,
     require_seed,
@@ -199,12 +199,7 @@ class Settings:
         """Return the tolerance of each node that has one; a DataError names one of a node that is not observed."""
         if not isinstance(self.tolerance, Mapping):
             return {} if self.tolerance is None else dict.fromkeys(nodes, self.tolerance)
-        for site in self.tolerance:
-            if site not in nodes:
-                raise DataError(
-                    f"tolerance names {site!r}, which is no observed node. They are: {', '.join(nodes)}."
-                    f"{did_you_mean(site, nodes)}"
-                )
+        require_known("tolerance", self.tolerance, nodes, "observed node")
         return dict(self.tolerance)
 
 
@@ -373,13 +368,9 @@ class Abduction:
     def _read_values(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
         require_do(values)
         site_of = {column: site for site, column in self.columns.items()} | {site: site for site in self.columns}
+        require_known("do", values, site_of, "observed node")
         found: dict[str, Tensor] = {}
         for name, given in values.items():
-            if name not in site_of:
-                raise DataError(
-                    f"do names {name!r}, which is no observed node. They are: {', '.join(self.columns)}."
-                    f"{did_you_mean(name, site_of)}"
-                )
             site = site_of[name]
             if site in found:
                 raise DataError(f"do names the node {site!r} twice, by its site and by its column. Keep one of them.")
@@ -491,13 +482,7 @@ def _sites_to_predict(equations: Equations, columns: Mapping[str, str], names: S
             own = graph.columns.get(node, [site])
             open_ |= {site: site if site in own else own[0]}
     by_name = {name: site for site, column in open_.items() for name in (site, column)}
-    for name in names:
-        if name not in by_name:
-            known = ", ".join(open_) or "none"
-            raise DataError(
-                f"predict names {name!r}, which is no node of the program without a column and with one number for "
-                f"each unit. These are: {known}.{did_you_mean(name, by_name)}"
-            )
+    require_known("predict", names, by_name, "node without a column and with one number for each unit")
     return {by_name[name]: open_[by_name[name]] for name in names}
 
 

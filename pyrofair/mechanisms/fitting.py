@@ -21,9 +21,9 @@ from pyrofair._devices import Device, on_device
 from pyrofair._progress import progress_bar
 from pyrofair._random import isolated, set_seed
 from pyrofair._validation import (
-    did_you_mean,
     require_choice,
     require_integer,
+    require_known,
     require_layers,
     require_rate,
     require_real,
@@ -525,11 +525,7 @@ def make_mechanisms(
     ``parameters`` is one for all, or for some columns (the others have networks); ``hidden`` the units of each layer.
     """
     each = parameters if isinstance(parameters, Mapping) else dict.fromkeys(reads, parameters)
-    if unknown := [name for name in each if name not in reads]:
-        raise DataError(
-            f"parameters names {unknown[0]!r}, which is no column that is learned. There are: {', '.join(reads)}."
-            f"{did_you_mean(unknown[0], reads)}"
-        )
+    require_known("parameters", each, reads, "column that is learned")
     found = []
     for column, names in reads.items():
         how, family = each.get(column, "network"), families[column]

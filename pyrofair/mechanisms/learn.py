@@ -26,6 +26,7 @@ from pyrofair._validation import (
     require_flag,
     require_instance,
     require_integer,
+    require_known,
     require_names,
     require_rate,
     require_seed,
@@ -140,12 +141,7 @@ def require_families(own: object, columns: Sequence[str]) -> None:
     example = f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}"
     require_instance("families", own, Mapping, f"a dictionary from columns to families, such as {example}")
     assert isinstance(own, Mapping)
-    for name in own:
-        if name not in columns:
-            raise DataError(
-                f"families names {name!r}; a distribution can be chosen for "
-                f"{', '.join(columns)}.{did_you_mean(name, columns)}"
-            )
+    require_known("families", own, columns, "column with a distribution")
 
 
 def require_fitting(family: Family, values: pd.Series[Any]) -> None:

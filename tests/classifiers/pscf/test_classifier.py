@@ -180,7 +180,7 @@ def test_a_law_of_ones_own() -> None:
     assert isinstance(model.families_["D"], Categorical)
     assert type(fitted().families_["Q"]).__name__ == "Continuous"
     with pytest.raises(
-        DataError, match=r"families names 'd'; a distribution can be chosen for Q, D, M\. Did you mean 'D'"
+        DataError, match=r"families names 'd', .* They are: Q, D, M\. Did you mean 'D'"
     ):
         make(families={"d": family}).fit(X, y)
 
