@@ -17,6 +17,7 @@ from torch import Tensor
 from pyrofair._random import isolated
 from pyrofair.exceptions import NotIdentifiedError
 from pyrofair.programs.couplings import (
+    COMPARING,
     Coupling,
     CouplingError,
     Noise,
@@ -244,14 +245,9 @@ class Evaluation:
         self, equations: Equations, wanted: Iterable[str], known: Mapping[str, Tensor] | None = None, *, switched: bool
     ) -> World:
         """Return the wanted nodes in one of both worlds, as :meth:`worlds` does."""
-        if self._shares_noise:
-            return self._world(equations, tuple(wanted), known or {}, int(switched), {})
-        return self.worlds(equations, wanted, known)[int(switched)]
-
-    @property
-    def _shares_noise(self) -> bool:
-        """Whether a unit has one noise in all worlds, so that none need be evaluated before another."""
-        return self.noise.coupling in ("monotone", "gumbel")
+        if self.noise.coupling in COMPARING:  # the noise of a unit elsewhere depends on the baseline
+            return self.worlds(equations, wanted, known)[int(switched)]
+        return self._world(equations, tuple(wanted), known or {}, int(switched), {})
 
     def _world(
         self,
@@ -293,7 +289,7 @@ class Evaluation:
         for site, state in needed:
             own = dict(zip(equations.causes[site], state.parts, strict=True))
             alike = all(parts.get(parent, part) == part for parent, part in own.items())
-            if sites and not (self._shares_noise and site not in parts and alike):
+            if sites and (self.noise.coupling in COMPARING or site in parts or not alike):
                 yield sites, parts
                 sites, parts = {}, {}
             sites[site] = parts[site] = state
@@ -333,7 +329,7 @@ def factual(equations: Equations, noise: Noise, wanted: Iterable[str] | None = N
     chosen = tuple(equations.node_of if wanted is None else wanted)
     idle = equations.idle(chosen, ())
     evaluation, met = Evaluation.of(equations, noise), dict[str, list[Tensor]]()
-    if noise.coupling in ("independent", "antithetic") and equations.endogenous:
+    if noise.coupling in COMPARING and equations.endogenous:
         low = _sensitive_values(equations, noise.n, equations.unfair.regimes[0].on_fair)
         _OneWorld(evaluation, {equations.sensitive: low}, met, baseline=True, idle=idle)
     found = _OneWorld(evaluation, {}, met, baseline=False, idle=idle).found
