@@ -281,12 +281,8 @@ class Evidence:
 
     def below(self, targets: Iterable[str]) -> frozenset[str]:
         """Return the nodes that depend on some targets, these left out."""
-        chosen = set(targets)
-        found: set[str] = set()
-        for node in self.nodes:
-            if set(self.info.causes(node, self.nodes)[0]) & (found | chosen):
-                found.add(node)
-        return frozenset(found - chosen)
+        chosen = frozenset(targets)
+        return frozenset(node for node in self.nodes if self.info.above(node, frozenset()) & chosen) - chosen
 
     def keys_of(self, sites: Iterable[str]) -> tuple[str, ...]:
         """Return the noise that some node sites read, through unobserved sites too.

@@ -26,7 +26,7 @@ from pyrofair.programs.couplings import (
     draw_from,
     parameters_of,
 )
-from pyrofair.programs.provenance import Program, evaluating
+from pyrofair.programs.provenance import Program, evaluating, upstream
 from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, State, sensitive_levels
 
@@ -221,14 +221,9 @@ class Evaluation:
     def under_do(self, values: Mapping[str, Tensor], wanted: Iterable[str]) -> World:
         """Return the wanted nodes with some nodes set to values, shape (n,) each."""
         found, chosen = dict(values), tuple(wanted)
-        parents: dict[str, tuple[str, ...]] = {}
-        waiting = list(chosen)
-        while waiting:
-            site = waiting.pop()
-            if site not in found and site not in parents:
-                parents[site] = self.info.causes(site, tuple(self.nodes))[0]
-                waiting.extend(parents[site])
-        for site in sorted(parents, key=self.info.sites.index):
+        parents = {site: self.info.causes(site, tuple(self.nodes))[0] for site in self.nodes}
+        needed = upstream(chosen, parents, found) - found.keys()
+        for site in sorted(needed, key=self.info.sites.index):
             found[site] = self.node(site, {parent: found[parent] for parent in parents[site]})
         return {site: found[site] for site in chosen}
 
