@@ -35,6 +35,7 @@ __all__ = [
     "GivenRows",
     "ReadSites",
     "Reading",
+    "distinct",
     "read_rows",
     "read_units",
     "repeat_each",
@@ -409,6 +410,14 @@ def _widened(dtype: torch.dtype, *, wide: bool) -> torch.dtype:
 def repeat_each(values: Tensor, repeat: int) -> Tensor:
     """Repeat each value: an expanded view copied, several times faster than ``repeat_interleave``."""
     return values.unsqueeze(1).expand(len(values), repeat, *values.shape[1:]).flatten(0, 1)
+
+
+def distinct(table: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a position of each different row of a table (n, k), and which of them each row is (n,)."""
+    _, which = torch.unique(table, dim=0, return_inverse=True)
+    position = torch.empty(int(which.max()) + 1, dtype=torch.int64)
+    position[which] = torch.arange(len(which))
+    return position, which
 
 
 def unequal(stored: Tensor, given: Tensor) -> Tensor:

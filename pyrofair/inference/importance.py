@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyrofair._arviz import diagnose
 from pyrofair.exceptions import DataError
-from pyrofair.inference.evidence import Evidence, Reading, repeat_each
+from pyrofair.inference.evidence import Evidence, Reading, distinct, repeat_each
 from pyrofair.inference.inversion import BATCH, CHECKS, Equation, Findings
 from pyrofair.inference.samplers import NormalGuide, Schedule, fit_guide, fitting, outside, run_nuts
 from pyrofair.programs.provenance import is_deterministic
@@ -357,9 +357,7 @@ def draw_block(
     """
     known = torch.stack([found.is_known(key) for key in block.keys]).all(0)
     units = (~known).nonzero().squeeze(1)
-    like = _alike(evidence, found, block, units)
-    member = torch.empty(int(like.max()) + 1, dtype=torch.long)
-    member[like] = torch.arange(len(like))
+    member, like = _alike(evidence, found, block, units)
     rows = units[member]
     weigh = _ImportanceWeights(evidence, found, block, widths, pivots, rows)
     drawn: dict[str, Tensor] = {}
@@ -402,8 +400,8 @@ def _propose_enough(weigh: _ImportanceWeights, part: Tensor, draws: int) -> tupl
     return kept, effective, proposals
 
 
-def _alike(evidence: Evidence, found: Findings, block: Block, units: Tensor) -> Tensor:
-    """Return for each unit the group of units whose rows bear on the noise alike, as a number, shape (m,)."""
+def _alike(evidence: Evidence, found: Findings, block: Block, units: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a member of each group of units whose rows bear on the noise alike, and the group of each unit, (m,)."""
     sites = {*block.computed, *block.drawn}
     sites |= {s for site in sites for s in evidence.info.causes(site, tuple(evidence.observed))[0]}
     columns = [evidence.observed[site][units].double() for site in evidence.observed if site in sites]
@@ -413,7 +411,7 @@ def _alike(evidence: Evidence, found: Findings, block: Block, units: Tensor) -> 
         columns.append(known.double())
         if key in found.noise and bool(known.any()):
             columns.extend(found.noise[key][units].double().nan_to_num().reshape(len(units), -1).unbind(1))
-    return cast(Tensor, torch.unique(torch.stack(columns, 1), dim=0, return_inverse=True)[1])
+    return distinct(torch.stack(columns, 1))
 
 
 def _resample(kept: Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pyrofair.inference.evidence import distinct
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network
 from pyrofair.mechanisms.densities import Curvature, Density
 from pyrofair.mechanisms.families import Atoms, Binary, Categorical, Continuous, Family, Integer, features
@@ -162,7 +163,7 @@ class LastLayer:
         network, values = mechanism.numbers, rows.at(rows.train)
         assert isinstance(network, Network)
         table = torch.stack([values[name] for name in (*mechanism.reads, mechanism.column)], 1)
-        first, which = _distinct(table)
+        first, which = distinct(table)
         values = {name: each[first] for name, each in values.items()}
         read = [features(family, values[name]).double() for name, family in mechanism.reads.items()]
         before = network.before_last([each.double() for each in parameters.values()], read, len(first))
@@ -325,11 +326,3 @@ class LastLayer:
 def _pull(inputs: Tensor, slope: Tensor) -> Tensor:
     """Return what slopes in the rows' numbers, (m, b, size), are in weights and biases, (k + 1, b, size)."""
     return (inputs.T @ slope.reshape(len(slope), -1)).view(-1, *slope.shape[1:])
-
-
-def _distinct(table: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a position of each different row of a table (n, k), and which of them each row is (n,)."""
-    _, which = torch.unique(table, dim=0, return_inverse=True)
-    first = torch.empty(int(which.max()) + 1, dtype=torch.int64)
-    first[which] = torch.arange(len(which))
-    return first, which
