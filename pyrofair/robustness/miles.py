@@ -29,13 +29,7 @@ from pyrofair._validation import (
 from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
 from pyrofair.effects.estimates import Estimate, Share, kish_size
-from pyrofair.effects.potential_outcomes import (
-    FEWEST_ROWS,
-    CounterfactualSample,
-    MarginalBounds,
-    Scored,
-    Worlds,
-)
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, CounterfactualSample, MarginalBounds, Scored, Worlds
 from pyrofair.effects.row_functions import Scores
 from pyrofair.effects.scoring import Decisions, decide, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -49,6 +43,8 @@ __all__ = ["MilesBounds"]
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
+_Terms = tuple[Array, Array, float]
+"""An end as a linear function of the levels' probabilities (k,) and mean scores (k,), plus a constant."""
 MOST_ROWS = 1_000_000
 """The most pairs of a level of M and a value of R that are scored."""
 MANY_LEVELS = 10
@@ -171,9 +167,8 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         """What its numbers depend on, one sentence each."""
         graph, form = self.unfair.graph, Form.of(self.unfair, literal=self.literal)
         sensitive, witness, mediator = graph.sensitive, form.witness, form.mediator
-        latent = f", and no latent node is missing beyond those declared ({', '.join(graph.latent)})" * bool(
-            graph.latent
-        )
+        declared = ", ".join(graph.latent)
+        latent = f", and no latent node is missing beyond those declared ({declared})" if declared else ""
         found = [
             f"The graph is right: no edge is missing{latent}.",
             f"Nothing latent causes both {sensitive} and {witness}, or both {sensitive} and {mediator}.",
@@ -385,7 +380,13 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         return CounterfactualSample(pd.concat(parts, axis=1), weight, unit)
 
     def _widened(
-        self, form: Form, rows: _Rows, arms: Arms | None, scores: Array, level: float, random: np.random.RandomState
+        self,
+        form: Form,
+        rows: _Rows,
+        arms: Arms | None,
+        scores: Array,
+        confidence: float,
+        random: np.random.RandomState,
     ) -> Interval:
         """Return the ends of a world, moved outward by their sampling error."""
         sizes = {group: kish_size(rows.weight[rows.a == group]) for group in (0, 1)}
@@ -398,10 +399,11 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
                 )
         if arms is None:
             weight = rows.weight[rows.a == form.baseline]
-            return _mean(scores, weight).interval(level)
+            return _mean(scores, weight).interval(confidence)
         levels, values = self._levels(form, rows, arms)
         table = scores.reshape(len(levels), len(values))
-        split = {group: _halve(int((rows.a == group).sum()), random) for group in (0, 1)}
+        orders = {group: random.permutation(int((rows.a == group).sum())) for group in (0, 1)}
+        split = {group: (order[: len(order) // 2], order[len(order) // 2 :]) for group, order in orders.items()}
         halves = [
             (levels.part(split[arms.mediator][which]), values.part(split[arms.witness][which])) for which in (0, 1)
         ]
@@ -409,16 +411,16 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         for end, choose in enumerate((_lower_terms, _upper_terms)):
             ends, errors = [], []  # of each half, and of all their rows, none of which is in both
             for (own_p, own_f), (p, f) in (halves, halves[::-1]):
-                terms = choose(p.weight, table @ f.weight)
-                parts = [(terms.level[own_p.code], own_p.of_row), ((terms.score @ table)[own_f.code], own_f.of_row)]
+                level, score, constant = choose(p.weight, table @ f.weight)
+                parts = [(level[own_p.code], own_p.of_row), ((score @ table)[own_f.code], own_f.of_row)]
                 if arms.mediator == arms.witness:  # both are of the same rows
                     parts = [(parts[0][0] + parts[1][0], own_p.of_row)]
                 means = [_mean(*part) for part in parts]
-                ends.append(terms.constant + sum(each.value for each in means))
+                ends.append(constant + sum(each.value for each in means))
                 errors += [each.errors for each in means if each.errors is not None]
             value = float(np.mean(ends))
             shares = (Share(value, min(sizes[group] for group in used)),)
-            found.append(Estimate(value, np.concatenate(errors) / len(halves), shares=shares).interval(level)[end])
+            found.append(Estimate(value, np.concatenate(errors) / len(halves), shares=shares).interval(confidence)[end])
         return found[0], found[1]
 
 
@@ -447,7 +449,7 @@ class _Values:
     def part(self, at: NDArray[np.int64]) -> _Values:
         """Return the same values, with the shares that they have in some rows of the group."""
         code, of_row = self.code[at], self.of_row[at] / self.of_row[at].sum()
-        return _Values(self.first, _share(code, of_row, len(self)), code, of_row)
+        return _Values(self.first, np.bincount(code, of_row, len(self)), code, of_row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,7 +489,7 @@ class _Rows:
         codes = np.column_stack([encode_levels(part[name], as_levels(part[name])) for name in part])
         _, first, code = np.unique(codes, axis=0, return_index=True, return_inverse=True)
         of_row = self.weight[at] / self.weight[at].sum()
-        return _Values(at[first], _share(code.ravel(), of_row, len(first)), code.ravel(), of_row)
+        return _Values(at[first], np.bincount(code.ravel(), of_row, len(first)), code.ravel(), of_row)
 
 
 def _by_level(scored: Scored) -> tuple[torch.Tensor, torch.Tensor]:
@@ -513,33 +515,14 @@ def _as_floats(found: Scored | MarginalBounds) -> Interval:
     return low, high
 
 
-@dataclass(frozen=True, eq=False)
-class _Terms:
-    """An end as a linear function of the levels' probabilities (k,) and mean scores (k,), plus a constant."""
-
-    level: Array
-    score: Array
-    constant: float = 0.0
-
-
 def _lower_terms(probability: Array, mean: Array) -> _Terms:
     counted = (probability + mean > 1.0).astype(np.float64)
-    return _Terms(counted, counted, -float(counted.sum()))
+    return counted, counted, -float(counted.sum())
 
 
 def _upper_terms(probability: Array, mean: Array) -> _Terms:
     fewer = (probability < mean).astype(np.float64)
-    return _Terms(fewer, 1.0 - fewer)
-
-
-def _halve(n: int, random: np.random.RandomState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    order = random.permutation(n)
-    return order[: n // 2], order[n // 2 :]
-
-
-def _share(code: NDArray[np.int64], weight: Array, size: int) -> Array:
-    """Return the sum of weights of each of so many codes."""
-    return np.bincount(code, weight, size).astype(np.float64)
+    return fewer, 1.0 - fewer, 0.0
 
 
 def _mean(values: Array, weight: Array) -> Estimate:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,41 +151,28 @@ class Group:
         An event is values of what a block reads from outside, and of its nodes up to one of them. The third part is the
         index of the event with one node less, or -1.
         """
-        masks: list[NDArray[np.bool_]] = []
-        complete: list[bool] = []
-        before: list[int] = []
-        used: list[dict[str, int]] = []
+        events: list[tuple[NDArray[np.bool_], bool, int, dict[str, int]]] = []
 
-        def extend(
-            block: Sequence[str],
-            values: dict[str, int],
-            mask: NDArray[np.bool_] | None,
-            at: dict[str, int],
-            shorter: int = -1,
-        ) -> None:
-            depth, own = len(at), -1
-            column = -1
-            if depth < len(block):
-                node = block[depth]
+        def extend(block: Sequence[str], values: dict[str, int], mask: Any, at: dict[str, int], shorter: int) -> None:
+            """Add an event of the nodes so far, if there are any, and all that are longer."""
+            own, column = shorter, -1
+            if len(at) < len(block):
+                node = block[len(at)]
                 column = int(self.cells[node][self.cell(node, values)])
-            if mask is not None:
-                own = len(masks)
-                masks.append(mask)
-                complete.append(column < 0)
-                before.append(shorter)
-                used.append(at)
-            if column < 0:
-                return
-            for value in range(self.sizes[node]):
+            if at:
+                own = len(events)
+                events.append((mask, column < 0, shorter, at))
+            for value in range(self.sizes[node]) if column >= 0 else ():
                 new = {**values, node: value}
-                fits = self.table[:, column] == value
-                position = _place(self.observed, self.sizes, node, new)
-                extend(block, new, fits if mask is None else mask & fits, {**at, node: int(position)}, own)
+                position = int(_place(self.observed, self.sizes, node, new))
+                extend(block, new, mask & (self.table[:, column] == value), {**at, node: position}, own)
 
+        every = np.ones(self.size, dtype=bool)
         for block in self.blocks:
             outside = self._outside(block)
             for values in product(*(range(self.sizes[each]) for each in outside)):
-                extend(block, dict(zip(outside, values, strict=True)), None, {})
+                extend(block, dict(zip(outside, values, strict=True)), every, {}, -1)
+        masks, complete, before, used = zip(*events, strict=True) if events else ((), (), (), ())
         matrix = csr_array(np.asarray(masks, dtype=np.float64).reshape(len(masks), self.size))
         positions = {}
         for node in self.nodes:
@@ -351,17 +339,8 @@ def plan_program(
     else:
         groups = [_make_group(observed, sizes, part, (part,), context, found) for part in free]
     inexact += _inexact(observed, groups, context, head)
-    return Plan(
-        observed,
-        sizes,
-        context,
-        tuple(shared),
-        tuple(each for each in found if each.node not in held),
-        conditions,
-        tuple(groups),
-        head,
-        tuple(inexact),
-    )
+    order = tuple(each for each in found if each.node not in held)
+    return Plan(observed, sizes, context, tuple(shared), order, conditions, tuple(groups), head, tuple(inexact))
 
 
 def _inexact(
@@ -412,27 +391,13 @@ def _make_group(
         for each in found:
             if each.node == last:
                 parts = dict(each.reads)
-                values = np.meshgrid(
-                    *(
-                        np.array([part]) if isinstance(part := parts[name], int) else np.arange(sizes[name])
-                        for name in reads[last]
-                    ),
-                    indexing="ij",
-                )
-                kept[last][flat_index([v.ravel() for v in values], [sizes[name] for name in reads[last]])] = True
+                at = ([part] if isinstance(part := parts[name], int) else range(sizes[name]) for name in reads[last])
+                kept[last].reshape([sizes[name] for name in reads[last]])[np.ix_(*at)] = True
     cells, radices = {}, list[int]()
     for node in nodes:
         cells[node] = np.where(kept[node], len(radices) + np.cumsum(kept[node]) - 1, -1)
         radices += [sizes[node]] * int(kept[node].sum())
     inside = {each for node in nodes for each in observed.district(node)}
     key = inside.union(*(observed.parents[node] for node in inside)) & {*context}
-    return Group(
-        observed,
-        sizes,
-        nodes,
-        blocks,
-        context,
-        tuple(each for each in context if each in key),
-        cells,
-        tuple(radices),
-    )
+    own = tuple(each for each in context if each in key)
+    return Group(observed, sizes, nodes, blocks, context, own, cells, tuple(radices))

@@ -168,27 +168,17 @@ class _Fold:
         both = (*targets, *targets)
         size = len(targets)
         of = (*[0] * size, *[1] * size)
-        cuts = self._cuts(stage, values, of, both)
-        centre = self._learn(stage, other.known)
-        moved: list[list[Level]] = [[], []]
+        cuts, centre = self._cuts(stage, values, of, both), self._learn(stage, other.known)
         # Of the cut of the difference, or sum, each world takes a part that leaves it with little variance.
-        sides = zip((values.own, values.known), cuts, centre, (own, known), strict=True)
-        excess, shares = [], []
-        for value, cut, middle, ratio in sides:
-            excess.append(cut.excess(value[:, list(of)], both))
-            sign = np.array([-1.0] * size + [1.0] * size)
-            shares.append((sign * (cut.cut - ratio * middle), middle))
-        for which, level in enumerate((one, other)):
-            moved[which].append(
-                Level(
-                    excess[0] * (level.own - shares[0][which]),
-                    excess[1] * (level.known - shares[1][which]),
-                    excess[0] * level.total,
-                )
-            )
+        sign = np.repeat([-1.0, 1.0], size)
+        sides = [*zip((values.own, values.known), cuts, centre, (own, known), strict=True)]
+        excess, excess_known = (cut.excess(value[:, list(of)], both) for value, cut, _, _ in sides)
+        shares = [(sign * (cut.cut - ratio * middle), middle) for _, cut, middle, ratio in sides]
         found = []
-        for which in (0, 1):
-            group: Level | None = moved[which][0]
+        for which, level in enumerate((one, other)):
+            part, part_known = (share[which] for share in shares)
+            rest = excess * (level.own - part), excess_known * (level.known - part_known), excess * level.total
+            group: Level | None = Level(*rest)
             for block in reversed(blocks[which]):
                 if block.stage.start <= stage.start:
                     group = self._average(which, block.stage, None, None, group)[2]
