@@ -88,11 +88,7 @@ def _require_source(name: str, value: Any) -> None:
     if isinstance(value, SeveralContrasts):
         return  # it reads its settings when it reads the levels of a table
     if not (isinstance(value, PotentialOutcomes | Bounding) and hasattr(value.unfair, "graph")):
-        audits = (
-            " It makes no rows of either world: it judges classifiers, in audits."
-            if hasattr(value, "influence")
-            else ""
-        )
+        audits = " It makes no rows of either world: it judges classifiers, in audits." * hasattr(value, "influence")
         raise DataError(f"{name}={shown(value)} is no source of potential outcomes; IPW(graph.unfair(...)) is.{audits}")
     require_unfair(f"{name}.unfair", value.unfair)
 
@@ -107,11 +103,8 @@ def _require_encoder(name: str, value: object) -> None:
         raise DataError(f"{name}={shown(value)} must be a transformer with fit and transform, or None.")
 
 
-PENALTIES: dict[str, Penalty] = {
-    "disagreement": disagreement,
-    "effect_gap": effect_gap,
-    "piu_upper": piu_upper,
-    "interval_disagreement": interval_disagreement,
+PENALTIES: dict[str, Any] = {
+    each.__name__: each for each in (disagreement, effect_gap, piu_upper, interval_disagreement)
 }
 
 CONSTRAINTS: dict[str, Constraint] = {
@@ -497,8 +490,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             named = getattr(self._penalty, "__name__", shown(self.penalty))
             raise DataError(
                 f"penalty={named} is a function of two marginals, and source={type(source).__name__}(...) has bounds "
-                "on them: use penalty=interval_disagreement, which is at least the disagreement of any two marginals "
-                "within these."
+                "on them: use penalty=interval_disagreement."
             )
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
@@ -515,7 +507,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
         """Read a table by names: the columns of the graph, or those given."""
         allowed = graph.input_columns if graph else None
-        reads = self._columns_to_read(allowed)
+        reads = list(allowed or ()) if self.columns is None else list(self.columns)
+        if outside := [name for name in reads if allowed is not None and name not in allowed]:
+            raise DataError(
+                f"columns names {', '.join(map(repr, outside))}, which is no observed parent of the outcome in the "
+                f"graph; a classifier may read {', '.join(allowed or ())}."
+            )
         names = dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])
         table = read_table(X, list(names), what="X", missing=self.missing)
         if graph is not None:
@@ -528,17 +525,6 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.feature_names_in_ = np.asarray(self.reads_, dtype=object)
         self.n_features_in_ = len(self.reads_)
         return table
-
-    def _columns_to_read(self, allowed: Sequence[str] | None) -> list[str]:
-        """Return the columns that were named, by default all that are allowed; others are refused."""
-        reads = list(allowed or ()) if self.columns is None else list(self.columns)
-        outside = [name for name in reads if allowed is not None and name not in allowed]
-        if outside:
-            raise DataError(
-                f"columns names {', '.join(map(repr, outside))}, which is no observed parent of the outcome in the "
-                f"graph; a classifier may read {', '.join(allowed or ())}."
-            )
-        return reads
 
     def _read_plain(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """Read a table or an array as scikit-learn does: by position, names checked where both sides have them."""

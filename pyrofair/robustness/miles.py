@@ -146,14 +146,12 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         self.witness_, self.mediator_ = form.witness, form.mediator
         self.table_, self.weight_ = rows.table, rows.weight
         if levels > MANY_LEVELS:
-            warnings.warn(
+            text = (
                 f"{self.mediator_!r} has {levels} levels m. The ends move with the mean score f(m) of a level only "
-                f"where f(m) < P(m) or f(m) > 1 - P(m), which is {2 / levels:.1%} of [0, 1], the mean over levels: "
-                "expect an upper end near 1 and a lower end near 0, and no gradient at most levels in training. "
-                "levels(score) lists them for a classifier; joining levels before the classifier is fitted helps.",
-                PyrofairWarning,
-                stacklevel=2,
+                f"where f(m) < P(m) or f(m) > 1 - P(m), in {2 / levels:.1%} of [0, 1], the mean over levels: expect "
+                "ends near 0 and 1, and no gradient at most levels. levels(score) lists them; join levels in the table."
             )
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
     @property
@@ -354,10 +352,8 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         values = rows.values(form.witness, arms.witness)
         if len(levels) * len(values) > MOST_ROWS:
             raise DataError(
-                f"{form.mediator!r} takes {len(levels):,} values and {form.witness!r} {len(values):,}, whose "
-                f"{len(levels) * len(values):,} pairs would all be scored; at most {MOST_ROWS:,} are. "
-                f"{form.mediator!r} must be discrete: with so many levels the ends are near 0 and 1 anyway. Bin it "
-                "before the classifier is fitted."
+                f"{form.mediator!r} takes {len(levels):,} values and {form.witness!r} {len(values):,}: more than "
+                f"{MOST_ROWS:,} pairs would be scored. {form.mediator!r} must be discrete: bin it in the table."
             )
         return levels, values
 

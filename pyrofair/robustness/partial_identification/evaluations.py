@@ -117,10 +117,8 @@ class ObservedGraph:
         end: Goes = frozenset({0}) if paths else frozenset()
         outcome = self.graph.outcome
         if self.known:
-            only = self.graph.inputs
-            return self._parts(
-                outcome, end, paths, regime, [node for node in self.graph.parents(outcome) if node in only]
-            )
+            read = [node for node in self.graph.parents(outcome) if node in self.graph.inputs]
+            return self._parts(outcome, end, paths, regime, read)
         return ((outcome, self._evaluation(outcome, end, paths, regime)),)
 
     def _evaluation(self, node: str, goes: Goes, paths: PathSet, regime: Regime) -> Evaluation:
@@ -136,9 +134,8 @@ class ObservedGraph:
             if found.setdefault(name, part) is not part:
                 hidden = ", ".join(each for each in self.latent if node in self.joint[each])
                 raise NotIdentifiedError(
-                    f"With {hidden} latent, the edge {name} -> {node} stands for an unfair path and for a fair one, so "
-                    f"{node!r} would read two values of {name!r}. No bounds are implemented for that: measure "
-                    f"{hidden}, or call both paths unfair, or both fair."
+                    f"With {hidden} latent, the edge {name} -> {node} stands for an unfair path and for a fair one, "
+                    f"and no bounds are known for that. Measure {hidden}, or call both paths unfair, or both fair."
                 )
         return tuple((each, found[each]) for each in self.nodes if each in found)
 
