@@ -78,13 +78,7 @@ def read_file(path: Path) -> Content:
 
 
 def from_bytes(data: bytes, name: str) -> Content:
-    """Return what a file of some name holds by its bytes.
-
-    Raises
-    ------
-    DataError
-        If these are none, cut off, damaged, of no file of this package, or of another format.
-    """
+    """Return what a file of some name holds by its bytes; a DataError if they are not whole, or of another format."""
     if (line := LINE.match(data)) is None:
         what = "is empty" if not data else "is not a file that pyrofair.save wrote, or its first bytes are damaged"
         raise DataError(f"{name} {what}.")

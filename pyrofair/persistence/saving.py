@@ -151,11 +151,8 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
         why = str(error) if isinstance(error, PyrofairError) else f"{type(error).__name__}: {shown(str(error))}."
         raise DataError(f"{name} cannot be loaded by version {__version__} of the package: {why}") from error
     if wrote != __version__:
-        warnings.warn(
-            f"{name} was written by version {wrote} of the package, and this is {__version__}: its numbers may differ.",
-            PyrofairWarning,
-            stacklevel=2,
-        )
+        text = f"{name} was written by version {wrote} of the package, and this is {__version__}: numbers may differ."
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
     return found
 
 

@@ -144,7 +144,7 @@ def test_a_level_of_few_rows_is_left_out_by_name() -> None:
 def test_what_cannot_be_trained_with() -> None:
     df = table(200)
     X, y = df.drop(columns="Y"), df["Y"]
-    with pytest.raises(pf.DataError, match="It judges classifiers: audit_contrasts takes it"):
+    with pytest.raises(pf.DataError, match="It judges classifiers, in audits"):
         pf.Contrasts(pf.OneStep(UNFAIR)).fit(X)
     fitted = pf.IPW(UNFAIR).fit(X[X["R"] != "a"])
     with pytest.raises(pf.DataError, match="is fitted or needs no fit, so that it belongs to one contrast"):
