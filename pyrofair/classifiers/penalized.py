@@ -371,23 +371,15 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             bounds = tuple(_ends_of(sources[name], pair, self.device) for name, pair in pairs.items())
             ends = bounds if any(bounds) else None  # training is faster where no pair has any
             samples = [
-                each if own is None else replace(each, unit=None)  # a batch takes rows of every unit
-                for pair, own in zip(pairs.values(), bounds, strict=True)
+                each if bound is None else replace(each, unit=None)  # a batch takes rows of every unit
+                for pair, bound in zip(pairs.values(), bounds, strict=True)
                 for each in pair
             ]
             encoded, worlds = stack_worlds(encoded, samples, self._encode)
             stratum = torch.as_tensor(codes, device=self.device)
-        return Problem(
-            encoded,
-            to_tensor(target[rows], self.dtype, self.device),
-            to_tensor(weight[rows], self.dtype, self.device),
-            worlds,
-            stratum,
-            1 if self.classes_[1] == self.positive_ else -1,
-            validation,
-            combine,
-            ends,
-        )
+        outcome, own = (to_tensor(each[rows], self.dtype, self.device) for each in (target, weight))
+        sign = 1 if self.classes_[1] == self.positive_ else -1
+        return Problem(encoded, outcome, own, worlds, stratum, sign, validation, combine, ends)
 
     def schedule(self) -> Schedule:
         """Return the settings of training."""

@@ -320,10 +320,10 @@ class Walk:
         self.leaders = leaders_of(scores[0][1], columns, self.with_own_trees)
         n = len(rows.a)
         self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
-        self.found: list[list[StageValues]] = []
-        for world in form.worlds:
-            own = [(stage, form.weights(rows, world, stage)) for stage in world.stages]
-            self.found.append([StageValues.empty(stage, weight, self.columns) for stage, weight in own])
+        self.found = [
+            [StageValues.empty(stage, form.weights(rows, world, stage), self.columns) for stage in world.stages]
+            for world in form.worlds
+        ]
         self.regressions: dict[tuple[str, ...], tuple[Learner, Design, Design]] = {}
 
     def values(self) -> InfluenceValues:
@@ -335,10 +335,7 @@ class Walk:
         if self.learned and not self.recalls:  # whole, or not at all
             self.learned.fits, self.learned.learners = self.fits, {k: v[0] for k, v in self.regressions.items()}
         table = describe_stages([each for world in self.found for each in world], self.rows)
-        out = self.out
-        return InfluenceValues(
-            out["y0"], out["ypi"], out["lower"], out["rest"], out["disagreement"], self.rows.weight, table
-        )
+        return InfluenceValues(**self.out, weight=self.rows.weight, stages=table)
 
     def folds(self, *, crossed: bool = False) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
         """Return for each fold the fitted rows to learn from, the rows that it judges, and by what share.
@@ -361,18 +358,14 @@ class Walk:
     def _regression(self, stage: Stage) -> tuple[Learner, Design, Design]:
         """Return the regression on what comes before a stage, with the designs of the rows and of the fitted ones."""
         if stage.given not in self.regressions:
-            columns = self.form.nuisances.graph.columns_of(stage.given)
-            if self.learned and self.recalls:
-                recalled = self.learned.learners[stage.given]
-                own = recalled.design(self.rows.table[columns])
-                self.regressions[stage.given] = recalled, own, own
-                return self.regressions[stage.given]
-            known = self.fitted.table[columns]
-            smallest = smaller_group(self.fitted.a, self.fitted.weight)
-            settings = self.form.regression, known, self.form.seed
-            regression = make_learner(*settings, "regression", smallest, self.leaders)
-            fitted = regression.design(known)
-            own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
+            columns, form = self.form.nuisances.graph.columns_of(stage.given), self.form
+            known, smallest = self.fitted.table[columns], smaller_group(self.fitted.a, self.fitted.weight)
+            recalled = self.learned.learners[stage.given] if self.learned and self.recalls else None
+            regression = recalled or make_learner(
+                form.regression, known, form.seed, "regression", smallest, self.leaders
+            )
+            own = regression.design(self.rows.table[columns])
+            fitted = own if recalled or self.rows.position is None else regression.design(known)
             self.regressions[stage.given] = regression, own, fitted
         return self.regressions[stage.given]
 
@@ -391,11 +384,10 @@ class Walk:
         a, b = np.nan_to_num(one.smooth), np.nan_to_num(other.smooth)
         t0, t1 = one.total, other.total
         y0, ypi, lower, rest, disagreement = found
-        self._add("y0", judged, share, y0 + t0)
-        self._add("ypi", judged, share, ypi + t1)
-        self._add("lower", judged, share, lower + sign_of(b - a) * (t1 - t0))
-        self._add("rest", judged, share, rest - sign_of(1.0 - a - b) * (t0 + t1))
-        self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
+        lower, rest = lower + sign_of(b - a) * (t1 - t0), rest - sign_of(1.0 - a - b) * (t0 + t1)
+        disagreement = disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1
+        for out, values in zip(self.out.values(), (y0 + t0, ypi + t1, lower, rest, disagreement), strict=True):
+            out[judged] += share * values
 
     def averages(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> tuple[Average, Average]:
         """Return the averages of the scores of both worlds down to what they share, of the rows that a fold judges."""
@@ -405,9 +397,6 @@ class Walk:
             before = world.shared[-1].arm if world.shared else None
             ends.append(self._down([which], world.own, own[judged], known[train], train, judged, share, before))
         return ends[0], ends[1]
-
-    def _add(self, name: str, judged: NDArray[np.int64], share: Array, values: Array) -> None:
-        self.out[name][judged] += share * values
 
     def _down(
         self,

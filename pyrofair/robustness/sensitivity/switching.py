@@ -190,23 +190,21 @@ def switching(
     hard = decisions == "threshold"
     departure = Departure({}, {"piu": (low, 1.0 - rest)}, lambda _, gamma: hard or gamma in (0.0, 1.0))
     least, _, lower, upper = problem.ends("piu", 1.0 - kept, 1.0 - kept)[0].clip(0.0, 1.0)
-    return Switching(
-        *sweep(problem, GAMMA, limits, [departure]),
-        (
-            f"Given the shared features ({', '.join(unfair.shared) or 'none'}), {', '.join(nodes)} differ between the "
-            "worlds with at most the total variation of their distributions plus gamma. Where they agree, decisions "
-            f"differ by the direct effect of {sensitive} alone; where not, they have any joint distribution. "
-            + (
-                "A joint distribution of both worlds attains each bound."
-                if hard
-                else "A decision is drawn with the score of its features, whether the unit's mediators change or not. "
-                "Between gamma = 0 and 1 the interval is valid and not sharp."
-            ),
-            "No hidden cause: the distributions in single worlds are identified.",
-        ),
-        problem.context | {"gammas": limits, "mediators": nodes},
-        (float(least), float(lower), float(upper)),
+    text = (
+        f"Given the shared features ({', '.join(unfair.shared) or 'none'}), {', '.join(nodes)} differ between the "
+        "worlds with at most the total variation of their distributions plus gamma. Where they agree, decisions differ "
+        f"by the direct effect of {sensitive} alone; where not, they have any joint distribution. "
     )
+    text += (
+        "A joint distribution of both worlds attains each bound."
+        if hard
+        else "A decision is drawn with the score of its features, whether the unit's mediators change or not. Between "
+        "gamma = 0 and 1 the interval is valid and not sharp."
+    )
+    stated = (text, "No hidden cause: the distributions in single worlds are identified.")
+    context = problem.context | {"gammas": limits, "mediators": nodes}
+    swept = sweep(problem, GAMMA, limits, [departure])
+    return Switching(*swept, stated, context, (float(least), float(lower), float(upper)))
 
 
 def _both_scores(problem: Problem) -> tuple[Scores, Scores]:
