@@ -39,7 +39,6 @@ __all__ = [
     "logits_in_parts",
     "make_module",
     "make_optimizer",
-    "refuse_diverged",
     "to_tensor",
     "train",
     "train_many",
@@ -81,14 +80,6 @@ class Schedule:
         if self.epochs is not None:
             return self.epochs
         return min(max(STEPS * self.batch_size // rows, FEWEST_EPOCHS), MOST_EPOCHS)
-
-
-def refuse_diverged(start: float, final: float) -> None:
-    """Raise a DataError if an objective ended far above where it started."""
-    if not final <= DIVERGED * max(start, 1.0):
-        raise DataError(
-            f"Training diverged: the objective went from {start:.3g} to {final:.3g}. Lower the learning rate."
-        )
 
 
 def make_module(model: str | nn.Module | Callable[[int], nn.Module], width: int) -> nn.Module:
@@ -427,7 +418,9 @@ class _Waiting:
         if self.state is not None:
             self.fit.module.load_state_dict(self.state)
             self.final = self.best
-        refuse_diverged(self.start, self.final)
+        if not self.final <= DIVERGED * max(self.start, 1.0):
+            moved = f"from {self.start:.3g} to {self.final:.3g}"
+            raise DataError(f"Training diverged: the objective went {moved}. Lower the learning rate.")
         self.fit.module.eval()
 
 

@@ -105,10 +105,8 @@ class Writer:
     def _code(self, value: Any) -> Json:
         place = next((name for name in self._path[:-3:-1] if name in CODE), None)
         if place is None:
-            raise DataError(
-                f"{self._where()} is {_named(value)}, which is none of the classes that a file holds, and code is not "
-                "saved. Save the parts that are, or what it was made of."
-            )
+            what = f"{self._where()} is {_named(value)}, which is none of the classes that a file holds"
+            raise DataError(f"{what}, and code is not saved. Save the parts that are, or what it was made of.")
         name = next((name for name, known in self.codes.items() if known is value), None)
         if name is None:
             name = first = place if self._path[-1] == place else ".".join(self._path[-2:])
