@@ -141,10 +141,8 @@ class FittedGiven:
     @cached_property
     def columns(self) -> dict[str, str]:
         """For each site of an observed node but the outcome its column."""
-        graph = self.equations.unfair.graph
-        of = {
-            site: graph.columns.get(node, []) for site, node in self.equations.node_of.items() if node != graph.outcome
-        }
+        graph, nodes = self.equations.unfair.graph, self.equations.node_of
+        of = {site: graph.columns.get(node, []) for site, node in nodes.items() if node != graph.outcome}
         return {site: site if site in own else own[0] for site, own in of.items() if own}
 
     def values(self, table: pd.DataFrame) -> dict[str, Tensor]:
