@@ -16,15 +16,7 @@ from torch import Tensor, nn
 from pyrofair._devices import free_memory, seeded
 from pyrofair._progress import progress_bar
 from pyrofair.classifiers.batches import Epoch, Epochs, Problem, WorldScores, count_batches, widen
-from pyrofair.classifiers.stacks import (
-    NOT_FINITE,
-    Alone,
-    Optimizer,
-    Stack,
-    architecture,
-    logits_of,
-    optimizer_settings,
-)
+from pyrofair.classifiers.stacks import NOT_FINITE, Alone, Optimizer, Stack, architecture, logits_of, optimizer_settings
 from pyrofair.effects import Scored
 from pyrofair.effects.functionals import Formula, formula_of
 from pyrofair.exceptions import DataError
@@ -539,24 +531,18 @@ def _cross_entropy(logits: Tensor, outcome: Tensor, factor: Tensor) -> Tensor:
 
 def _penalise(penalty: Penalty | None, scored: Sequence[Scored], problem: Problem) -> Tensor:
     """Return the penalty of a pair of worlds, or what the problem makes of those of several pairs."""
-    pairs = list(zip(scored[::2], scored[1::2], strict=True))
-    ends = problem.ends or (None,) * len(pairs)
-    values = [
-        _call_penalty(penalty, *(pair if bound is None else bound(*pair)))
-        for pair, bound in zip(pairs, ends, strict=True)
-    ]
-    return values[0] if problem.combine is None else problem.combine(torch.stack(values))
-
-
-def _call_penalty(penalty: Callable[..., Tensor] | None, one: Any, other: Any) -> Tensor:
     assert penalty is not None
-    extra = penalty(one, other)
-    if not isinstance(extra, Tensor) or extra.ndim:
-        got = f"a tensor of shape {tuple(extra.shape)}" if isinstance(extra, Tensor) else repr(extra)
-        raise DataError(f"The penalty returned {got}; it must return a torch scalar made of the scores of both worlds.")
-    if not bool(extra.isfinite()):
-        raise DataError(PENALTY_NOT_FINITE.format(extra.item()))
-    return extra
+    pairs, values = list(zip(scored[::2], scored[1::2], strict=True)), []
+    for pair, bound in zip(pairs, problem.ends or (None,) * len(pairs), strict=True):
+        made: Any = pair if bound is None else bound(*pair)
+        extra = penalty(*made)
+        if not isinstance(extra, Tensor) or extra.ndim:
+            got = f"a tensor of shape {tuple(extra.shape)}" if isinstance(extra, Tensor) else repr(extra)
+            raise DataError(f"The penalty returned {got}; it must return a torch scalar made of both worlds' scores.")
+        if not bool(extra.isfinite()):
+            raise DataError(PENALTY_NOT_FINITE.format(extra.item()))
+        values.append(extra)
+    return values[0] if problem.combine is None else problem.combine(torch.stack(values))
 
 
 def choose_starts(fits: Sequence[Sequence[Fit]], max_stack: int | None = None) -> list[nn.Module | Exception]:

@@ -236,9 +236,7 @@ def _to_skops(value: Any) -> State:
     except Exception as error:  # skops has several errors for what it cannot write
         raise DataError(f"the estimator {name} cannot be written by skops: {error}") from error
     if unknown := {*skops.get_untrusted_types(data=data)} - {*TRUSTED}:
-        raise DataError(
-            f"the estimator {name} holds {', '.join(unknown)}, which is code. Fit one of scikit-learn's own."
-        )
+        raise DataError(f"the estimator {name} holds {', '.join(unknown)}, which is code. Fit one of scikit-learn's.")
     return {"data": np.frombuffer(data, dtype=np.uint8)}
 
 
@@ -248,10 +246,8 @@ def _from_skops(data: Any) -> Any:
 
 def refuse_skops(data: Any) -> Any:
     """Refuse what skops wrote."""
-    raise DataError(
-        "The file holds an estimator of scikit-learn that skops wrote, whose compiled parts are not checked. If you "
-        "trust the file, load it with skops=True."
-    )
+    what = "The file holds an estimator of scikit-learn that skops wrote, whose compiled parts are not checked"
+    raise DataError(f"{what}. If you trust the file, load it with skops=True.")
 
 
 # -- classifiers -------------------------------------------------------------------------------------------------------

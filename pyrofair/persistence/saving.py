@@ -73,10 +73,8 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         ):
             raise ValueError("it is not the same")
     except Exception as error:
-        raise DataError(
-            f"The {name} cannot be read back, and was not written: {type(error).__name__}: {error}. Please "
-            "report what it holds: its settings, and the types of its columns."
-        ) from error
+        what = f"The {name} cannot be read back, and was not written: {type(error).__name__}: {error}"
+        raise DataError(f"{what}. Please report its settings, and the types of its columns.") from error
     write_file(place, data, overwrite=overwrite)
 
 

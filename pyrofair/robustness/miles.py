@@ -439,13 +439,18 @@ class _Values:
     code: NDArray[np.int64]
     of_row: Array
 
+    @classmethod
+    def of(cls, first: NDArray[np.int64], code: NDArray[np.int64], weight: Array) -> _Values:
+        """Return values of rows of weights (n,)."""
+        of_row = weight / weight.sum()
+        return cls(first, np.bincount(code, of_row, len(first)).astype(np.float64), code, of_row)
+
     def __len__(self) -> int:
         return len(self.first)
 
     def part(self, at: NDArray[np.int64]) -> _Values:
         """Return the same values, with the shares that they have in some rows of the group."""
-        code, of_row = self.code[at], self.of_row[at] / self.of_row[at].sum()
-        return _Values(self.first, np.bincount(code, of_row, len(self)), code, of_row)
+        return _Values.of(self.first, self.code[at], self.of_row[at])
 
 
 @dataclass(frozen=True, eq=False)
@@ -484,8 +489,7 @@ class _Rows:
         part = self.table.iloc[at][self.graph.columns_of([node])]
         codes = np.column_stack([encode_levels(part[name], as_levels(part[name])) for name in part])
         _, first, code = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-        of_row = self.weight[at] / self.weight[at].sum()
-        return _Values(at[first], np.bincount(code.ravel(), of_row, len(first)), code.ravel(), of_row)
+        return _Values.of(at[first], code.ravel(), self.weight[at])
 
 
 def _by_level(scored: Scored) -> tuple[torch.Tensor, torch.Tensor]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from pyrofair._progress import progress_bar
+from pyrofair.effects.estimates import CAUSAL
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
@@ -318,8 +319,7 @@ class Walk:
         self.fold = 0
         self.columns = scores[0][0].shape[1]
         self.leaders = leaders_of(scores[0][1], columns, self.with_own_trees)
-        n = len(rows.a)
-        self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
+        self.out: dict[str, Any] = {name: np.zeros((len(rows.a), self.columns)) for name in CAUSAL}
         self.found = [
             [StageValues.empty(stage, form.weights(rows, world, stage), self.columns) for stage in world.stages]
             for world in form.worlds

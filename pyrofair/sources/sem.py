@@ -630,7 +630,7 @@ def effect_posterior(
     samples, errors = (
         dict(zip(QUANTITIES, part.reshape(len(QUANTITIES), chains, -1, len(models)), strict=True)) for part in found
     )
-    named = {"coupling": equations.coupling_of(sem.coupling, sem.coupled), "coupled": sem.coupled}
+    named: dict[str, Any] = {"coupling": equations.coupling_of(sem.coupling, sem.coupled), "coupled": sem.coupled}
     result = EffectPosterior(samples, errors, tuple(models), n, **asdict(rule), **named, level=level)
     _warn_of_chance(result.table)
     return result

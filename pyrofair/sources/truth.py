@@ -74,9 +74,8 @@ class DecisionRule:
         return c0, c1, c1 - c0, c0 + c1 - 2.0 * c0 * c1 if own else np.abs(c1 - c0)
 
     def __str__(self) -> str:
-        return (
-            f"score > {self.threshold:g}" if self.decisions == "threshold" else f"drawn, score noise {self.score_noise}"
-        )
+        hard = self.decisions == "threshold"
+        return f"score > {self.threshold:g}" if hard else f"drawn, score noise {self.score_noise}"
 
 
 @dataclass(frozen=True)
@@ -325,7 +324,7 @@ def summarise_effects(
         "piu": Estimate.pooled([Estimate.of(differs[part]) for part in parts]),
         "conditional_sd": Estimate.pooled(spreads),
         "paper_condmean": float(np.mean(letter)),
-        "grouping": _describe_groups(", ".join(factual), np.concatenate(counts), len(parts)),
+        "grouping": _describe_groups(", ".join(map(str, factual)), np.concatenate(counts), len(parts)),
         "n": n,
     }
 

@@ -573,7 +573,8 @@ def _replicates(
     code = np.arange(len(index)) if unit is None else np.unique(unit, return_inverse=True)[1]
     for _ in range(n_boot):
         times = 1.0 if plain else random.standard_exponential(int(code.max()) + 1)[code]
-        yield random.standard_gamma(weight) if plain else np.bincount(index, coded.weight * times, len(weight))
+        drawn = random.standard_gamma(weight) if plain else np.bincount(index, coded.weight * times, len(weight))
+        yield np.asarray(drawn, dtype=np.float64)
 
 
 def _assumptions(observed: ObservedGraph, decisions: Decisions, threshold: float, independent: bool) -> tuple[str, ...]:
