@@ -273,7 +273,11 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         fitted = copy.copy(self)  # after an error below, self is unchanged
         with neutral_torch():
             problem = fitted.prepare(X, y, sample_weight)
-            own = fitted.fit_of(fitted.first_module(problem), problem)
+            starts = [fitted.fit_of(module, problem) for module in fitted.first_modules(problem)]
+            chosen = choose_starts([starts])[0] if len(starts) > 1 else starts[0].module
+            if isinstance(chosen, Exception):
+                raise chosen
+            own = fitted.fit_of(chosen, problem)
             train(own.module, problem, own.penalty, own.strength, own.schedule)
             warning = fitted.finish(own)
         self.__dict__ = fitted.__dict__
@@ -386,18 +390,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         optimizer = make_optimizer(self.optimizer, self.learning_rate)
         return Schedule(self.epochs, self.batch_size, optimizer, self.patience, self.seed_, self.progress)
 
-    def first_module(self, problem: Problem) -> nn.Module:
-        """Return the module to start from: of several, the one that comes nearest to the least objective."""
-        starts = self.first_modules(problem)
-        if len(starts) == 1:
-            return starts[0]
-        (chosen,) = choose_starts([[self.fit_of(module, problem) for module in starts]])
-        if isinstance(chosen, Exception):
-            raise chosen
-        return chosen
-
     def first_modules(self, problem: Problem) -> list[nn.Module]:
-        """Return the modules among which to choose the one to start from."""
+        """Return the modules among which to choose the one to start from, nearest to the least objective."""
         several = not isinstance(self.model, nn.Module) and problem.worlds is not None and self._strength > 0
         return [self.new_module(problem, start) for start in range(self.starts if several else 1)]
 
@@ -487,10 +481,9 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph
-        X = as_pandas(X)
+        X, plain = as_pandas(X), graph is None and self.columns is None
         if isinstance(X, pd.DataFrame) and y is not None:
             require_aligned(X, y)
-        plain = graph is None and self.columns is None
         table = self._read_plain(X, reset=True) if plain else self._read_named(X, graph)
         target = self._read_target(y, graph)
         require_aligned(table, target)
@@ -559,8 +552,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the log-odds of the last class, shape (m,)."""
         with neutral_torch(), torch.no_grad():
-            rows = self._encode(self._read_new(X))
-            logits = logits_in_parts(self.module_, rows)
+            logits = logits_in_parts(self.module_, self._encode(self._read_new(X)))
             return np.asarray(logits.cpu().numpy())
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
@@ -572,8 +564,7 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likelier label of each row, shape (m,)."""
-        likelier = (self.decision_function(X) > 0).astype(int)
-        return np.asarray(self.classes_[likelier])
+        return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
 
 
 def _ends_of(source: Any, samples: Sequence[CounterfactualSample], device: str) -> Ends | None:
@@ -583,10 +574,7 @@ def _ends_of(source: Any, samples: Sequence[CounterfactualSample], device: str) 
     """
     if not isinstance(source, Bounding):
         return None
-    units = [
-        None if sample.unit is None else torch.tensor(sample.unit[sample.weight > 0], device=device)
-        for sample in samples
-    ]
+    units = [None if each.unit is None else torch.tensor(each.unit[each.weight > 0], device=device) for each in samples]
 
     def ends(*scored: Scored) -> tuple[Scored | MarginalBounds, Scored | MarginalBounds]:
         return source.ends(*(replace(each, unit=unit) for each, unit in zip(scored, units, strict=True)))

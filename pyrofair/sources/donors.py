@@ -247,15 +247,9 @@ class _Donors:
         if given is None:
             self.total = np.cumsum(weight)
             return
-        forest = RandomForestRegressor(
-            n_estimators=TREES,
-            min_samples_leaf=LEAF,
-            max_features=1.0 if given.shape[1] <= WIDE else 1 / 3,
-            max_samples=min(len(rows), MOST_SPLIT_ROWS),
-            random_state=seed,
-        )
-        forest.fit(given, _spread(drawn, seed), sample_weight=None if (weight == weight[0]).all() else weight)
-        for each in forest.estimators_:
+        most = min(len(rows), MOST_SPLIT_ROWS)
+        forest = RandomForestRegressor(TREES, min_samples_leaf=LEAF, max_samples=most, random_state=seed)
+        for each in _grow(forest, given, _spread(drawn, seed), weight):
             leaf = each.tree_.apply(given)
             order = np.argsort(leaf, kind="stable")
             total = np.cumsum(weight[order])
@@ -279,6 +273,13 @@ class _Donors:
         return np.asarray(self.rows[found])
 
 
+def _grow(forest: Any, X: NDArray[np.float32], y: NDArray[np.float64], weight: NDArray[np.float64]) -> list[Any]:
+    """Return the trees of a forest of m weighted rows."""
+    forest.set_params(max_features=1.0 if X.shape[1] <= WIDE else 1 / 3)
+    forest.fit(X, y, sample_weight=None if (weight == weight[0]).all() else weight)
+    return list(forest.estimators_)
+
+
 def _spread(drawn: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
     """Return what the leaves of a mechanism should tell apart: values and, for numbers, their squares too."""
     values = np.asarray(drawn, dtype=np.float64)
@@ -298,17 +299,11 @@ class _LeafMeans:
     ) -> None:
         random = np.random.default_rng(seed)
         some = random.permutation(len(X))[:REGRESSION_ROWS] if len(X) > REGRESSION_ROWS else slice(None)
-        forest = ExtraTreesRegressor(
-            n_estimators=REGRESSION_TREES,
-            min_samples_leaf=REGRESSION_LEAF,
-            max_features=1.0 if X.shape[1] <= WIDE else 1 / 3,
-            random_state=seed,
-        )
+        forest = ExtraTreesRegressor(REGRESSION_TREES, min_samples_leaf=REGRESSION_LEAF, random_state=seed)
         many = targets.shape[1] > MOST_OUTPUTS
         spread = targets @ random.normal(size=(targets.shape[1], MOST_OUTPUTS)) if many else targets
-        forest.fit(X[some], spread[some], sample_weight=None if (weight == weight[0]).all() else weight[some])
         self.parts = []
-        for each in forest.estimators_:
+        for each in _grow(forest, X[some], spread[some], weight[some]):
             leaf = each.tree_.apply(X)
             count = each.tree_.node_count
             total = np.bincount(leaf, weight, minlength=count)
