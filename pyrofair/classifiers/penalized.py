@@ -337,7 +337,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         random = fresh_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
         training, held_out = hold_out(target, self.validation_fraction, random)
-        self._fit_encoder(table.iloc[training], weight[training], random)
+        encoder = TableEncoder(missing=self.missing) if self.encoder is None else _seeded_clone(self.encoder, random)
+        weighted = has_fit_parameter(encoder, "sample_weight") and not (weight[training] == 1).all()
+        more = {"sample_weight": weight[training]} if weighted else {}
+        self.encoder_ = encoder.fit(table.iloc[training][self.reads_], **more)
         self.source_ = None
         if self._strength > 0:
             self.source_ = _seeded_clone(self.source, random)
@@ -405,11 +408,6 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             module = make_module(self.model, problem.rows.shape[1])
         return module.to(dtype=getattr(torch, self.dtype), device=self.device)
 
-    def _fit_encoder(self, table: pd.DataFrame, weight: NDArray[np.float64], random: np.random.RandomState) -> None:
-        encoder = TableEncoder(missing=self.missing) if self.encoder is None else _seeded_clone(self.encoder, random)
-        weighted = has_fit_parameter(encoder, "sample_weight") and not (weight == 1).all()
-        self.encoder_ = encoder.fit(table[self.reads_], **({"sample_weight": weight} if weighted else {}))
-
     def _check_encoder(self, table: pd.DataFrame, graph: CausalGraph) -> None:
         """Refuse an encoder of the user's that reads the batch: rows of worlds are encoded apart from observed ones."""
         if self.encoder is None:
@@ -460,8 +458,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             )
         several = getattr(self.source, "sources", None) if isinstance(self.source, SeveralContrasts) else None
         for source in several.values() if isinstance(several, Mapping) else [self.source]:
-            if isinstance(source, Bounding):
-                self._check_penalty(source)
+            if isinstance(source, Bounding) and self._penalty is not interval_disagreement:
+                named = getattr(self._penalty, "__name__", shown(self.penalty))
+                raise DataError(
+                    f"penalty={named} is a function of two marginals, and source={type(source).__name__}(...) has "
+                    "bounds on them: use penalty=interval_disagreement."
+                )
         if self.missing == "recorded" and self.source is not None and not _settings_of_missing(self.source):
             raise DataError(
                 f"missing='recorded' takes rows with missing values, and source={type(self.source).__name__}(...) has "
@@ -469,15 +471,6 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             )
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs held-out rows: set validation_fraction, for example to 0.1.")
-
-    def _check_penalty(self, source: Bounding) -> None:
-        """Refuse a penalty that is no bound by what a source makes of scores."""
-        if self._penalty is not interval_disagreement:
-            named = getattr(self._penalty, "__name__", shown(self.penalty))
-            raise DataError(
-                f"penalty={named} is a function of two marginals, and source={type(source).__name__}(...) has bounds "
-                "on them: use penalty=interval_disagreement."
-            )
 
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph

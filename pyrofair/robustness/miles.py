@@ -404,10 +404,10 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
             (levels.part(split[arms.mediator][which]), values.part(split[arms.witness][which])) for which in (0, 1)
         ]
         found = []
-        for end, choose in enumerate((_lower_terms, _upper_terms)):
+        for end in (0, 1):
             ends, errors = [], []  # of each half, and of all their rows, none of which is in both
             for (own_p, own_f), (p, f) in (halves, halves[::-1]):
-                level, score, constant = choose(p.weight, table @ f.weight)
+                level, score, constant = _terms(end, p.weight, table @ f.weight)
                 parts = [(level[own_p.code], own_p.of_row), ((score @ table)[own_f.code], own_f.of_row)]
                 if arms.mediator == arms.witness:  # both are of the same rows
                     parts = [(parts[0][0] + parts[1][0], own_p.of_row)]
@@ -515,14 +515,10 @@ def _as_floats(found: Scored | MarginalBounds) -> Interval:
     return low, high
 
 
-def _lower_terms(probability: Array, mean: Array) -> _Terms:
-    counted = (probability + mean > 1.0).astype(np.float64)
-    return counted, counted, -float(counted.sum())
-
-
-def _upper_terms(probability: Array, mean: Array) -> _Terms:
-    fewer = (probability < mean).astype(np.float64)
-    return fewer, 1.0 - fewer, 0.0
+def _terms(end: int, probability: Array, mean: Array) -> _Terms:
+    """Return the terms that count of the lower end (0) or of the upper one."""
+    counted = (probability < mean if end else probability + mean > 1.0).astype(np.float64)
+    return (counted, 1.0 - counted, 0.0) if end else (counted, counted, -float(counted.sum()))
 
 
 def _mean(values: Array, weight: Array) -> Estimate:

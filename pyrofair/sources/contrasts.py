@@ -143,13 +143,9 @@ class Contrasts(Combined):
             raise DataError(f"source={shown(self.source)} must be a source of potential outcomes, such as IPW(unfair).")
         return require_unfair("source.unfair", found, each=True)
 
-    def _check_settings(self) -> None:
-        self._require_fittable("source", self.source, PotentialOutcomes, "contrast")
-        _ = self.unfair
-
     def levels(self, df: pd.DataFrame) -> list[Any]:
         """Return the levels that are compared with the baseline, in order, if the table allows that."""
-        self._check_settings()
+        self._require_fittable("source", self.source, PotentialOutcomes, "contrast")
         graph = self.unfair.graph
         column = read_table(df, [graph.sensitive_column])[graph.sensitive_column]
         found = read_contrasts(column, graph, self.contrasts)

@@ -379,7 +379,10 @@ class Walk:
                 np.hstack([a, b, *rest[2:]])
                 for a, b, rest in zip(one.plain, other.plain, (found, learned), strict=True)
             ]
-            found = self.over_shared(found, learned, (plain[0], plain[1]), train, judged, share)
+            given, known = np.hstack(found), np.hstack(learned)
+            shared = self.form.worlds[0].shared
+            down = self._down([0, 1], shared, given, known, train, judged, share, None, (plain[0], plain[1]))
+            found = np.hsplit(down.total + down.end, len(found))
         # Rows that no stage reads have no score, and no correction either.
         a, b = np.nan_to_num(one.smooth), np.nan_to_num(other.smooth)
         t0, t1 = one.total, other.total
@@ -457,23 +460,6 @@ class Walk:
                 if len(needed) and self.form.worlds[0].shared:
                     smooth_known[needed] = rough(take(learned, train[needed]))
         return Average(total, own, known, smooth, smooth_known, plain)
-
-    def over_shared(
-        self,
-        given: Sequence[Array],
-        known: Sequence[Array],
-        plain: tuple[Array, Array],
-        train: NDArray[np.int64],
-        judged: NDArray[np.int64],
-        share: Array,
-    ) -> list[Array]:
-        """Average functions of the shared features over the part of it that the sensitive attribute causes.
-
-        ``given`` are those of the judged rows, (m, Q) each with Q as in the scores; ``known`` of those learned from.
-        """
-        stages = self.form.worlds[0].shared
-        found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None, plain)
-        return list(np.hsplit(found.total + found.end, len(given)))
 
     def _fit(
         self,

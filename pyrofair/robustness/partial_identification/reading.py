@@ -28,6 +28,8 @@ Vector = NDArray[np.float64]
 
 MOST_LEVELS = 20
 """The most different numbers that a column may hold."""
+BIN = "Bin it: {column} = pd.qcut({column}, 4, labels=False, duplicates='drop')"
+DECIDE = "Pass scores of a classifier as score=, or make a decision of the outcome: {column} = ({column} > limit)"
 MOST_SCORED = 200_000
 """The most cells of what a classifier reads."""
 
@@ -63,11 +65,11 @@ def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph, missing: Mi
     for i, node in enumerate(nodes):
         columns = graph.columns_of([node])
         for column in columns if node != graph.outcome else ():
-            _refuse_numbers(table[column])
+            _refuse_numbers(table[column], MOST_LEVELS, BIN)
         if node == graph.sensitive:
             own = read_sensitive(table, graph, weight=weight).astype(np.int64)
         elif node == graph.outcome:
-            _refuse_scores(table[columns[0]])
+            _refuse_numbers(table[columns[0]], 2, DECIDE)
             own = read_outcome(table[columns[0]], graph.positive)[0].astype(np.int64)
         else:
             parts = [pd.factorize(table[column], use_na_sentinel=False)[0] for column in columns]
@@ -86,22 +88,12 @@ def few_levels(df: Any, graph: CausalGraph, node: str, missing: Missing) -> bool
     return len(table.drop_duplicates()) <= MOST_LEVELS
 
 
-def _refuse_numbers(values: pd.Series[Any]) -> None:
-    """Refuse a column of many different numbers."""
-    if values.dtype.kind in "iuf" and (count := values.nunique()) > MOST_LEVELS:
-        raise DataError(
-            f"The column {values.name!r} holds {count:,} different numbers, more than {MOST_LEVELS}. Bin it: "
-            f"df[{values.name!r}] = pd.qcut(df[{values.name!r}], 4, labels=False, duplicates='drop')."
-        )
-
-
-def _refuse_scores(values: pd.Series[Any]) -> None:
-    """Refuse an outcome of more than two numbers."""
-    if values.dtype.kind in "iuf" and (count := values.nunique()) > 2:
-        raise DataError(
-            f"The outcome {values.name!r} must be binary, but holds {count:,} different numbers. Pass scores of a "
-            f"classifier as score=, or make a decision of them: df[{values.name!r}] = (df[{values.name!r}] > limit)."
-        )
+def _refuse_numbers(values: pd.Series[Any], most: int, instead: str) -> None:
+    """Refuse a column of more different numbers than that."""
+    if values.dtype.kind in "iuf" and (count := values.nunique()) > most:
+        column = f"df[{values.name!r}]"
+        told = f"The column {values.name!r} holds {count:,} different numbers, more than {most}"
+        raise DataError(f"{told}. {instead.format(column=column)}.")
 
 
 def read_score(
