@@ -49,16 +49,9 @@ class Disclosed(OneStep):
 
     *Assumes* that R depends on A only through V.
 
-    Parameters
-    ----------
-    source
-        An unfitted :class:`OneStep`, whose settings are taken.
-    df
-        The n rows that it will be fitted on; ``filled`` has them without gaps, and what fills these counts for nothing.
-    proxies
-        Columns of ``df`` outside the graph, whose gaps, if any, are read as those of features are.
-    disclosure
-        The model of pi and p: the name of a learner, or a scikit-learn classifier.
+    The settings are those of an unfitted :class:`OneStep`. ``filled`` has the rows of ``df`` without gaps, and what
+    fills these counts for nothing; ``proxies`` are columns of ``df`` outside the graph, whose gaps are read as those of
+    features are; ``disclosure`` is the model of pi and p, the name of a learner or a scikit-learn classifier.
 
     References
     ----------

@@ -100,22 +100,10 @@ class GraphForm:
     what is given and what lies above it or, where they leave no effective size, by a classifier that tells drawn from
     observed values. The error is a sum of products of the errors of two mechanisms, or of a mechanism and its weight.
 
-    Parameters
-    ----------
-    estimand
-        The formulas of both worlds.
-    nuisance models
-        The propensities and the fitted rows. A fitted row is judged by what was learned from the other folds.
-    seed
-        Seeds forests and draws.
-    regression
-        ``"saturated"`` sums over cells of discrete nodes; anything else draws from leaves of forests.
-    draws
-        The draws of a row in each world, fewer where there are many rows.
-    most_scored
-        The rows that a classifier scores in both worlds, about.
-    learned
-        The drawn rows that each regression is learned from.
+    A fitted row is judged by what was learned from the other folds. With the ``regression`` ``"saturated"`` values are
+    sums over cells of discrete nodes; with any other, rows are drawn from leaves of forests: ``draws`` of a row in each
+    world, fewer where there are many rows, so that a classifier scores about ``most_scored`` in both. A regression is
+    learned from ``learned`` drawn rows.
     """
 
     name = "graph"
@@ -178,14 +166,7 @@ class GraphForm:
     def influence(self, score: Scorer, rows: Rows, learned: _Learned | None = None) -> InfluenceValues:
         """Return the influence values of rows for the columns of scores.
 
-        Parameters
-        ----------
-        score
-            The scores of drawn rows by all classifiers.
-        rows
-            The audited rows.
-        learned
-            What :meth:`learn` returned, for rows that are none of the fitted ones.
+        ``learned`` is what :meth:`learn` returned, for rows that are none of the fitted ones.
         """
         if not (n := len(rows.a)):
             raise DataError("There are no rows to audit.")

@@ -74,24 +74,12 @@ class Cells:
 class Group:
     """Nodes whose response types have a joint distribution of their own, which the data do not determine.
 
-    Parameters
-    ----------
-    nodes
-        The nodes in topological order.
-    blocks
-        The sets of nodes whose factors the data determine, each in topological order.
-    held
-        The context: nodes whose value is fixed, so that they are no argument of a response.
-    key
-        The nodes of the context on whose values the distribution depends.
-    cells
-        For each node and each value of what it reads (flat), the index of its response among all those of a type, or
-        -1 where the response does not matter.
-    radices
-        The number of values of each response.
-    apart
-        Sets of nodes whose responses within one world are independent of each other, one of several nodes at most, and
-        first; empty where all responses may depend on each other.
+    ``nodes`` are in topological order, as are ``blocks``, the sets of them whose factors the data determine. The nodes
+    ``held``, the context, have fixed values and are no argument of a response; the distribution depends on the values
+    of ``key``. ``cells`` has for each node and each value of what it reads (flat) the index of its response among all
+    of a type, or -1 where the response does not matter; ``radices`` the number of values of each response. ``apart``
+    are sets of nodes whose responses within one world are independent of each other, one of several nodes at most, and
+    first; empty where all responses may depend on each other.
     """
 
     observed: ObservedGraph
@@ -282,16 +270,10 @@ def plan_program(
 ) -> Plan:
     """Plan how a quantity of some worlds is computed.
 
-    Parameters
-    ----------
-    condition
-        The nodes whose values are fixed one after another: ``"shared"``, what is equal in both worlds and identified;
-        ``"covariates"``; or ``"nothing"``.
-    independent
-        Whether the response types of different districts are independent.
-    typed
-        Whether the outcome has response types even where it is alone in its district, and each pair of cells that it
-        reads could be coupled by itself.
+    ``condition`` says which nodes' values are fixed one after another: ``"shared"``, what is equal in both worlds and
+    identified; ``"covariates"``; or ``"nothing"``. Response types of different districts may be ``independent``. The
+    outcome may be ``typed``: have response types even where it is alone in its district, and each pair of cells that it
+    reads could be coupled by itself.
     """
     outcome, sensitive = observed.graph.outcome, observed.sensitive
     found = observed.evaluations(*worlds)
