@@ -321,13 +321,14 @@ class _Walk(Walk):
         # Pieces chosen by the rows that they are judged on would err inward.
         for train, judged, share in progress_bar("folds", self.folds(crossed=True)):
             one, other = self.averages(train, judged, share)
-            found = self._greatest(one.end, other.end, one.smooth, other.smooth)
+            sides = zip(one.end, other.end, one.smooth, other.smooth, strict=True)
+            found = self._greatest(*next(sides))
             if shared := self.form.worlds[0].shared:
-                known = self._greatest(one.known, other.known, one.smooth_known, other.smooth_known)
-                ends = np.hstack([one.end, other.end, found]), np.hstack([one.known, other.known, known])
-                down = self._down([0, 1], shared, *ends, train, judged, share, None)
-                found = (down.total + down.end)[:, 2 * self.columns :]
-            moved = self._greatest(one.total, other.total, one.smooth, other.smooth, constant=0.0)
+                known = self._greatest(*next(sides))
+                made, made_known = (np.hstack(each) for each in zip(one.end, other.end, (found, known), strict=True))
+                down = self._down([0, 1], shared, (made, made_known), train, judged, share, None)
+                found = (down.total + down.end[0])[:, 2 * self.columns :]
+            moved = self._greatest(one.total, other.total, one.smooth[0], other.smooth[0], constant=0.0)
             self.found_of[judged] += share * (found + moved)
         count = (self.found_of.shape[1] - 1) // 2
         return np.split(self.found_of, [count, 2 * count], axis=1)
