@@ -132,7 +132,7 @@ def test_a_level_of_few_rows_is_left_out_by_name() -> None:
     assert list(source.left_out_) == ["rare"]
     with pytest.raises(pf.DataError, match=r"5 row.s. have R='rare', fewer than 10"):
         pf.Contrasts(pf.IPW(UNFAIR), contrasts=["rare"]).fit(df)
-    with pytest.raises(pf.DataError, match=r"over gives 'rare' a weight above 0.*without a penalty: 5 row\(s\) have"):
+    with pytest.raises(pf.DataError, match=r"over gives 'rare' a weight above 0.*baseline: 5 row\(s\) have"):
         pf.Contrasts(pf.IPW(UNFAIR), over={"a": 1.0, "rare": 1.0}).fit(df)
     with pytest.warns(pf.PyrofairWarning, match="R='rare' is left out of the penalty"):
         pf.Contrasts(pf.IPW(UNFAIR), over={"a": 1.0, "rare": 0.0}).fit(df)
