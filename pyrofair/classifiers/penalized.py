@@ -557,7 +557,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likelier label of each row, shape (m,)."""
-        return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])
+        likelier = (self.decision_function(X) > 0).astype(int)
+        return np.asarray(self.classes_[likelier])
 
 
 def _ends_of(source: Any, samples: Sequence[CounterfactualSample], device: str) -> Ends | None:
