@@ -545,7 +545,8 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def decision_function(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the log-odds of the last class, shape (m,)."""
         with neutral_torch(), torch.no_grad():
-            logits = logits_in_parts(self.module_, self._encode(self._read_new(X)))
+            rows = self._encode(self._read_new(X))
+            logits = logits_in_parts(self.module_, rows)
             return np.asarray(logits.cpu().numpy())
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
