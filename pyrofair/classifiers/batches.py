@@ -152,10 +152,8 @@ def hold_out(
         size = int((rank <= rank[order[size - 1]]).sum()) if size else 0
     held, left = np.split(order, [size])
     if not len(held) or len(np.unique(target[left])) < 2:
-        raise DataError(
-            f"{name}={fraction} holds out {size} of {len(target)} rows; some must be held out, and the "
-            "others must hold both classes."
-        )
+        what = f"{name}={fraction} holds out {size} of {len(target)} rows"
+        raise DataError(f"{what}; some must be held out, and the others must hold both classes.")
     return np.sort(left), np.sort(held)
 
 
@@ -175,21 +173,17 @@ def stack_worlds(
         rows = np.full(len(kept), -1) if sample.origin is None else sample.origin[kept]
         if rows.max() >= len(observed):
             raise DataError(
-                f"The source gave world {i} the origin {rows.max()}, but only {len(observed)} rows are observed. An "
-                "origin is a position in the rows that worlds(df=...) was given."
+                f"The source gave world {i} the origin {rows.max()}, which is no position in the {len(observed)} rows "
+                "that worlds(df=...) was given."
             )
         new = rows < 0
         if new.any():
             rows = np.where(new, size + np.cumsum(new) - 1, rows)
             size += int(new.sum())
             stack.append(encode(sample.rows.iloc[kept[new]]))
-        worlds.append(
-            World(
-                torch.tensor(rows, device=observed.device),
-                torch.tensor(sample.weight[kept], dtype=observed.dtype, device=observed.device),
-                None if sample.unit is None else torch.tensor(sample.unit[kept], device=observed.device),
-            )
-        )
+        weight = torch.tensor(sample.weight[kept], dtype=observed.dtype, device=observed.device)
+        unit = None if sample.unit is None else torch.tensor(sample.unit[kept], device=observed.device)
+        worlds.append(World(torch.tensor(rows, device=observed.device), weight, unit))
     first = 0
     for i in range(0, len(worlds), 2):
         one, other = worlds[i : i + 2]
@@ -294,18 +288,12 @@ class Epoch:
             return parts[0]
         width = max(part.rows.shape[2] for part in parts)
         rows = [widen(part.rows, width, fill) for part, fill in zip(parts, fills, strict=True)]
-
-        def joined(name: str, fill: int = 0) -> Any:
+        joined: dict[str, Any] = {"rows": torch.cat(rows, 1), "batches": sum((part.batches for part in parts), ())}
+        for name in ("outcome", "factor", "share", "scale", "units", "slots"):
             found = [values for part in parts if (values := getattr(part, name)) is not None]
-            size = max((values.shape[-1] for values in found), default=0)
-            return torch.cat([widen(values, size, fill) for values in found], 1) if found else None
-
-        return cls(
-            torch.cat(rows, 1),
-            **{name: joined(name) for name in ("outcome", "factor", "share", "scale", "slots")},
-            units=joined("units", -1),
-            batches=tuple(batches for part in parts for batches in part.batches),
-        )
+            size, fill = max((values.shape[-1] for values in found), default=0), -1 if name == "units" else 0
+            joined[name] = torch.cat([widen(values, size, fill) for values in found], 1) if found else None
+        return cls(**joined)
 
 
 def widen(values: Tensor, width: int, fill: int) -> Tensor:
@@ -339,7 +327,7 @@ class Epochs:
         joining = [world.rows >= self.n for world in self.worlds]
         self.parts = [(torch.nonzero(~rows).flatten(), torch.nonzero(rows).flatten()) for rows in joining]
         self.weights = [
-            world.weight if world.unit is None else unit_weights(world.unit, world.weight)[1] for world in self.worlds
+            each.weight if each.unit is None else unit_weights(each.unit, each.weight)[1] for each in self.worlds
         ]
         every = torch.arange(problem.units, device=self.device)
         self.seats = every % self.count, every // self.count
@@ -468,7 +456,5 @@ class _Places(NamedTuple):
 def _rank(unit: Tensor, units: int) -> tuple[Tensor, Tensor]:
     """Return the number of rows of each unit, and of each row (m,) its place among those of its unit."""
     held, order = torch.bincount(unit, minlength=units), unit.argsort(stable=True)
-    first = held.cumsum(0) - held
-    return held, torch.empty_like(unit).index_copy_(
-        0, order, torch.arange(len(unit), device=unit.device) - first[unit[order]]
-    )
+    place = torch.arange(len(unit), device=unit.device) - (held.cumsum(0) - held)[unit[order]]
+    return held, torch.empty_like(unit).index_copy_(0, order, place)

@@ -100,17 +100,12 @@ def _pair(classifiers: Any, sample_weights: Any) -> list[tuple[PenalizedClassifi
     if several is None or not all(isinstance(each, PenalizedClassifier) for each in several):
         raise DataError(f"classifiers={shown(classifiers)} must be a PenalizedClassifier, or several in a list.")
     if weights is None or isinstance(sample_weights, str):
-        raise DataError(
-            f"sample_weights={shown(sample_weights)} must list the weights of the rows for each classifier, or be None."
-        )
-    if single:
-        several = several * len(weights)
-    elif sample_weights is None:
-        weights = weights * len(several)
+        raise DataError(f"sample_weights={shown(sample_weights)} must list weights for each classifier, or be None.")
+    several = several * len(weights) if single else several
+    weights = weights * len(several) if sample_weights is None and not single else weights
     if len(weights) != len(several):
         raise DataError(
-            f"There are {len(several)} classifiers and {len(weights)} sample_weights; give the weights of the rows, or "
-            "None, for each classifier."
+            f"There are {len(several)} classifiers and {len(weights)} sample_weights; give weights or None for each."
         )
     pairs = zip(several, weights, strict=True)
     return [(each, weight) for each, weight in pairs if isinstance(each, PenalizedClassifier)]

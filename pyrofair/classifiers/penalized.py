@@ -88,11 +88,7 @@ def _require_source(name: str, value: Any) -> None:
     if isinstance(value, SeveralContrasts):
         return  # it reads its settings when it reads the levels of a table
     if not (isinstance(value, PotentialOutcomes | Bounding) and hasattr(value.unfair, "graph")):
-        audits = (
-            " It makes no rows of either world: it judges classifiers, in audits."
-            if hasattr(value, "influence")
-            else ""
-        )
+        audits = " It makes no rows of either world: it judges classifiers, in audits." * hasattr(value, "influence")
         raise DataError(f"{name}={shown(value)} is no source of potential outcomes; IPW(graph.unfair(...)) is.{audits}")
     require_unfair(f"{name}.unfair", value.unfair)
 
@@ -107,11 +103,8 @@ def _require_encoder(name: str, value: object) -> None:
         raise DataError(f"{name}={shown(value)} must be a transformer with fit and transform, or None.")
 
 
-PENALTIES: dict[str, Penalty] = {
-    "disagreement": disagreement,
-    "effect_gap": effect_gap,
-    "piu_upper": piu_upper,
-    "interval_disagreement": interval_disagreement,
+PENALTIES: dict[str, Any] = {
+    each.__name__: each for each in (disagreement, effect_gap, piu_upper, interval_disagreement)
 }
 
 CONSTRAINTS: dict[str, Constraint] = {
@@ -280,7 +273,11 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         fitted = copy.copy(self)  # after an error below, self is unchanged
         with neutral_torch():
             problem = fitted.prepare(X, y, sample_weight)
-            own = fitted.fit_of(fitted.first_module(problem), problem)
+            starts = [fitted.fit_of(module, problem) for module in fitted.first_modules(problem)]
+            chosen = choose_starts([starts])[0] if len(starts) > 1 else starts[0].module
+            if isinstance(chosen, Exception):
+                raise chosen
+            own = fitted.fit_of(chosen, problem)
             train(own.module, problem, own.penalty, own.strength, own.schedule)
             warning = fitted.finish(own)
         self.__dict__ = fitted.__dict__
@@ -340,7 +337,10 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         random = fresh_state(self.random_state)
         self.seed_ = int(random.randint(2**31 - 1))
         training, held_out = hold_out(target, self.validation_fraction, random)
-        self._fit_encoder(table.iloc[training], weight[training], random)
+        encoder = TableEncoder(missing=self.missing) if self.encoder is None else _seeded_clone(self.encoder, random)
+        weighted = has_fit_parameter(encoder, "sample_weight") and not (weight[training] == 1).all()
+        more = {"sample_weight": weight[training]} if weighted else {}
+        self.encoder_ = encoder.fit(table.iloc[training][self.reads_], **more)
         self.source_ = None
         if self._strength > 0:
             self.source_ = _seeded_clone(self.source, random)
@@ -378,41 +378,23 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             bounds = tuple(_ends_of(sources[name], pair, self.device) for name, pair in pairs.items())
             ends = bounds if any(bounds) else None  # training is faster where no pair has any
             samples = [
-                each if own is None else replace(each, unit=None)  # a batch takes rows of every unit
-                for pair, own in zip(pairs.values(), bounds, strict=True)
+                each if bound is None else replace(each, unit=None)  # a batch takes rows of every unit
+                for pair, bound in zip(pairs.values(), bounds, strict=True)
                 for each in pair
             ]
             encoded, worlds = stack_worlds(encoded, samples, self._encode)
             stratum = torch.as_tensor(codes, device=self.device)
-        return Problem(
-            encoded,
-            to_tensor(target[rows], self.dtype, self.device),
-            to_tensor(weight[rows], self.dtype, self.device),
-            worlds,
-            stratum,
-            1 if self.classes_[1] == self.positive_ else -1,
-            validation,
-            combine,
-            ends,
-        )
+        outcome, own = (to_tensor(each[rows], self.dtype, self.device) for each in (target, weight))
+        sign = 1 if self.classes_[1] == self.positive_ else -1
+        return Problem(encoded, outcome, own, worlds, stratum, sign, validation, combine, ends)
 
     def schedule(self) -> Schedule:
         """Return the settings of training."""
         optimizer = make_optimizer(self.optimizer, self.learning_rate)
         return Schedule(self.epochs, self.batch_size, optimizer, self.patience, self.seed_, self.progress)
 
-    def first_module(self, problem: Problem) -> nn.Module:
-        """Return the module to start from: of several, the one that comes nearest to the least objective."""
-        starts = self.first_modules(problem)
-        if len(starts) == 1:
-            return starts[0]
-        (chosen,) = choose_starts([[self.fit_of(module, problem) for module in starts]])
-        if isinstance(chosen, Exception):
-            raise chosen
-        return chosen
-
     def first_modules(self, problem: Problem) -> list[nn.Module]:
-        """Return the modules among which to choose the one to start from."""
+        """Return the modules among which to choose the one to start from, nearest to the least objective."""
         several = not isinstance(self.model, nn.Module) and problem.worlds is not None and self._strength > 0
         return [self.new_module(problem, start) for start in range(self.starts if several else 1)]
 
@@ -425,11 +407,6 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         with seeded(self.seed_ + start, torch.device(self.device)):
             module = make_module(self.model, problem.rows.shape[1])
         return module.to(dtype=getattr(torch, self.dtype), device=self.device)
-
-    def _fit_encoder(self, table: pd.DataFrame, weight: NDArray[np.float64], random: np.random.RandomState) -> None:
-        encoder = TableEncoder(missing=self.missing) if self.encoder is None else _seeded_clone(self.encoder, random)
-        weighted = has_fit_parameter(encoder, "sample_weight") and not (weight == 1).all()
-        self.encoder_ = encoder.fit(table[self.reads_], **({"sample_weight": weight} if weighted else {}))
 
     def _check_encoder(self, table: pd.DataFrame, graph: CausalGraph) -> None:
         """Refuse an encoder of the user's that reads the batch: rows of worlds are encoded apart from observed ones."""
@@ -481,8 +458,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
             )
         several = getattr(self.source, "sources", None) if isinstance(self.source, SeveralContrasts) else None
         for source in several.values() if isinstance(several, Mapping) else [self.source]:
-            if isinstance(source, Bounding):
-                self._check_penalty(source)
+            if isinstance(source, Bounding) and self._penalty is not interval_disagreement:
+                named = getattr(self._penalty, "__name__", shown(self.penalty))
+                raise DataError(
+                    f"penalty={named} is a function of two marginals, and source={type(source).__name__}(...) has "
+                    "bounds on them: use penalty=interval_disagreement."
+                )
         if self.missing == "recorded" and self.source is not None and not _settings_of_missing(self.source):
             raise DataError(
                 f"missing='recorded' takes rows with missing values, and source={type(self.source).__name__}(...) has "
@@ -491,22 +472,11 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         if self.patience is not None and self.validation_fraction is None:
             raise DataError("patience needs held-out rows: set validation_fraction, for example to 0.1.")
 
-    def _check_penalty(self, source: Bounding) -> None:
-        """Refuse a penalty that is no bound by what a source makes of scores."""
-        if self._penalty is not interval_disagreement:
-            named = getattr(self._penalty, "__name__", shown(self.penalty))
-            raise DataError(
-                f"penalty={named} is a function of two marginals, and source={type(source).__name__}(...) has bounds "
-                "on them: use penalty=interval_disagreement, which is at least the disagreement of any two marginals "
-                "within these."
-            )
-
     def _read_training(self, X: Any, y: Any) -> tuple[pd.DataFrame, NDArray[np.int8]]:
         graph = self._graph
-        X = as_pandas(X)
+        X, plain = as_pandas(X), graph is None and self.columns is None
         if isinstance(X, pd.DataFrame) and y is not None:
             require_aligned(X, y)
-        plain = graph is None and self.columns is None
         table = self._read_plain(X, reset=True) if plain else self._read_named(X, graph)
         target = self._read_target(y, graph)
         require_aligned(table, target)
@@ -515,7 +485,12 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
     def _read_named(self, X: Any, graph: CausalGraph | None) -> pd.DataFrame:
         """Read a table by names: the columns of the graph, or those given."""
         allowed = graph.input_columns if graph else None
-        reads = self._columns_to_read(allowed)
+        reads = list(allowed or ()) if self.columns is None else list(self.columns)
+        if outside := [name for name in reads if allowed is not None and name not in allowed]:
+            raise DataError(
+                f"columns names {', '.join(map(repr, outside))}, which is no observed parent of the outcome in the "
+                f"graph; a classifier may read {', '.join(allowed or ())}."
+            )
         names = dict.fromkeys([*reads, *(feature_columns(graph) if graph else [])])
         table = read_table(X, list(names), what="X", missing=self.missing)
         if graph is not None:
@@ -528,17 +503,6 @@ class PenalizedClassifier(BinaryClassifier, BaseEstimator):  # type: ignore[misc
         self.feature_names_in_ = np.asarray(self.reads_, dtype=object)
         self.n_features_in_ = len(self.reads_)
         return table
-
-    def _columns_to_read(self, allowed: Sequence[str] | None) -> list[str]:
-        """Return the columns that were named, by default all that are allowed; others are refused."""
-        reads = list(allowed or ()) if self.columns is None else list(self.columns)
-        outside = [name for name in reads if allowed is not None and name not in allowed]
-        if outside:
-            raise DataError(
-                f"columns names {', '.join(map(repr, outside))}, which is no observed parent of the outcome in the "
-                f"graph; a classifier may read {', '.join(allowed or ())}."
-            )
-        return reads
 
     def _read_plain(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """Read a table or an array as scikit-learn does: by position, names checked where both sides have them."""
@@ -605,10 +569,7 @@ def _ends_of(source: Any, samples: Sequence[CounterfactualSample], device: str) 
     """
     if not isinstance(source, Bounding):
         return None
-    units = [
-        None if sample.unit is None else torch.tensor(sample.unit[sample.weight > 0], device=device)
-        for sample in samples
-    ]
+    units = [None if each.unit is None else torch.tensor(each.unit[each.weight > 0], device=device) for each in samples]
 
     def ends(*scored: Scored) -> tuple[Scored | MarginalBounds, Scored | MarginalBounds]:
         return source.ends(*(replace(each, unit=unit) for each, unit in zip(scored, units, strict=True)))

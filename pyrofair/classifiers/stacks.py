@@ -10,15 +10,7 @@ from torch import Tensor, nn
 
 from pyrofair.exceptions import DataError
 
-__all__ = [
-    "NOT_FINITE",
-    "Alone",
-    "Optimizer",
-    "Stack",
-    "architecture",
-    "logits_of",
-    "optimizer_settings",
-]
+__all__ = ["NOT_FINITE", "Alone", "Optimizer", "Stack", "architecture", "logits_of", "optimizer_settings"]
 
 Optimizer = Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]
 
@@ -191,10 +183,8 @@ def logits_of(module: nn.Module, rows: Tensor) -> Tensor:
     elif shape in {(len(rows),), (len(rows), 1)}:
         logits = out.reshape(-1)
     else:
-        raise DataError(
-            f"The module returned {shape} for {len(rows)} rows; it must return one log-odds for each row, shape "
-            f"{(len(rows), 1)}, or two logits, shape {(len(rows), 2)}."
-        )
+        one, two = (len(rows), 1), (len(rows), 2)
+        raise DataError(f"The module returned {shape}; it must return a log-odds a row, {one}, or two logits, {two}.")
     if not bool(logits.isfinite().all()):
         raise DataError(NOT_FINITE)
     return logits

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,15 +16,7 @@ from torch import Tensor, nn
 from pyrofair._devices import free_memory, seeded
 from pyrofair._progress import progress_bar
 from pyrofair.classifiers.batches import Epoch, Epochs, Problem, WorldScores, count_batches, widen
-from pyrofair.classifiers.stacks import (
-    NOT_FINITE,
-    Alone,
-    Optimizer,
-    Stack,
-    architecture,
-    logits_of,
-    optimizer_settings,
-)
+from pyrofair.classifiers.stacks import NOT_FINITE, Alone, Optimizer, Stack, architecture, logits_of, optimizer_settings
 from pyrofair.effects import Scored
 from pyrofair.effects.functionals import Formula, formula_of
 from pyrofair.exceptions import DataError
@@ -39,7 +31,6 @@ __all__ = [
     "logits_in_parts",
     "make_module",
     "make_optimizer",
-    "refuse_diverged",
     "to_tensor",
     "train",
     "train_many",
@@ -81,14 +72,6 @@ class Schedule:
         if self.epochs is not None:
             return self.epochs
         return min(max(STEPS * self.batch_size // rows, FEWEST_EPOCHS), MOST_EPOCHS)
-
-
-def refuse_diverged(start: float, final: float) -> None:
-    """Raise a DataError if an objective ended far above where it started."""
-    if not final <= DIVERGED * max(start, 1.0):
-        raise DataError(
-            f"Training diverged: the objective went from {start:.3g} to {final:.3g}. Lower the learning rate."
-        )
 
 
 def make_module(model: str | nn.Module | Callable[[int], nn.Module], width: int) -> nn.Module:
@@ -139,22 +122,17 @@ class Fit:
         return formula_of(self.penalty) if simple else None
 
     @property
-    def numbers(self) -> int:
-        """How many numbers a step keeps of a batch of observed rows: the rows and the outputs of all linear layers."""
-        return min(self.schedule.batch_size, len(self.problem.outcome)) * self._width
-
-    @property
-    def _width(self) -> int:
-        widths = [layer.out_features for layer in self.module.modules() if isinstance(layer, nn.Linear)]
-        return self.problem.rows.shape[1] + sum(widths)
-
-    @property
     def most_stacked(self) -> int:
-        """How many such fits are trained at once: a batch of each in the cache, or all rows in a GPU's free memory."""
+        """How many such fits are trained at once: a batch of each in the cache, or all rows in a GPU's free memory.
+
+        Of a row a step keeps its numbers and the outputs of all linear layers.
+        """
         rows = self.problem.rows
+        outputs = [layer.out_features for layer in self.module.modules() if isinstance(layer, nn.Linear)]
+        width = rows.shape[1] + sum(outputs)
         if (free := free_memory(rows.device)) is None:
-            return max(1, IN_CACHE // self.numbers)
-        return max(1, int(OF_MEMORY * free) // (COPIES * rows.element_size() * len(rows) * self._width))
+            return max(1, IN_CACHE // (min(self.schedule.batch_size, len(self.problem.outcome)) * width))
+        return max(1, int(OF_MEMORY * free) // (COPIES * rows.element_size() * len(rows) * width))
 
     def settings(self) -> tuple[Any, ...] | None:
         """Return what fits must have in common to be trained as one stack; None of one to train alone."""
@@ -167,14 +145,8 @@ class Fit:
             return None
         n, batch_size = len(self.problem.outcome), self.schedule.batch_size
         penalty = (self.is_penalised, self.formula, self.problem.units > 0, self.problem.sign)
-        return (
-            built,
-            moved,
-            penalty,
-            count_batches(n, batch_size),
-            self.schedule.length(n),
-            str(self.problem.rows.device),
-        )
+        steps = count_batches(n, batch_size), self.schedule.length(n)
+        return built, moved, penalty, steps, str(self.problem.rows.device)
 
 
 def train(
@@ -249,20 +221,8 @@ def _stacked_optimizer(make: Optimizer, stack: Stack, settings: tuple[str, ...])
     return optimizer if optimizer_settings(optimizer, stack.parameters()) == settings else None
 
 
-class _Generators:
-    """torch's global generator, of which penalties of the user's may draw, as each fit of a stack has it alone."""
-
-    def __init__(self, fits: Sequence[Fit]) -> None:
-        self.states = [torch.Generator().manual_seed(fit.schedule.seed).get_state() for fit in fits]
-
-    @contextmanager
-    def of(self, k: int) -> Iterator[None]:
-        """Draw the numbers of one fit in a block."""
-        torch.default_generator.set_state(self.states[k])
-        try:
-            yield
-        finally:
-            self.states[k] = torch.default_generator.get_state()
+def _generator(fit: Fit) -> torch.Generator:
+    return torch.Generator().manual_seed(fit.schedule.seed)
 
 
 class _Training:
@@ -275,17 +235,13 @@ class _Training:
         self.penalised = first.is_penalised
         self.formula = None if isinstance(stack, Alone) else first.formula
         apart = isinstance(stack, Alone) or (self.penalised and self.formula is None)
-        drawn: dict[tuple[int, int], Epochs] = {}
-        self.which = []
-        for fit in fits:  # fits of one problem and seed have the same batches
-            key = id(fit.problem), fit.schedule.seed
-            if key not in drawn:
-                generator = torch.Generator().manual_seed(fit.schedule.seed)
-                drawn[key] = Epochs(
-                    fit.problem, fit.schedule.batch_size, generator, penalised=self.penalised, apart=apart
-                )
-            self.which.append(list(drawn).index(key))
-        self.epochs = list(drawn.values())
+        keys = [(id(fit.problem), fit.schedule.seed) for fit in fits]  # fits of one problem and seed share batches
+        own = dict(zip(keys, fits, strict=True))
+        self.which = [[*own].index(key) for key in keys]
+        self.epochs = [
+            Epochs(fit.problem, fit.schedule.batch_size, _generator(fit), penalised=self.penalised, apart=apart)
+            for fit in own.values()
+        ]
         tensors = {id(fit.problem.rows): fit.problem.rows for fit in fits}
         self.rows = first.problem.rows if len(tensors) == 1 else torch.cat(list(tensors.values()))
         starts = dict(zip(tensors, np.cumsum([0, *map(len, tensors.values())]).tolist(), strict=False))
@@ -295,10 +251,22 @@ class _Training:
         self.strength = self.rows.new_tensor([self.sign * fit.strength for fit in fits])
         self.means: WorldMeans | UnitMeans | None = None
         self.scores: list[tuple[WorldScores, ...]] = []
-        self.generators = _Generators(fits) if apart and not isinstance(stack, Alone) else None
+        # A penalty of the user's draws of torch's global generator, in a stack as each fit has it alone.
+        drawing = fits if apart and not isinstance(stack, Alone) else ()
+        self.generators = [_generator(fit).get_state() for fit in drawing]
 
-    def _numbers(self, k: int) -> Any:
-        return nullcontext() if self.generators is None else self.generators.of(k)
+    @contextmanager
+    def _apart(self, k: int) -> Iterator[None]:
+        """Run a block of one fit with its own random numbers; what it raises is its error, and the others go on."""
+        if self.generators:
+            torch.default_generator.set_state(self.generators[k])
+        try:
+            yield
+        except Exception as error:  # one's own penalty may raise anything
+            self.errors[k] = error
+        finally:
+            if self.generators:
+                self.generators[k] = torch.default_generator.get_state()
 
     def run(self) -> list[Exception | None]:
         """Train all modules to their ends and return their errors."""
@@ -312,19 +280,14 @@ class _Training:
                 losses, extras = self._epoch()
                 for at, each in enumerate(waiting):
                     if self.errors[at] is None and not each.is_over:
-                        try:
-                            with self._numbers(at):
-                                each.record(epoch, losses[:, at], extras[:, at], self.penalised)
-                        except Exception as error:  # one's own penalty may raise anything
-                            self.errors[at] = error
+                        with self._apart(at):
+                            each.record(epoch, losses[:, at], extras[:, at], self.penalised)
                 if all(each.is_over or error is not None for each, error in zip(waiting, self.errors, strict=True)):
                     break
         for at, each in enumerate(waiting):
             if self.errors[at] is None:
-                try:
+                with self._apart(at):
                     each.finish()
-                except DataError as error:
-                    self.errors[at] = error
         return self.errors
 
     def _first_scores(self) -> None:
@@ -335,10 +298,8 @@ class _Training:
         for at, fit in enumerate(self.fits):
             fit.module.eval()
             if self.epochs[0].count > 1:
-                try:
-                    scores[at] = _scores(fit.module, fit.problem)
-                except DataError as error:
-                    self.errors[at] = error
+                with self._apart(at), torch.no_grad():
+                    scores[at] = torch.sigmoid(self.sign * logits_in_parts(fit.module, fit.problem.rows))
         if self.formula is not None:
             means = UnitMeans if self.fits[0].problem.units else WorldMeans
             self.means = means(self.formula, [fit.problem for fit in self.fits], scores)
@@ -388,19 +349,16 @@ class _Training:
                 continue
             batch = whole.batches[k][at]
             leaf = scores[k, : len(batch.rows)].clone().requires_grad_()
-            try:
+            with self._apart(k):
                 if not bool(leaf.isfinite().all()):
                     raise DataError(NOT_FINITE)
                 scored = [world.scored(share, leaf) for world, share in zip(running, batch.shares, strict=True)]
-                with self._numbers(k):
-                    extra = _penalise(fit.penalty, scored, fit.problem)
+                extra = _penalise(fit.penalty, scored, fit.problem)
                 if extra.requires_grad:
                     (slope,) = torch.autograd.grad(extra, leaf, allow_unused=True)
                     if slope is not None:
                         pulls[k, : len(batch.rows)] = slope
                 extras[k] = extra.detach()
-            except Exception as error:  # whatever a penalty of the user's raises: the other modules go on
-                self.errors[k] = error
         return extras, pulls * self.strength[:, None]
 
 
@@ -452,7 +410,9 @@ class _Waiting:
         if self.state is not None:
             self.fit.module.load_state_dict(self.state)
             self.final = self.best
-        refuse_diverged(self.start, self.final)
+        if not self.final <= DIVERGED * max(self.start, 1.0):
+            moved = f"from {self.start:.3g} to {self.final:.3g}"
+            raise DataError(f"Training diverged: the objective went {moved}. Lower the learning rate.")
         self.fit.module.eval()
 
 
@@ -472,18 +432,12 @@ class WorldMeans:
 
     def __init__(self, formula: Formula, problems: Sequence[Problem], scores: Sequence[Tensor | None]) -> None:
         self.formula = formula
-        columns, weights, lasts = [], [], []
-        known: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
-        for problem, score in zip(problems, scores, strict=True):
-            if id(problem) not in known:
-                known[id(problem)] = self._weigh(problem)
-            column, weight, rows = known[id(problem)]
-            last = weight.new_zeros(weight.shape[1])
-            if score is not None:
-                last[:-1] = score[rows]
-            columns.append(column)
-            weights.append(weight)
-            lasts.append(last.expand(2, -1))
+        known = {id(problem): self._weigh(problem) for problem in {id(each): each for each in problems}.values()}
+        columns, weights, rows = zip(*(known[id(problem)] for problem in problems), strict=True)
+        lasts = [
+            nn.functional.pad(weight.new_zeros(len(at)) if score is None else score[at], (0, 1)).expand(2, -1)
+            for weight, at, score in zip(weights, rows, scores, strict=True)
+        ]
         size, rows_ = max(weight.shape[1] for weight in weights), max(map(len, columns))
         # The last place, of weight 0, takes the scores of rows that no world weights.
         self.column = torch.stack([widen(column, rows_, -1) for column in columns])
@@ -511,15 +465,8 @@ class WorldMeans:
         assert epoch.share is not None
         assert epoch.scale is not None
         places = self.column.expand(len(epoch.rows), -1, -1).gather(2, epoch.rows)
-        self.batches = list(
-            zip(
-                places.unsqueeze(2).expand(-1, -1, 2, -1),
-                epoch.share,
-                epoch.share.sum(3, keepdim=True),
-                epoch.scale * strength[:, None],
-                strict=True,
-            )
-        )
+        places, total = places.unsqueeze(2).expand(-1, -1, 2, -1), epoch.share.sum(3, keepdim=True)
+        self.batches = list(zip(places, epoch.share, total, epoch.scale * strength[:, None], strict=True))
 
     def pull(self, at: int, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return both means (K, 2), given the scores (K, m) of a batch, and the pull of the penalty on these."""
@@ -584,24 +531,18 @@ def _cross_entropy(logits: Tensor, outcome: Tensor, factor: Tensor) -> Tensor:
 
 def _penalise(penalty: Penalty | None, scored: Sequence[Scored], problem: Problem) -> Tensor:
     """Return the penalty of a pair of worlds, or what the problem makes of those of several pairs."""
-    pairs = list(zip(scored[::2], scored[1::2], strict=True))
-    ends = problem.ends or (None,) * len(pairs)
-    values = [
-        _call_penalty(penalty, *(pair if bound is None else bound(*pair)))
-        for pair, bound in zip(pairs, ends, strict=True)
-    ]
-    return values[0] if problem.combine is None else problem.combine(torch.stack(values))
-
-
-def _call_penalty(penalty: Callable[..., Tensor] | None, one: Any, other: Any) -> Tensor:
     assert penalty is not None
-    extra = penalty(one, other)
-    if not isinstance(extra, Tensor) or extra.ndim:
-        got = f"a tensor of shape {tuple(extra.shape)}" if isinstance(extra, Tensor) else repr(extra)
-        raise DataError(f"The penalty returned {got}; it must return a torch scalar made of the scores of both worlds.")
-    if not bool(extra.isfinite()):
-        raise DataError(PENALTY_NOT_FINITE.format(extra.item()))
-    return extra
+    pairs, values = list(zip(scored[::2], scored[1::2], strict=True)), []
+    for pair, bound in zip(pairs, problem.ends or (None,) * len(pairs), strict=True):
+        made: Any = pair if bound is None else bound(*pair)
+        extra = penalty(*made)
+        if not isinstance(extra, Tensor) or extra.ndim:
+            got = f"a tensor of shape {tuple(extra.shape)}" if isinstance(extra, Tensor) else repr(extra)
+            raise DataError(f"The penalty returned {got}; it must return a torch scalar made of both worlds' scores.")
+        if not bool(extra.isfinite()):
+            raise DataError(PENALTY_NOT_FINITE.format(extra.item()))
+        values.append(extra)
+    return values[0] if problem.combine is None else problem.combine(torch.stack(values))
 
 
 def choose_starts(fits: Sequence[Sequence[Fit]], max_stack: int | None = None) -> list[nn.Module | Exception]:
@@ -616,12 +557,8 @@ def choose_starts(fits: Sequence[Sequence[Fit]], max_stack: int | None = None) -
     and the schedules' histories are left alone.
     """
     strong = [max(starts[0].strength, STRONG) for starts in fits]
-    tried = iter(
-        _try(
-            [replace(fit, strength=level) for starts, level in zip(fits, strong, strict=True) for fit in starts],
-            max_stack,
-        )
-    )
+    stronger = [replace(fit, strength=level) for starts, level in zip(fits, strong, strict=True) for fit in starts]
+    tried = iter(_try(stronger, max_stack))
     chosen: list[nn.Module | Exception] = []
     weak: list[tuple[int, nn.Module]] = []  # fits under weaker penalties, and their best modules after the trial
     for i, starts in enumerate(fits):
@@ -631,17 +568,15 @@ def choose_starts(fits: Sequence[Sequence[Fit]], max_stack: int | None = None) -
         chosen.append(failed[0] if failed else starts[at].module)
         if not failed and starts[0].strength < strong[i]:
             weak.append((i, found[at].module))
-    again = _try(
-        [replace(fits[i][0], module=each) for i, best in weak for each in (best, fits[i][0].module)], max_stack
-    )
+    pairs = [replace(fits[i][0], module=each) for i, best in weak for each in (best, fits[i][0].module)]
+    again = _try(pairs, max_stack)
     for (i, best), warm, cold in zip(weak, again[::2], again[1::2], strict=True):
         better = best if warm.objective < cold.objective - SAME_BASIN else fits[i][0].module
         chosen[i] = warm.error or cold.error or better
     return chosen
 
 
-@dataclass(frozen=True)
-class _Trial:
+class _Trial(NamedTuple):
     """What a trial came to: its objective, infinite if it diverged, its module, and any other error."""
 
     objective: float
@@ -660,17 +595,16 @@ def _try(fits: Sequence[Fit], max_stack: int | None) -> list[_Trial]:
         trials.append(replace(fit, module=module, problem=problem, schedule=short))
     found = []
     for fit, trial, failed in zip(fits, trials, train_many(trials, max_stack), strict=True):
-        error, objective = failed, np.inf
-        if error is None:
-            try:
-                with seeded(trial.schedule.seed, trial.problem.rows.device):  # one's own penalty may draw numbers
-                    objective = evaluate(trial.module, trial.problem, trial.penalty, trial.strength)
-            except Exception as raised:  # whatever it raises: the others go on
-                error = raised
-        if error is None:
+        try:
+            if failed is not None:
+                raise failed
+            with seeded(trial.schedule.seed, trial.problem.rows.device):  # one's own penalty may draw numbers
+                objective = evaluate(trial.module, trial.problem, trial.penalty, trial.strength)
             found.append(_Trial(objective, trial.module))
-        else:  # diverged, if it is a DataError; if this module is chosen, training raises it again
-            found.append(_Trial(np.inf, fit.module, None if isinstance(error, DataError) else error))
+        except DataError:  # it diverged; if this module is chosen, training raises it again
+            found.append(_Trial(np.inf, fit.module))
+        except Exception as error:  # whatever one's own penalty raises: the others go on
+            found.append(_Trial(np.inf, fit.module, error))
     return found
 
 
@@ -679,21 +613,14 @@ def evaluate(module: nn.Module, problem: Problem, penalty: Penalty | None, stren
     """Return the objective on all rows at once: the mean cross-entropy plus ``strength`` times the penalty."""
     module.eval()
     n = len(problem.outcome)
-    penalised = penalty is not None and strength > 0 and problem.worlds is not None
-    logits = logits_in_parts(module, problem.rows if penalised else problem.rows[:n])
-    factor = problem.weight / (n * problem.mean_weight)
-    loss = _cross_entropy(logits[None, :n], problem.outcome[None], factor[None])[0]
-    if not penalised:
+    worlds = problem.worlds if penalty is not None and strength > 0 else None
+    logits = logits_in_parts(module, problem.rows[:n] if worlds is None else problem.rows)
+    loss = _cross_entropy(logits[:n], problem.outcome, problem.weight / (n * problem.mean_weight))
+    if worlds is None:
         return float(loss)
     scores = torch.sigmoid(problem.sign * logits)
-    scored = [WorldScores(world, scores).whole() for world in problem.worlds or ()]
+    scored = [WorldScores(world, scores).whole() for world in worlds]
     return float(loss + strength * _penalise(penalty, scored, problem))
-
-
-@torch.no_grad()
-def _scores(module: nn.Module, problem: Problem) -> Tensor:
-    """Return the probability of the positive outcome for all rows of a problem, shape (n + c,)."""
-    return torch.sigmoid(problem.sign * logits_in_parts(module, problem.rows))
 
 
 def to_tensor(matrix: NDArray[Any], dtype: str, device: str) -> Tensor:

@@ -18,8 +18,8 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from pyrofair import effects
 from pyrofair._validation import check_settings, shown
+from pyrofair.classifiers.penalized import PENALTIES
 from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.training import make_module
@@ -68,8 +68,7 @@ CLASSES = {
 """The classes that a file can name, by module. A dataclass is saved by its fields, which its constructor takes; an
 object of another class by its attributes, without those that its ``__getstate__`` leaves out. The constructor of such a
 class is not called."""
-PENALTIES = (effects.disagreement, effects.effect_gap, effects.interval_disagreement, effects.piu_upper)
-FUNCTIONS = {each.__name__: each for each in (*PENALTIES, learn_mechanisms)}
+FUNCTIONS = PENALTIES | {"learn_mechanisms": learn_mechanisms}
 """The functions that a file can name."""
 
 
@@ -238,23 +237,18 @@ def _to_skops(value: Any) -> State:
     except Exception as error:  # skops has several errors for what it cannot write
         raise DataError(f"the estimator {name} cannot be written by skops: {error}") from error
     if unknown := {*skops.get_untrusted_types(data=data)} - {*TRUSTED}:
-        raise DataError(
-            f"the estimator {name} holds {', '.join(unknown)}, which is code. Fit one of scikit-learn's own."
-        )
+        raise DataError(f"the estimator {name} holds {', '.join(unknown)}, which is code. Fit one of scikit-learn's.")
     return {"data": np.frombuffer(data, dtype=np.uint8)}
 
 
 def _from_skops(data: Any) -> Any:
-    """Return an estimator that skops wrote, of scikit-learn's own types alone."""
     return _skops().loads(data.tobytes(), trusted=TRUSTED)
 
 
 def refuse_skops(data: Any) -> Any:
     """Refuse what skops wrote."""
-    raise DataError(
-        "The file holds an estimator of scikit-learn that skops wrote, whose compiled parts are not checked. If you "
-        "trust the file, load it with skops=True."
-    )
+    what = "The file holds an estimator of scikit-learn that skops wrote, whose compiled parts are not checked"
+    raise DataError(f"{what}. If you trust the file, load it with skops=True.")
 
 
 # -- classifiers -------------------------------------------------------------------------------------------------------
@@ -307,9 +301,8 @@ def _restore_penalized(made: Any) -> None:
 def _take_pscf(classifier: Any, state: State) -> State:
     if classifier.model is not None:
         raise DataError(
-            "PSCF with a given model= holds the program that was fitted, which is code. Save what the model is made "
-            "of, pyrofair.save(learned_mechanisms, ...) or the SEM with its posterior, and fit PSCF on it again with "
-            "the same random_state; parameters_ holds the numbers that were fitted."
+            "PSCF with a given model= holds the program that was fitted, which is code. Save the learned mechanisms, "
+            "or the SEM with its posterior, and fit PSCF on it again with the same random_state."
         )
     state = state | {"device": str(classifier.device)}
     if "sem_" not in state:
@@ -366,15 +359,11 @@ RESTORE: dict[str, Callable[[Any], None]] = {
 """What makes again what was left out, and refuses attributes that do not belong together."""
 
 
-def _function(name: str) -> Any:
-    return FUNCTIONS[name]
-
-
 _PARTIAL = ("func", "args", "keywords")
 KINDS: dict[type, Kind] = {
     partial: Kind("partial", partial, lambda of: {name: getattr(of, name) for name in _PARTIAL},
                   lambda func, args, keywords: partial(func, *args, **keywords)),
-    type(identify): Kind("function", type(identify), lambda of: {"name": of.__name__}, _function),
+    type(identify): Kind("function", type(identify), lambda of: {"name": of.__name__}, lambda name: FUNCTIONS[name]),
     BaseEstimator: Kind("skops", BaseEstimator, _to_skops, _from_skops),
 }  # fmt: skip
 """All that a file can name besides data, by class; any other estimator of scikit-learn is written by skops."""

@@ -39,10 +39,8 @@ class NotGiven:
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         """Refuse."""
-        raise DataError(
-            f"This object was loaded without its {self.name} ({self.what}), which is code and in no file. Load it with "
-            f"given={{{self.name!r}: ...}}."
-        )
+        what = f"This object was loaded without its {self.name} ({self.what}), which is code and in no file"
+        raise DataError(f"{what}. Load it with given={{{self.name!r}: ...}}.")
 
 
 class Writer:
@@ -52,8 +50,7 @@ class Writer:
         self.arrays: dict[str, NDArray[Any]] = {}
         self.codes: dict[str, Any] = {}
         self.described: dict[str, dict[str, Any]] = {}
-        self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []
+        self._known: dict[int, tuple[int, Any]] = {}
         self._path: list[str] = []
 
     def _where(self, last: int = 20) -> str:
@@ -72,11 +69,10 @@ class Writer:
             return {type(value).__name__: [self._item(i, each) for i, each in enumerate(ordered)]}
         if type(value) is dict:
             return {"dict": [[self.write(key), self._item(key, each)] for key, each in value.items()]}
-        if id(value) in self._numbers:
-            return {"ref": self._numbers[id(value)]}  # one object is one after loading
+        if id(value) in self._known:
+            return {"ref": self._known[id(value)][0]}  # one object is one after loading
         found = self._object(value)
-        self._numbers[id(value)] = len(self._kept)
-        self._kept.append(value)
+        self._known[id(value)] = len(self._known), value  # which keeps its id
         return found
 
     def _item(self, key: Any, value: Any) -> Json:
@@ -105,10 +101,8 @@ class Writer:
     def _code(self, value: Any) -> Json:
         place = next((name for name in self._path[:-3:-1] if name in CODE), None)
         if place is None:
-            raise DataError(
-                f"{self._where()} is {_named(value)}, which is none of the classes that a file holds, and code is not "
-                "saved. Save the parts that are, or what it was made of."
-            )
+            what = f"{self._where()} is {_named(value)}, which is none of the classes that a file holds"
+            raise DataError(f"{what}, and code is not saved. Save the parts that are, or what it was made of.")
         name = next((name for name, known in self.codes.items() if known is value), None)
         if name is None:
             name = first = place if self._path[-1] == place else ".".join(self._path[-2:])
@@ -196,10 +190,8 @@ class Reader:
 def _require_given(described: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> None:
     """Refuse code that a file does not take, and a file without the code that it needs."""
     if unknown := [name for name in given if name not in described]:
-        raise DataError(
-            f"given names {shown(unknown[0])}, which this file does not take. It takes "
-            f"{', '.join(map(repr, described)) or 'nothing'}.{did_you_mean(unknown[0], described)}"
-        )
+        taken = f"It takes {', '.join(map(repr, described)) or 'nothing'}.{did_you_mean(unknown[0], described)}"
+        raise DataError(f"given names {shown(unknown[0])}, which this file does not take. {taken}")
     if missing := {name: each["is"] for name, each in described.items() if each["needed"] and name not in given}:
         listed = "; ".join(f"{name!r}, which was {what}" for name, what in missing.items())
         raise DataError(

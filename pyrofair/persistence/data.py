@@ -78,10 +78,7 @@ def _take_dtype(dtype: Any) -> State:
     name = "str" if dtype.kind == "U" else str(dtype)
     if HELD.fullmatch(name) or OTHER.fullmatch(name):
         return {"name": name}
-    raise DataError(
-        f"it holds values of the type {dtype}, which no file does. Convert them to numbers, text or pandas categories "
-        "before fitting."
-    )
+    raise DataError(f"it holds values of the type {dtype}, which no file does. Convert them to numbers or text before.")
 
 
 def _make_dtype(name: str, categories: Any = None, ordered: bool = False) -> Any:
@@ -143,8 +140,7 @@ def _values(of: Any) -> Any:
 
 def _take_table(table: pd.DataFrame) -> State:
     columns = [_values(table.iloc[:, i]) for i in range(table.shape[1])]
-    own = table.index.view()  # pandas does not keep one index of two tables
-    return {"columns": columns, "names": table.columns, "index": own}
+    return {"columns": columns, "names": table.columns, "index": table.index.view()}  # no index of another table
 
 
 def _make_table(columns: list[Any], names: Any, index: Any) -> pd.DataFrame:
@@ -152,9 +148,8 @@ def _make_table(columns: list[Any], names: Any, index: Any) -> pd.DataFrame:
         raise ValueError("its columns differ in length")
     if not columns and len(index) and isinstance(index, pd.RangeIndex):
         raise ValueError("it has rows of no columns")
-    return pd.DataFrame({i: _make_series(each, index, None) for i, each in enumerate(columns)}, index).set_axis(
-        names, axis=1
-    )
+    held = {i: _make_series(each, index, None) for i, each in enumerate(columns)}
+    return pd.DataFrame(held, index).set_axis(names, axis=1)
 
 
 def _make_series(values: Any, index: Any, name: Any) -> pd.Series[Any]:

@@ -78,22 +78,14 @@ def read_file(path: Path) -> Content:
 
 
 def from_bytes(data: bytes, name: str) -> Content:
-    """Return what a file of some name holds by its bytes.
-
-    Raises
-    ------
-    DataError
-        If these are none, cut off, damaged, of no file of this package, or of another format.
-    """
+    """Return what a file of some name holds by its bytes; a DataError if they are not whole, or of another format."""
     if (line := LINE.match(data)) is None:
         what = "is empty" if not data else "is not a file that pyrofair.save wrote, or its first bytes are damaged"
         raise DataError(f"{name} {what}.")
     written, digest = (each.decode("ascii") for each in line.groups())
     if written != str(FORMAT):
-        raise DataError(
-            f"{name} has the format {written}, and this version of the package reads the format {FORMAT}. Read it with "
-            "the version that wrote it."
-        )
+        what = f"{name} has the format {written}, and this version of the package reads the format {FORMAT}"
+        raise DataError(f"{what}. Read it with the version that wrote it.")
     body = data[line.end() :]
     try:
         if digest != _digest(body):
@@ -101,8 +93,5 @@ def from_bytes(data: bytes, name: str) -> Content:
         arrays: dict[str, NDArray[Any]] = load_arrays(body)  # compares all sizes with the length of the file
         structure = json.loads(bytes(arrays.pop(STRUCTURE)))
     except (SafetensorError, ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
-        raise DataError(
-            f"{name} is damaged or cut off ({error}). Nothing was loaded; take a whole copy of it, or save the object "
-            "again."
-        ) from error
+        raise DataError(f"{name} is damaged or cut off ({error}). Take a whole copy of it, or save again.") from error
     return Content(structure, arrays, len(data))

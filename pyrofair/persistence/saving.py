@@ -73,10 +73,8 @@ def save(obj: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> 
         ):
             raise ValueError("it is not the same")
     except Exception as error:
-        raise DataError(
-            f"The {name} cannot be read back, and was not written: {type(error).__name__}: {error}. Please "
-            "report what it holds: its settings, and the types of its columns."
-        ) from error
+        what = f"The {name} cannot be read back, and was not written: {type(error).__name__}: {error}"
+        raise DataError(f"{what}. Please report its settings, and the types of its columns.") from error
     write_file(place, data, overwrite=overwrite)
 
 
@@ -151,11 +149,8 @@ def load(path: str | os.PathLike[str], *, given: Mapping[str, Any] | None = None
         why = str(error) if isinstance(error, PyrofairError) else f"{type(error).__name__}: {shown(str(error))}."
         raise DataError(f"{name} cannot be loaded by version {__version__} of the package: {why}") from error
     if wrote != __version__:
-        warnings.warn(
-            f"{name} was written by version {wrote} of the package, and this is {__version__}: its numbers may differ.",
-            PyrofairWarning,
-            stacklevel=2,
-        )
+        text = f"{name} was written by version {wrote} of the package, and this is {__version__}: numbers may differ."
+        warnings.warn(text, PyrofairWarning, stacklevel=2)
     return found
 
 

@@ -48,10 +48,8 @@ def restore_boosted(model: HistGradientBoostingClassifier) -> None:
         return
     version, known, bins, trees = (vars(model).pop(name) for name in ("sklearn", "known", "bins", "trees"))
     if version != sklearn.__version__:
-        raise DataError(
-            f"The file holds trees that scikit-learn {version} fitted, and {sklearn.__version__} is installed. Install "
-            "that version, or fit again."
-        )
+        what = f"The file holds trees that scikit-learn {version} fitted, and {sklearn.__version__} is installed"
+        raise DataError(f"{what}. Install that version, or fit again.")
     if len({*map(id, bins)}) < len(bins):
         raise ValueError("it has one column twice")
     names = vars(model).get("feature_names_in_")

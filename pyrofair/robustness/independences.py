@@ -140,7 +140,8 @@ class GraphCheck:
         return found.iloc[np.argsort(-found["effect"].abs().to_numpy(), kind="stable")]
 
     def __str__(self) -> str:
-        rest = [] if self.table.empty else ["These tests depend on:", *self._numbered()]
+        numbered = [f"  {i}. {text}" for i, text in enumerate(self.assumptions, 1)]
+        rest = [] if self.table.empty else ["These tests depend on:", *numbered]
         shares = [line for table in missing_tables(self.missing) for line in table.lines()]
         return "\n".join([self._summary(), *self._lines(), *rest, *shares])
 
@@ -200,9 +201,6 @@ class GraphCheck:
             pairs = "; ".join(f"{one} and {other}" for one, other in self.untested)
             lines.append(f"  no observed nodes separate {pairs}, though there is no edge: nothing to test.")
         return lines
-
-    def _numbered(self) -> list[str]:
-        return [f"  {i}. {text}" for i, text in enumerate(self.assumptions, 1)]
 
 
 def implied_independences(graph: CausalGraph, outcome: bool = True) -> tuple[Independence, ...]:
@@ -460,9 +458,8 @@ class _Residuals:
         for train, test in self.folds:
             ones = np.ones(len(train))
             rows, asked = take(design, train), take(design, test)
-            fits = own.fits(rows, values[train], ones) if isinstance(own, Flexible) else [
-                own.fit(rows, values[train], ones)
-            ]  # fmt: skip
+            fit = own.fits if isinstance(own, Flexible) else lambda *given: [own.fit(*given)]
+            fits = fit(rows, values[train], ones)
             found = found or [np.empty_like(values) for _ in fits]
             for rest, predict in zip(found, fits, strict=True):
                 rest[test] = values[test] - predict(asked)
@@ -528,12 +525,8 @@ class Smooth:
 
     def design(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """Return normal scores and indicators, and the basis of splines and products of these, (n, k)."""
-        numbers = np.column_stack(
-            [
-                np.empty((len(X), 0)),
-                *(_normal_scores(X[name].to_numpy(np.float64)) for name in X if name not in self.levels),
-            ]
-        )
+        scores = (_normal_scores(X[name].to_numpy(np.float64)) for name in X if name not in self.levels)
+        numbers = np.column_stack([np.empty((len(X), 0)), *scores])
         numbers = numbers[:, numbers.std(axis=0) > 0.0] if numbers.size else numbers
         flags = [
             encode_levels(X[name], levels)[:, None] == np.arange(len(levels)) for name, levels in self.levels.items()
@@ -596,12 +589,9 @@ class Flexible(Smooth):
 
     def _forest(self, design: NDArray[np.float64], y: NDArray[np.float64]) -> Callable[[Any], NDArray[np.float64]]:
         """Return the prediction of a forest, which reads the first columns alone: without splines and products."""
-        forest = RandomForestRegressor(
-            TREES,
-            min_samples_leaf=IN_LEAF,
-            max_samples=min(MOST_IN_TREE, len(y)),
-            random_state=self.seed,
-        ).fit(design[:, : self.plain], y if y.shape[1] > 1 else y[:, 0])
+        most = min(MOST_IN_TREE, len(y))
+        forest = RandomForestRegressor(TREES, min_samples_leaf=IN_LEAF, max_samples=most, random_state=self.seed)
+        forest.fit(design[:, : self.plain], y if y.shape[1] > 1 else y[:, 0])
         return lambda rows: np.asarray(forest.predict(rows[:, : self.plain])).reshape(len(rows), -1)
 
 

@@ -30,13 +30,7 @@ from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
 from pyrofair.effects.estimates import Estimate, Share, kish_size
 from pyrofair.effects.functionals import unit_sums
-from pyrofair.effects.potential_outcomes import (
-    FEWEST_ROWS,
-    CounterfactualSample,
-    MarginalBounds,
-    Scored,
-    Worlds,
-)
+from pyrofair.effects.potential_outcomes import FEWEST_ROWS, CounterfactualSample, MarginalBounds, Scored, Worlds
 from pyrofair.effects.row_functions import Scores
 from pyrofair.effects.scoring import Decisions, decide, require_decisions
 from pyrofair.exceptions import DataError, PyrofairWarning
@@ -50,6 +44,8 @@ __all__ = ["MilesBounds"]
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
+_Terms = tuple[Array, Array, float]
+"""An end as a linear function of the levels' probabilities (k,) and mean scores (k,), plus a constant."""
 MOST_ROWS = 1_000_000
 """The most pairs of a level of M and a value of R that are scored."""
 MANY_LEVELS = 10
@@ -151,14 +147,12 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         self.witness_, self.mediator_ = form.witness, form.mediator
         self.table_, self.weight_ = rows.table, rows.weight
         if levels > MANY_LEVELS:
-            warnings.warn(
+            text = (
                 f"{self.mediator_!r} has {levels} levels m. The ends move with the mean score f(m) of a level only "
-                f"where f(m) < P(m) or f(m) > 1 - P(m), which is {2 / levels:.1%} of [0, 1], the mean over levels: "
-                "expect an upper end near 1 and a lower end near 0, and no gradient at most levels in training. "
-                "levels(score) lists them for a classifier; joining levels before the classifier is fitted helps.",
-                PyrofairWarning,
-                stacklevel=2,
+                f"where f(m) < P(m) or f(m) > 1 - P(m), in {2 / levels:.1%} of [0, 1], the mean over levels: expect "
+                "ends near 0 and 1, and no gradient at most levels. levels(score) lists them; join levels in the table."
             )
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
         return self
 
     @property
@@ -172,9 +166,8 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         """What its numbers depend on, one sentence each."""
         graph, form = self.unfair.graph, Form.of(self.unfair, literal=self.literal)
         sensitive, witness, mediator = graph.sensitive, form.witness, form.mediator
-        latent = f", and no latent node is missing beyond those declared ({', '.join(graph.latent)})" * bool(
-            graph.latent
-        )
+        declared = ", ".join(graph.latent)
+        latent = f", and no latent node is missing beyond those declared ({declared})" if declared else ""
         found = [
             f"The graph is right: no edge is missing{latent}.",
             f"Nothing latent causes both {sensitive} and {witness}, or both {sensitive} and {mediator}.",
@@ -360,10 +353,8 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         values = rows.values(form.witness, arms.witness)
         if len(levels) * len(values) > MOST_ROWS:
             raise DataError(
-                f"{form.mediator!r} takes {len(levels):,} values and {form.witness!r} {len(values):,}, whose "
-                f"{len(levels) * len(values):,} pairs would all be scored; at most {MOST_ROWS:,} are. "
-                f"{form.mediator!r} must be discrete: with so many levels the ends are near 0 and 1 anyway. Bin it "
-                "before the classifier is fitted."
+                f"{form.mediator!r} takes {len(levels):,} values and {form.witness!r} {len(values):,}: more than "
+                f"{MOST_ROWS:,} pairs would be scored. {form.mediator!r} must be discrete: bin it in the table."
             )
         return levels, values
 
@@ -386,7 +377,13 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
         return CounterfactualSample(pd.concat(parts, axis=1), weight, unit)
 
     def _widened(
-        self, form: Form, rows: _Rows, arms: Arms | None, scores: Array, level: float, random: np.random.RandomState
+        self,
+        form: Form,
+        rows: _Rows,
+        arms: Arms | None,
+        scores: Array,
+        confidence: float,
+        random: np.random.RandomState,
     ) -> Interval:
         """Return the ends of a world, moved outward by their sampling error."""
         sizes = {group: kish_size(rows.weight[rows.a == group]) for group in (0, 1)}
@@ -399,27 +396,28 @@ class MilesBounds(BaseEstimator):  # type: ignore[misc]
                 )
         if arms is None:
             weight = rows.weight[rows.a == form.baseline]
-            return _mean(scores, weight).interval(level)
+            return _mean(scores, weight).interval(confidence)
         levels, values = self._levels(form, rows, arms)
         table = scores.reshape(len(levels), len(values))
-        split = {group: _halve(int((rows.a == group).sum()), random) for group in (0, 1)}
+        orders = {group: random.permutation(int((rows.a == group).sum())) for group in (0, 1)}
+        split = {group: (order[: len(order) // 2], order[len(order) // 2 :]) for group, order in orders.items()}
         halves = [
             (levels.part(split[arms.mediator][which]), values.part(split[arms.witness][which])) for which in (0, 1)
         ]
         found = []
-        for end, choose in enumerate((_lower_terms, _upper_terms)):
+        for end in (0, 1):
             ends, errors = [], []  # of each half, and of all their rows, none of which is in both
             for (own_p, own_f), (p, f) in (halves, halves[::-1]):
-                terms = choose(p.weight, table @ f.weight)
-                parts = [(terms.level[own_p.code], own_p.of_row), ((terms.score @ table)[own_f.code], own_f.of_row)]
+                level, score, constant = _terms(end, p.weight, table @ f.weight)
+                parts = [(level[own_p.code], own_p.of_row), ((score @ table)[own_f.code], own_f.of_row)]
                 if arms.mediator == arms.witness:  # both are of the same rows
                     parts = [(parts[0][0] + parts[1][0], own_p.of_row)]
                 means = [_mean(*part) for part in parts]
-                ends.append(terms.constant + sum(each.value for each in means))
+                ends.append(constant + sum(each.value for each in means))
                 errors += [each.errors for each in means if each.errors is not None]
             value = float(np.mean(ends))
             shares = (Share(value, min(sizes[group] for group in used)),)
-            found.append(Estimate(value, np.concatenate(errors) / len(halves), shares=shares).interval(level)[end])
+            found.append(Estimate(value, np.concatenate(errors) / len(halves), shares=shares).interval(confidence)[end])
         return found[0], found[1]
 
 
@@ -442,13 +440,18 @@ class _Values:
     code: NDArray[np.int64]
     of_row: Array
 
+    @classmethod
+    def of(cls, first: NDArray[np.int64], code: NDArray[np.int64], weight: Array) -> _Values:
+        """Return values of rows of weights (n,)."""
+        of_row = weight / weight.sum()
+        return cls(first, np.bincount(code, of_row, len(first)).astype(np.float64), code, of_row)
+
     def __len__(self) -> int:
         return len(self.first)
 
     def part(self, at: NDArray[np.int64]) -> _Values:
         """Return the same values, with the shares that they have in some rows of the group."""
-        code, of_row = self.code[at], self.of_row[at] / self.of_row[at].sum()
-        return _Values(self.first, _share(code, of_row, len(self)), code, of_row)
+        return _Values.of(self.first, self.code[at], self.of_row[at])
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,8 +490,7 @@ class _Rows:
         part = self.table.iloc[at][self.graph.columns_of([node])]
         codes = np.column_stack([encode_levels(part[name], as_levels(part[name])) for name in part])
         _, first, code = np.unique(codes, axis=0, return_index=True, return_inverse=True)
-        of_row = self.weight[at] / self.weight[at].sum()
-        return _Values(at[first], _share(code.ravel(), of_row, len(first)), code.ravel(), of_row)
+        return _Values.of(at[first], code.ravel(), self.weight[at])
 
 
 def _by_level(scored: Scored) -> tuple[torch.Tensor, torch.Tensor]:
@@ -513,33 +515,10 @@ def _as_floats(found: Scored | MarginalBounds) -> Interval:
     return low, high
 
 
-@dataclass(frozen=True, eq=False)
-class _Terms:
-    """An end as a linear function of the levels' probabilities (k,) and mean scores (k,), plus a constant."""
-
-    level: Array
-    score: Array
-    constant: float = 0.0
-
-
-def _lower_terms(probability: Array, mean: Array) -> _Terms:
-    counted = (probability + mean > 1.0).astype(np.float64)
-    return _Terms(counted, counted, -float(counted.sum()))
-
-
-def _upper_terms(probability: Array, mean: Array) -> _Terms:
-    fewer = (probability < mean).astype(np.float64)
-    return _Terms(fewer, 1.0 - fewer)
-
-
-def _halve(n: int, random: np.random.RandomState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    order = random.permutation(n)
-    return order[: n // 2], order[n // 2 :]
-
-
-def _share(code: NDArray[np.int64], weight: Array, size: int) -> Array:
-    """Return the sum of weights of each of so many codes."""
-    return np.bincount(code, weight, size).astype(np.float64)
+def _terms(end: int, probability: Array, mean: Array) -> _Terms:
+    """Return the terms that count of the lower end (0) or of the upper one."""
+    counted = (probability < mean if end else probability + mean > 1.0).astype(np.float64)
+    return (counted, 1.0 - counted, 0.0) if end else (counted, counted, -float(counted.sum()))
 
 
 def _mean(values: Array, weight: Array) -> Estimate:

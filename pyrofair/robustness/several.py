@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from pyrofair._validation import shown
-from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds, refuse_fitted
+from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, Worlds
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError
 from pyrofair.graph.paths import UnfairPaths, require_unfair
 from pyrofair.sources.contrasts import Combined, Over
@@ -76,12 +76,7 @@ class Several(Combined):
     def _check_settings(self) -> None:
         _ = self.unfair
         for name, source in self.sources.items():
-            if not (isinstance(source, PotentialOutcomes | Bounding) and isinstance(source, BaseEstimator)):
-                raise DataError(
-                    f"sources[{name!r}]={shown(source)} must be a source of potential outcomes that can be fitted, "
-                    "such as IPW(unfair)."
-                )
-            refuse_fitted(f"sources[{name!r}]", source, "graph", "such as IPW(unfair)")
+            self._require_fittable(f"sources[{name!r}]", source, PotentialOutcomes | Bounding, "graph")
         paths = {name: source.unfair for name, source in self.sources.items()}
         require_agreement(paths, _trained_on, "One classifier is trained on all graphs, which must agree on them.")
         self._require_over(self.sources, "source")

@@ -54,6 +54,16 @@ class Combined(BaseEstimator):  # type: ignore[misc]
         if not any(self.over.values()):
             raise DataError(f"over={shown(self.over)} gives no {what} a weight above 0.")
 
+    def _require_fittable(self, name: str, source: Any, kinds: Any, of: str) -> None:
+        """Refuse what is no unfitted source of some kinds, which is cloned for each of several."""
+        if not (isinstance(source, kinds) and isinstance(source, BaseEstimator)):
+            judge = " It judges classifiers, in audits." if hasattr(source, "influence") else ""
+            raise DataError(
+                f"{name}={shown(source)} must be a source of potential outcomes that can be fitted, such as "
+                f"IPW(unfair).{judge}"
+            )
+        refuse_fitted(name, source, of, "such as IPW(unfair)")
+
     def by_contrast(self) -> dict[Any, Any]:
         """Return the fitted source of each name."""
         check_is_fitted(self, "sources_")
@@ -133,20 +143,9 @@ class Contrasts(Combined):
             raise DataError(f"source={shown(self.source)} must be a source of potential outcomes, such as IPW(unfair).")
         return require_unfair("source.unfair", found, each=True)
 
-    def _check_settings(self) -> None:
-        source: Any = self.source
-        if not (isinstance(source, PotentialOutcomes) and isinstance(source, BaseEstimator)):
-            judge = " It judges classifiers: audit_contrasts takes it." if hasattr(source, "influence") else ""
-            raise DataError(
-                f"source={shown(source)} must be a source of potential outcomes that can be fitted, such as "
-                f"IPW(unfair).{judge}"
-            )
-        _ = self.unfair
-        refuse_fitted("source", source, "contrast", "such as IPW(unfair)")
-
     def levels(self, df: pd.DataFrame) -> list[Any]:
         """Return the levels that are compared with the baseline, in order, if the table allows that."""
-        self._check_settings()
+        self._require_fittable("source", self.source, PotentialOutcomes, "contrast")
         graph = self.unfair.graph
         column = read_table(df, [graph.sensitive_column])[graph.sensitive_column]
         found = read_contrasts(column, graph, self.contrasts)
@@ -177,10 +176,8 @@ class Contrasts(Combined):
                 if self.contrasts is not None:
                     raise
                 if isinstance(self.over, Mapping) and self.over.get(level, 0.0) > 0.0:
-                    raise type(error)(
-                        f"over gives {level!r} a weight above 0, and it cannot be compared with the baseline, so that "
-                        f"its effect would go without a penalty: {error} Or leave it out of over."
-                    ) from error
+                    why = f"over gives {level!r} a weight above 0, and it cannot be compared with the baseline: {error}"
+                    raise type(error)(f"{why} Or leave it out of over.") from error
                 left_out[level] = str(error)
         column = self.unfair.graph.sensitive_column
         if not found:
@@ -224,11 +221,7 @@ class Contrasts(Combined):
                 worlds = source.worlds(df=df.iloc[rows], sample_weight=weight[rows], random_state=random_state)
             except (DataError, PositivityError) as error:
                 raise type(error)(f"The contrast {level!r}: {error}") from error
-            one, other = (
-                world
-                if world.origin is None
-                else replace(world, origin=np.where(world.origin < 0, -1, rows[world.origin]))
-                for world in worlds
-            )
+            origins = (None if w.origin is None else np.where(w.origin < 0, -1, rows[w.origin]) for w in worlds)
+            one, other = (replace(world, origin=each) for world, each in zip(worlds, origins, strict=True))
             found[level] = one, other
         return found

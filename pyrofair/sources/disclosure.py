@@ -49,16 +49,9 @@ class Disclosed(OneStep):
 
     *Assumes* that R depends on A only through V.
 
-    Parameters
-    ----------
-    source
-        An unfitted :class:`OneStep`, whose settings are taken.
-    df
-        The n rows that it will be fitted on; ``filled`` has them without gaps, and what fills these counts for nothing.
-    proxies
-        Columns of ``df`` outside the graph, whose gaps, if any, are read as those of features are.
-    disclosure
-        The model of pi and p: the name of a learner, or a scikit-learn classifier.
+    The settings are those of an unfitted :class:`OneStep`. ``filled`` has the rows of ``df`` without gaps, and what
+    fills these counts for nothing; ``proxies`` are columns of ``df`` outside the graph, whose gaps are read as those of
+    features are; ``disclosure`` is the model of pi and p, the name of a learner or a scikit-learn classifier.
 
     References
     ----------
@@ -70,10 +63,9 @@ class Disclosed(OneStep):
         name = graph.sensitive_column
         if not isinstance(source, OneStep) or hasattr(source, "estimand_"):
             raise DataError(
-                f"proxies= is for an unfitted OneStep, which is fitted on the rows of df in which {name!r} is known, "
-                f"and {type(source).__name__} is {'fitted' if isinstance(source, OneStep) else 'none'}. Or give "
-                "another source these rows alone, with sample_weight=1 / (the probability that it is known in a row), "
-                "which has wider intervals."
+                f"proxies= is for an unfitted OneStep, and {type(source).__name__} is "
+                f"{'fitted' if isinstance(source, OneStep) else 'none'}. Or give another source the rows in which "
+                f"{name!r} is known, with sample_weight=1 / (the probability that it is), for wider intervals."
             )
         nodes = [each for each in names if each in graph.node_of]
         if nodes or not names:
@@ -138,8 +130,7 @@ class Disclosed(OneStep):
             raise PositivityError(
                 f"{name!r} is hardly ever known in {int(low.sum()):,} of {len(low):,} rows: the probability, given the "
                 f"features and {proxies}, is as small as {self.chance[low].min():.3g}, and {LEAST_CHANCE:g} is the "
-                "least. Leave out the levels or ranges in which it is never known, and say that the numbers are not "
-                "about these rows; or join levels."
+                "least. Join levels, or leave out those in which it is never known, and say so with the numbers."
             )
         few = min((0, 1), key=self._size)
         if self._size(few) < FEWEST_ROWS:

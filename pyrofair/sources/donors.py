@@ -6,10 +6,11 @@ values keep the labels and types of the table, and a node is encoded once howeve
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,12 +49,16 @@ Regression = Callable[["Pool", Positions], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Block:
-    """Nodes of one joint distribution given others, with A at an arm (None: A does not enter), in one world or both."""
+    """Nodes of one joint distribution given others, with A at an arm (None: A does not enter).
+
+    It is of one ``world``, 0 or 1; one that is ``shared`` is the same in both.
+    """
 
     nodes: Nodes
     given: Nodes
     arm: int | None
     shared: bool
+    world: int = 0
 
     @property
     def reads(self) -> Nodes:
@@ -73,7 +78,7 @@ class Pool:
     other: pd.DataFrame | None = None
     given: tuple[pd.DataFrame, ...] = ()
     encoders: dict[str, TableEncoder] = field(default_factory=dict)
-    levels: dict[str, pd.Index[Any]] = field(default_factory=dict)
+    levels: dict[str, dict[str, pd.Index[Any]]] = field(default_factory=dict)
     encoded: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     codes: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
@@ -92,11 +97,14 @@ class Pool:
 
     def cells(self, nodes: Nodes, at: Positions, m: int) -> NDArray[np.int64]:
         """Return one number for each combination of values of the nodes, shape (m,)."""
-        found = np.zeros(m, dtype=np.int64)
+        found, count = np.zeros(m, dtype=np.int64), 1
         for node in nodes:
-            codes = self._code(node)
-            found = found * self._size(node) + codes[at[node]]
-        if prod(self._size(node) for node in nodes) > 2**62:
+            levels = self._levels(node)
+            if node not in self.codes:
+                self.codes[node] = np.concatenate([number_cells(each, levels) for each in self._tables(node)])
+            size = prod(map(len, levels.values()))
+            found, count = found * size + self.codes[node][at[node]], count * size
+        if count > 2**62:
             raise DataError(f"The nodes {', '.join(nodes)} have too many values for regression='saturated'.")
         return found
 
@@ -124,19 +132,11 @@ class Pool:
             self.encoded[node] = np.vstack([self.encoders[node].transform(each) for each in tables]).astype(np.float32)
         return self.encoded[node]
 
-    def _code(self, node: str) -> NDArray[np.int64]:
-        if node not in self.codes:
-            levels = {column: self._levels(column) for column in self.graph.columns_of([node])}
-            self.codes[node] = np.concatenate([number_cells(table, levels) for table in self._tables(node)])
-        return self.codes[node]
-
-    def _levels(self, column: str) -> pd.Index[Any]:
-        if column not in self.levels:
-            self.levels[column] = as_levels(self.fitted[column])
-        return self.levels[column]
-
-    def _size(self, node: str) -> int:
-        return prod(len(self._levels(column)) for column in self.graph.columns_of([node]))
+    def _levels(self, node: str) -> dict[str, pd.Index[Any]]:
+        """Return the levels of a node's columns among the fitted rows."""
+        if node not in self.levels:
+            self.levels[node] = {column: as_levels(self.fitted[column]) for column in self.graph.columns_of([node])}
+        return self.levels[node]
 
 
 @dataclass(frozen=True)
@@ -160,15 +160,28 @@ class Drawn:
         return np.asarray(np.add.reduceat(self.weight[:, None] * values, first, axis=0)[self.member])
 
 
-class Mechanisms(Protocol):
-    """The conditional distributions of blocks, learned from training rows."""
+@dataclass
+class Mechanisms(ABC):
+    """The conditional distributions of blocks, learned from training rows, of all rows with their A and weights."""
 
+    train: NDArray[np.int64]
+    a: NDArray[np.int8]
+    weight: NDArray[np.float64]
+    seed: int
+
+    def of_arm(self, arm: int | None) -> NDArray[np.int64]:
+        """Return the training rows of a group, or all."""
+        return self.train if arm is None else self.train[self.a[self.train] == arm]
+
+    @abstractmethod
     def start(self, pool: Pool, nodes: Nodes, rows: NDArray[np.int64], draws: int) -> Drawn:
         """Return a world of these rows of the pool and nodes alone, each row so often where draws are random."""
 
+    @abstractmethod
     def expand(self, pool: Pool, world: Drawn, block: Block, random: np.random.Generator) -> Drawn:
         """Return a world with the nodes of a block drawn given those that it reads."""
 
+    @abstractmethod
     def regress(
         self, pool: Pool, nodes: Nodes, at: Positions, targets: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> Regression:
@@ -179,21 +192,16 @@ class Mechanisms(Protocol):
 
 
 @dataclass
-class LeafMechanisms:
+class LeafMechanisms(Mechanisms):
     """A draw is a random training row of the leaf that a query falls into, in a tree of a forest."""
 
-    train: NDArray[np.int64]
-    a: NDArray[np.int8]
-    weight: NDArray[np.float64]
-    seed: int
     forests: dict[tuple[Nodes, int | None], _Donors] = field(default_factory=dict)
 
     def start(self, pool: Pool, nodes: Nodes, rows: NDArray[np.int64], draws: int) -> Drawn:
         """Return each row so often."""
-        n = len(rows)
-        at = np.repeat(rows, draws)
-        unit = np.repeat(np.arange(n), draws)
-        return Drawn(dict.fromkeys(nodes, at), unit, np.full(len(at), 1.0 / draws), np.arange(n))
+        each = np.arange(len(rows))
+        at, unit = np.repeat(rows, draws), np.repeat(each, draws)
+        return Drawn(dict.fromkeys(nodes, at), unit, np.full(len(at), 1.0 / draws), each)
 
     def expand(self, pool: Pool, world: Drawn, block: Block, random: np.random.Generator) -> Drawn:
         """Draw a donor for each row."""
@@ -211,8 +219,7 @@ class LeafMechanisms:
     def _donors(self, pool: Pool, block: Block) -> _Donors:
         key = (block.nodes, block.arm)
         if key not in self.forests:
-            rows = self.train if block.arm is None else self.train[self.a[self.train] == block.arm]
-            if not len(rows):
+            if not len(rows := self.of_arm(block.arm)):
                 raise PositivityError(
                     f"No training row has {pool.graph.sensitive_column}={pool.graph.label(block.arm or 0)!r} and a "
                     f"weight, so the distribution of {', '.join(block.nodes)} in that group is unknown."
@@ -240,15 +247,9 @@ class _Donors:
         if given is None:
             self.total = np.cumsum(weight)
             return
-        forest = RandomForestRegressor(
-            n_estimators=TREES,
-            min_samples_leaf=LEAF,
-            max_features=1.0 if given.shape[1] <= WIDE else 1 / 3,
-            max_samples=min(len(rows), MOST_SPLIT_ROWS),
-            random_state=seed,
-        )
-        forest.fit(given, _spread(drawn, seed), sample_weight=None if (weight == weight[0]).all() else weight)
-        for each in forest.estimators_:
+        most = min(len(rows), MOST_SPLIT_ROWS)
+        forest = RandomForestRegressor(TREES, min_samples_leaf=LEAF, max_samples=most, random_state=seed)
+        for each in _grow(forest, given, _spread(drawn, seed), weight):
             leaf = each.tree_.apply(given)
             order = np.argsort(leaf, kind="stable")
             total = np.cumsum(weight[order])
@@ -272,6 +273,13 @@ class _Donors:
         return np.asarray(self.rows[found])
 
 
+def _grow(forest: Any, X: NDArray[np.float32], y: NDArray[np.float64], weight: NDArray[np.float64]) -> list[Any]:
+    """Return the trees of a forest of m weighted rows."""
+    forest.set_params(max_features=1.0 if X.shape[1] <= WIDE else 1 / 3)
+    forest.fit(X, y, sample_weight=None if (weight == weight[0]).all() else weight)
+    return list(forest.estimators_)
+
+
 def _spread(drawn: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
     """Return what the leaves of a mechanism should tell apart: values and, for numbers, their squares too."""
     values = np.asarray(drawn, dtype=np.float64)
@@ -291,18 +299,11 @@ class _LeafMeans:
     ) -> None:
         random = np.random.default_rng(seed)
         some = random.permutation(len(X))[:REGRESSION_ROWS] if len(X) > REGRESSION_ROWS else slice(None)
-        forest = ExtraTreesRegressor(
-            n_estimators=REGRESSION_TREES,
-            min_samples_leaf=REGRESSION_LEAF,
-            max_features=1.0 if X.shape[1] <= WIDE else 1 / 3,
-            random_state=seed,
-        )
-        spread = targets
-        if targets.shape[1] > MOST_OUTPUTS:
-            spread = targets @ random.normal(size=(targets.shape[1], MOST_OUTPUTS))
-        forest.fit(X[some], spread[some], sample_weight=None if (weight == weight[0]).all() else weight[some])
+        forest = ExtraTreesRegressor(REGRESSION_TREES, min_samples_leaf=REGRESSION_LEAF, random_state=seed)
+        many = targets.shape[1] > MOST_OUTPUTS
+        spread = targets @ random.normal(size=(targets.shape[1], MOST_OUTPUTS)) if many else targets
         self.parts = []
-        for each in forest.estimators_:
+        for each in _grow(forest, X[some], spread[some], weight[some]):
             leaf = each.tree_.apply(X)
             count = each.tree_.node_count
             total = np.bincount(leaf, weight, minlength=count)
@@ -322,24 +323,19 @@ class _LeafMeans:
 
 
 @dataclass
-class CellMechanisms:
+class CellMechanisms(Mechanisms):
     """Each combination of values that occurs, with its share among the training rows of the arm."""
-
-    train: NDArray[np.int64]
-    a: NDArray[np.int8]
-    weight: NDArray[np.float64]
 
     def start(self, pool: Pool, nodes: Nodes, rows: NDArray[np.int64], draws: int) -> Drawn:
         """Return one row for each combination of values."""
         at = dict.fromkeys(nodes, rows)
         cell = pool.cells(nodes, at, len(rows))
         _, first, member = np.unique(cell, return_index=True, return_inverse=True)
-        k = len(first)
-        return Drawn(dict.fromkeys(nodes, rows[first]), np.arange(k), np.ones(k), member.ravel())
+        return Drawn(dict.fromkeys(nodes, rows[first]), np.arange(len(first)), np.ones(len(first)), member.ravel())
 
     def expand(self, pool: Pool, world: Drawn, block: Block, random: np.random.Generator) -> Drawn:
         """Take every value that occurs given what is given, with its share."""
-        rows = self.train if block.arm is None else self.train[self.a[self.train] == block.arm]
+        rows = self.of_arm(block.arm)
         at = dict.fromkeys(block.reads, rows)
         given, own = (pool.cells(nodes, at, len(rows)) for nodes in (block.given, block.nodes))
         order = np.lexsort((own, given))
@@ -362,8 +358,7 @@ class CellMechanisms:
         index = np.repeat(np.arange(len(asked)), times)
         inside = np.arange(len(index)) - np.repeat(np.cumsum(times) - times, times)
         pick = first[where][index] + inside
-        kept = {node: rows_of[index] for node, rows_of in world.at.items()}
-        kept |= dict.fromkeys(block.nodes, shown[pick])
+        kept = {node: rows_of[index] for node, rows_of in world.at.items()} | dict.fromkeys(block.nodes, shown[pick])
         return Drawn(kept, world.unit[index], world.weight[index] * share[pick], world.member)
 
     def regress(
@@ -379,10 +374,8 @@ def _absent(pool: Pool, block: Block, world: Drawn, row: int) -> str:
     at = world.at
     values = pool.columns(block.given, {node: at[node][row : row + 1] for node in block.given})
     cell = ", ".join(f"{name}={value[0]!r}" for name, value in values.items())
-    whose = "no row"
-    if block.arm is not None:
-        whose = f"no row with {pool.graph.sensitive_column}={pool.graph.label(block.arm)!r}"
+    group = "" if block.arm is None else f" with {pool.graph.sensitive_column}={pool.graph.label(block.arm)!r}"
     return (
-        f"A world holds {cell}, which {whose} of the training rows shows, so that the distribution of "
+        f"A world holds {cell}, which no row{group} of the training rows shows, so that the distribution of "
         f"{', '.join(block.nodes)} there is unknown. Coarsen these columns, or use regression='boosted'."
     )

@@ -100,12 +100,12 @@ class GFormula:
         """Draw both worlds of k units independently, each so often; or sum over at most so many exact values."""
         few = self._combinations(self.graph.drawn) <= exact
         known = self._encoded(units.rows, self.graph.drawn)
-        one, other = (
-            self._all_values(Draws(self, which, units.rows, known))
-            if few
-            else self._draw(self.graph.drawn, Draws(self, which, units.rows, known), random, draws)
-            for which, random in enumerate(np.random.default_rng(seed).spawn(2))
-        )
+        one, other = (Draws(self, which, units.rows, known) for which in (0, 1))
+        for world, random in zip((one, other), np.random.default_rng(seed).spawn(2), strict=True):
+            for column in self.graph.graph.columns_of(self.graph.drawn) if few else ():
+                world.take_all(column)
+            if not few:
+                self._draw(self.graph.drawn, world, random, draws)
         return one, other
 
     def caused(self, roots: Units, most: int, seed: int) -> Units:
@@ -169,12 +169,6 @@ class GFormula:
                 typed = self.typed(column, decode(self.learned.families[column], values))
                 values = self.learned.encoded(typed.to_frame(column), [column])[column]
             drawn.columns[column] = values.to(torch.float32)
-        return drawn
-
-    def _all_values(self, drawn: Draws) -> Draws:
-        """Take each value of the drawn nodes, of finite support, with its probability."""
-        for column in self.graph.graph.columns_of(self.graph.drawn):
-            drawn.take_all(column)
         return drawn
 
     def typed(self, column: str, values: NDArray[Any]) -> pd.Series[Any]:

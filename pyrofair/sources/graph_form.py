@@ -8,9 +8,9 @@ score at the block's observed values and its mean over values drawn from the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,22 +33,15 @@ from pyrofair.nuisances.diagnostics import (
 )
 from pyrofair.nuisances.folds import fold_of
 from pyrofair.nuisances.rows import Nuisances, Rows
-from pyrofair.sources.donors import (
-    Block,
-    CellMechanisms,
-    Drawn,
-    LeafMechanisms,
-    Mechanisms,
-    Pool,
-    Positions,
-    Regression,
-)
+from pyrofair.sources.donors import Block, CellMechanisms, Drawn, LeafMechanisms, Mechanisms, Pool, Regression
 from pyrofair.sources.mechanism_graph import MechanismGraph
 from pyrofair.sources.prefix_form import check_scores, sign_of
 from pyrofair.tables.labels import repeat_label
 
 __all__ = ["GraphForm"]
 
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 SMALLEST_SHARE = 0.02
 """Weights by propensities are given up for a density ratio below this effective size, as a share of the arm's rows."""
 LARGEST_SHARE = 0.1
@@ -64,33 +57,40 @@ class _Judge:
     """What is learned from one set of training rows, without a classifier."""
 
     mechanisms: Mechanisms
-    train: NDArray[np.int64]
-    seed: int
-    worlds: tuple[tuple[Drawn, NDArray[np.float64]], ...] = ()
-    ratios: dict[tuple[int, int], Any] = field(default_factory=dict)
+    worlds: list[tuple[Drawn, Array]] = field(default_factory=list)
+    ratios: dict[Block, Any] = field(default_factory=dict)
     learned: _Learned | None = None
 
 
 @dataclass(frozen=True)
-class _Weight:
-    """The weight of each row in a block's residual, as estimated and as used, (n,), and what is wrong with it."""
+class _Learned:
+    """What is learned from training rows for one set of Q columns of scores, (m, Q) in either world.
 
-    raw: NDArray[np.float64]
-    used: NDArray[np.float64]
-    problem: str = ""
+    ``means`` are those of both worlds given the shared features, (m, 2 Q), or (1, 2 Q) if nothing is shared.
+    """
+
+    scores: list[Array]
+    means: Regression
+    regressions: dict[Block, Regression]
 
 
 @dataclass(frozen=True)
-class _Multipliers:
-    """Functions of the shared features, (m, Q) each at m rows: two signs, and the mean score in either world."""
+class _Pass:
+    """What some rows of a pool are judged by: mechanisms, regressions, the classifiers' scores, random numbers."""
 
-    means: Regression | NDArray[np.float64]
+    mechanisms: Mechanisms
+    learned: _Learned
+    pool: Pool
+    score: Scorer
+    random: np.random.Generator
 
-    def at(self, pool: Pool, rows: Positions, m: int) -> tuple[NDArray[np.float64], ...]:
-        """Return the sign of the effect, that of 1 minus both means, and both means."""
-        means = self.means(pool, rows) if callable(self.means) else np.broadcast_to(self.means, (m, len(self.means)))
-        a, b = np.hsplit(means, 2)
-        return sign_of(b - a), sign_of(1.0 - a - b), a, b
+
+class _Weight(NamedTuple):
+    """The weight of each row in a block's residual, as estimated and as used, (n,), and what is wrong with it."""
+
+    raw: Array
+    used: Array
+    problem: str = ""
 
 
 class GraphForm:
@@ -100,22 +100,10 @@ class GraphForm:
     what is given and what lies above it or, where they leave no effective size, by a classifier that tells drawn from
     observed values. The error is a sum of products of the errors of two mechanisms, or of a mechanism and its weight.
 
-    Parameters
-    ----------
-    estimand
-        The formulas of both worlds.
-    nuisance models
-        The propensities and the fitted rows. A fitted row is judged by what was learned from the other folds.
-    seed
-        Seeds forests and draws.
-    regression
-        ``"saturated"`` sums over cells of discrete nodes; anything else draws from leaves of forests.
-    draws
-        The draws of a row in each world, fewer where there are many rows.
-    most_scored
-        The rows that a classifier scores in both worlds, about.
-    learned
-        The drawn rows that each regression is learned from.
+    A fitted row is judged by what was learned from the other folds. With the ``regression`` ``"saturated"`` values are
+    sums over cells of discrete nodes; with any other, rows are drawn from leaves of forests: ``draws`` of a row in each
+    world, fewer where there are many rows, so that a classifier scores about ``most_scored`` in both. A regression is
+    learned from ``learned`` drawn rows.
     """
 
     name = "graph"
@@ -140,11 +128,12 @@ class GraphForm:
         self.saturated = isinstance(regression, str) and regression == "saturated"
         self.draws, self.most_scored, self.learned = draws, most_scored, learned
         self.graph = MechanismGraph.of(estimand)
-        self.blocks = tuple(self._blocks(which) for which in (0, 1))
-        self._forward = tuple([self._drawn_on(which, i) for i in range(len(self.blocks[which]))] for which in (0, 1))
+        self.order = (*self.graph.roots, *self.graph.caused, *self.graph.drawn)
+        self.blocks = [*self._blocks(0), *self._blocks(1)]
+        self._forward = {block: self._drawn_on(block) for block in self.blocks}
         self._pool = Pool(nuisances.graph, nuisances.rows.table, given=(nuisances.rows.given,))
         self._judges: dict[bytes, _Judge] = {}
-        self._usable: dict[tuple[int, int], bool] = {}
+        self._usable: dict[Block, bool] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what the seed makes again."""
@@ -153,200 +142,154 @@ class GraphForm:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the form depends on besides, a sentence each."""
-        sensitive = self.graph.graph.sensitive
-        stages = dict.fromkeys(
-            f"{', '.join(block.nodes)} given {', '.join(block.given) or 'nothing'}"
-            for _, _, block in self._each_block()
-        )
+        each = (f"{', '.join(block.nodes)} given {', '.join(block.given) or 'nothing'}" for block in self.blocks)
         return (
             "Graph form: the missing edges are missing. At each stage "
-            f"({'; '.join(stages) or 'none'}) the distribution of the nodes given these parents is learned with an "
-            "error that vanishes faster than n^(-1/4), and so are the weights. Where two of these distributions stay "
-            "wrong, so does the estimate, and its interval does not cover that.",
-            f"The parents of each stage occur in the group that is weighted there (positivity of P({sensitive} | "
-            "parents)).",
+            f"({'; '.join(dict.fromkeys(each)) or 'none'}) the distribution of the nodes given these parents is "
+            "learned with an error that vanishes faster than n^(-1/4), and so are the weights. Where two of these "
+            "distributions stay wrong, so does the estimate, and its interval does not cover that.",
+            "The parents of each stage occur in the group that is weighted there (positivity of "
+            f"P({self.graph.graph.sensitive} | parents)).",
         )
 
     def conditioned_on(self, roots: tuple[str, ...]) -> tuple[str, ...]:
         """Return which of the roots every block conditions on."""
-        return tuple(node for node in roots if all(node in block.given for _, _, block in self._each_block()))
+        return tuple(node for node in roots if all(node in block.given for block in self.blocks))
 
     # -- what is asked for ---------------------------------------------------------------------------------------------
 
     def stages(self, rows: Rows) -> pd.DataFrame:
         """Return the diagnostics of the weight of each block, which no classifier enters."""
-        pool, parts = self._pool_of(rows), self._parts(rows)
-        weights = {(which, i): self._weights(rows, pool, parts, which, i) for which, i, _ in self._each_block()}
-        table = self._stage_table(rows, weights)
-        return add_problems(table, [self._lacking(rows, which, block) for which, _, block in self._each_block()])
-
-    def _lacking(self, rows: Rows, which: int, block: Block) -> str:
-        """Return how much of a world hardly has a counterpart in a block's arm, if it is too much."""
-        if self.saturated or block.arm is None or not block.given:
-            return ""
-        weight = self._propensity_weights(rows, which, replace(block, arm=None))
-        return describe_lacking(self.nuisances, rows, block.arm, self._sorted({*block.given}), weight)
+        table = self._stage_table(rows, self._all_weights(rows, self._pool_of(rows)))
+        return add_problems(table, [self._lacking(rows, block) for block in self.blocks])
 
     def influence(self, score: Scorer, rows: Rows, learned: _Learned | None = None) -> InfluenceValues:
         """Return the influence values of rows for the columns of scores.
 
-        Parameters
-        ----------
-        score
-            The scores of drawn rows by all classifiers.
-        rows
-            The audited rows.
-        learned
-            What :meth:`learn` returned, for rows that are none of the fitted ones.
+        ``learned`` is what :meth:`learn` returned, for rows that are none of the fitted ones.
         """
-        pool, parts = self._pool_of(rows), self._parts(rows)
-        weights = {(which, i): self._weights(rows, pool, parts, which, i) for which, i, _ in self._each_block()}
-        used = {key: one.used for key, one in weights.items()}
-        first = 0 if rows.position is None else pool.first_other
-        found: _Values | None = None
-        for judge, index in parts:
-            own = learned or self._learn(judge, pool, score)
-            found = found or _Values.empty(len(rows.a), own.count, [*used])
-            size = max(1, CHUNK // self._repeats(len(rows.a)))
-            for at, chunk in enumerate(np.split(index, np.arange(size, len(index), size))):
-                random = np.random.default_rng([judge.seed, at, *rows.stream])
-                self._evaluate(judge, own, pool, score, chunk, first, used, found, random)
-        if found is None:
+        if not (n := len(rows.a)):
             raise DataError("There are no rows to audit.")
+        pool = self._pool_of(rows)
+        weights = self._all_weights(rows, pool)
+        draws = int(np.clip(self.most_scored // (2 * n), 2, self.draws))
+        size, found = max(1, CHUNK // draws), np.zeros((n, 0))
+        for judge, index in self._parts(rows):
+            own = learned or self._learn(judge, score)
+            for at, chunk in enumerate(np.split(index, np.arange(size, len(index), size))):
+                random = np.random.default_rng([judge.mechanisms.seed, at, *rows.stream])
+                by = _Pass(judge.mechanisms, own, pool, score, random)
+                used = {block: each.used[chunk] for block, each in weights.items()}
+                values = self._evaluate(by, chunk + _first(rows, pool), used, draws)
+                found = found if found.size else np.zeros((n, values.shape[1]))
+                found[chunk] = values
         return self._collect(found, rows, weights)
 
     def learn(self, score: Scorer) -> _Learned:
         """Return the regressions of the columns of scores, for :meth:`influence` of any number of other rows."""
-        own = self.nuisances.rows
-        return self._learn(self._judge(-1, np.flatnonzero(own.kept & (own.weight > 0.0))), self._pool, score)
+        return self._learn(self._judge(-1, self._known), score)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
-    def _blocks(self, which: int) -> list[Block]:
+    def _blocks(self, world: int) -> list[Block]:
         """Return the blocks of one world, the shared ones first.
 
         Nodes of the same arm join where each reads the parents of the block and all of the block before it.
         """
-        sensitive = self.graph.graph.sensitive
         found: list[Block] = []
         for shared, nodes in ((True, self.graph.caused), (False, self.graph.drawn)):
             for node in nodes:
-                given = tuple(each for each in self.graph.given[node] if each != sensitive)
-                arm = self.graph.arms[which][node]
-                joins = (
-                    i
-                    for i, each in enumerate(found)
-                    if (each.shared, each.arm) == (shared, arm) and {*each.reads} == {*given}
-                )
-                i = next(joins, len(found))
-                if i < len(found):
-                    found[i] = Block((*found[i].nodes, node), found[i].given, arm, shared)
+                given = tuple(each for each in self.graph.given[node] if each != self.graph.graph.sensitive)
+                own = Block((node,), given, self.graph.arms[world][node], shared, world)
+                for i, each in enumerate(found):
+                    if (each.shared, each.arm) == (shared, own.arm) and {*each.reads} == {*given}:
+                        found[i] = replace(each, nodes=(*each.nodes, node))
+                        break
                 else:
-                    found.append(Block((node,), given, arm, shared))
+                    found.append(own)
         return found
 
-    def _drawn_on(self, which: int, i: int) -> list[Block] | None:
+    def _drawn_on(self, block: Block) -> list[Block] | None:
         """Return the blocks that complete a world of what a block reads, drawn on from it; None if none do.
 
         They do where nothing that is missing is a root, or leads to what the block reads. The score given what the
         block reads is then a mean over draws; elsewhere it takes a regression.
         """
-        own = self.blocks[which][i]
-        known, above, found = {*own.reads}, self._above(own.reads), []
-        for block in self.blocks[which]:
-            if {*block.nodes} <= known:
-                continue
-            if {*block.nodes} & above or not {*block.given} <= known:
-                continue
-            known |= {*block.nodes}
-            found.append(block)
-        needed = ({*self.estimand.unfair.graph.inputs} - {self.graph.graph.sensitive}) | {*self.graph.units}
+        known, above, found = {*block.reads}, self._above(block.reads), []
+        for each in self.blocks:
+            if each.world == block.world and not {*each.nodes} & above and {*each.given} <= known:
+                known |= {*each.nodes}
+                found.append(each)
+        needed = {*self.estimand.unfair.graph.inputs, *self.graph.units} - {self.graph.graph.sensitive}
         return found if needed <= known else None
 
-    def _each_block(self) -> list[tuple[int, int, Block]]:
-        return [(which, i, block) for which in (0, 1) for i, block in enumerate(self.blocks[which])]
+    def _above(self, nodes: Sequence[str]) -> set[str]:
+        """Return nodes with all that their distributions read, and what the distributions of these read."""
+        found = {*nodes}
+        for node in reversed(self.order):  # each is after those that it reads
+            if node in found:
+                found.update(self.graph.given.get(node, ()))
+        return found - {self.graph.graph.sensitive}
 
-    def _stage_table(self, rows: Rows, weights: dict[tuple[int, int], _Weight]) -> pd.DataFrame:
-        """Return the diagnostics of the blocks' weights, a row each."""
-        regimes = [part.regime.name for part in (self.estimand.baseline, self.estimand.switched)]
-        stages = [
-            (Stage(regimes[which], block.nodes, block.arm, block.given, i), weights[which, i].raw)
-            for which, i, block in self._each_block()
-        ]
-        table = stage_table(stages, rows)
-        own = [weights[which, i].problem for which, i, _ in self._each_block()]
-        table["problem"] = ["; ".join(filter(None, both)) for both in zip(table["problem"], own, strict=True)]
-        return table
+    def _sorted(self, nodes: set[str]) -> tuple[str, ...]:
+        return tuple(node for node in self.order if node in nodes)
 
     # -- rows and folds ------------------------------------------------------------------------------------------------
 
     def _pool_of(self, rows: Rows) -> Pool:
         return self._pool if rows.position is None else self._pool.beside(rows.table, rows.given)
 
-    def _parts(self, rows: Rows) -> list[tuple[_Judge, NDArray[np.int64]]]:
-        """Return each judge with the rows that it did not see; new rows have a judge that saw all fitted ones."""
-        own = self.nuisances.rows
-        known = np.flatnonzero(own.kept & (own.weight > 0.0))
-        if self.saturated:
-            return [(self._judge(-1, known), np.arange(len(rows.a)))]
-        folds = self.nuisances.split()
-        # With one fold all rows are judged as new ones are; those without weight by the first of several.
-        n = len(own.a)
-        label = np.full(len(rows.a), -1) if len(folds) < 2 else fold_of(folds, n, rows.position)
-        if len(folds) > 1:
-            label[own.weight <= 0.0 if rows.position is None else (rows.position >= 0) & (label < 0)] = 0
-        trains = {-1: known, **{number: np.intersect1d(train, known) for number, (train, _) in enumerate(folds)}}
-        return [(self._judge(int(one), trains[int(one)]), np.flatnonzero(label == one)) for one in np.unique(label)]
+    @property
+    def _known(self) -> Indices:
+        """The fitted rows that are learned from."""
+        return np.flatnonzero(self.nuisances.rows.kept & (self.nuisances.rows.weight > 0.0))
 
-    def _judge(self, number: int, train: NDArray[np.int64]) -> _Judge:
+    def _parts(self, rows: Rows) -> list[tuple[_Judge, Indices]]:
+        """Return each judge with the rows that it did not see; new rows have a judge that saw all fitted ones."""
+        own, known = self.nuisances.rows, self._known
+        if self.saturated or len(folds := self.nuisances.split()) < 2:
+            return [(self._judge(-1, known), np.arange(len(rows.a)))]
+        label = fold_of(folds, len(own.a), rows.position)
+        # Fitted rows without weight are judged by the first fold.
+        label[own.weight <= 0.0 if rows.position is None else (rows.position >= 0) & (label < 0)] = 0
+        trains = [*(np.intersect1d(train, known) for train, _ in folds), known]  # the last for new rows
+        return [(self._judge(int(one), trains[one]), np.flatnonzero(label == one)) for one in np.unique(label)]
+
+    def _judge(self, number: int, train: Indices) -> _Judge:
         """Return what judges the rows of a fold, learned at the first call; its seed depends on the number alone."""
-        key = train.tobytes()
-        if key not in self._judges:
-            own = self.nuisances.rows
-            seed = seed_for(self.seed, number + 1)
-            mechanisms: Mechanisms = (
-                CellMechanisms(train, own.a, own.weight)
-                if self.saturated
-                else LeafMechanisms(train, own.a, own.weight, seed)
-            )
-            self._judges[key] = _Judge(mechanisms, train, seed)
+        if (key := train.tobytes()) not in self._judges:
+            made, own = CellMechanisms if self.saturated else LeafMechanisms, self.nuisances.rows
+            self._judges[key] = _Judge(made(train, own.a, own.weight, seed_for(self.seed, number + 1)))
         return self._judges[key]
 
     # -- worlds --------------------------------------------------------------------------------------------------------
 
     def _worlds(
-        self, judge: _Judge, pool: Pool, rows: NDArray[np.int64], draws: int, random: np.random.Generator
-    ) -> tuple[Drawn, ...]:
+        self, mechanisms: Mechanisms, pool: Pool, rows: Indices, draws: int, random: np.random.Generator
+    ) -> list[Drawn]:
         """Return both worlds of rows of the pool, their shared nodes drawn once for both."""
-        shared = judge.mechanisms.start(pool, self.graph.roots, rows, draws)
-        for block in self.blocks[0]:
-            if block.shared:
-                shared = judge.mechanisms.expand(pool, shared, block, random)
-        worlds = []
-        for blocks in self.blocks:
-            world = shared
-            for block in blocks:
-                if not block.shared:
-                    world = judge.mechanisms.expand(pool, world, block, random)
-            worlds.append(world)
-        return tuple(worlds)
+        shared = mechanisms.start(pool, self.graph.roots, rows, draws)
+        for block in self.blocks:
+            if block.shared and not block.world:
+                shared = mechanisms.expand(pool, shared, block, random)
+        worlds = [shared, shared]
+        for block in self.blocks:
+            if not block.shared:
+                worlds[block.world] = mechanisms.expand(pool, worlds[block.world], block, random)
+        return worlds
 
-    def _training_worlds(self, judge: _Judge, pool: Pool) -> tuple[tuple[Drawn, NDArray[np.float64]], ...]:
+    def _training_worlds(self, judge: _Judge) -> list[tuple[Drawn, Array]]:
         """Return both worlds of the training rows with the weights of drawn rows, which regressions are learned on."""
         if not judge.worlds:
-            random = np.random.default_rng([judge.seed, 1])
-            train = judge.train
+            train, random = judge.mechanisms.train, np.random.default_rng([judge.mechanisms.seed, 1])
             if len(train) > self.learned:
                 train = random.permutation(train)[: self.learned]
-            draws = max(1, self.learned // len(train))
-            found = []
-            for world in self._worlds(judge, pool, train, draws, random):
-                unit = np.bincount(world.member, self.nuisances.rows.weight[train])
-                found.append((world, world.weight * unit[world.unit]))
-            judge.worlds = tuple(found)
+            draws, weight = max(1, self.learned // len(train)), self.nuisances.rows.weight[train]
+            for world in self._worlds(judge.mechanisms, self._pool, train, draws, random):
+                judge.worlds.append((world, world.weight * np.bincount(world.member, weight)[world.unit]))
         return judge.worlds
 
-    def _score(self, score: Scorer, pool: Pool, world: Drawn, which: int) -> NDArray[np.float64]:
+    def _score(self, score: Scorer, pool: Pool, world: Drawn, which: int) -> Array:
         """Return the scores of drawn rows, as the classifier reads them, (m, Q)."""
         graph, m = self.estimand.unfair.graph, len(world.unit)
         nodes = [node for node in graph.inputs if node != graph.sensitive]
@@ -363,120 +306,90 @@ class GraphForm:
 
     # -- regressions ---------------------------------------------------------------------------------------------------
 
-    def _learn(self, judge: _Judge, pool: Pool, score: Scorer) -> _Learned:
+    def _learn(self, judge: _Judge, score: Scorer) -> _Learned:
         """Learn the signs given the shared features, and the regressions of scores on each block, once for each."""
-        worlds = self._training_worlds(judge, pool)
-        scores = [self._score(score, pool, world, which) for which, (world, _) in enumerate(worlds)]
-        last = judge.learned
-        if last is not None and all(map(np.array_equal, last.scores, scores)):
-            return last
-        multipliers = self._multipliers(judge, pool, worlds, scores)
-        regressions: dict[tuple[int, int], Regression] = {}
-        for which, (world, weight) in enumerate(worlds):
-            targets = _functionals(which, scores[which], multipliers.at(pool, world.at, len(weight)))
-            for i, block in enumerate(self.blocks[which]):
-                if self._forward[which][i] is not None:
-                    continue
-                kept = targets if block.shared else targets[:, : 4 * scores[which].shape[1]]
-                regressions[which, i] = judge.mechanisms.regress(pool, block.reads, world.at, kept, weight)
-        judge.learned = _Learned(scores, multipliers, regressions)
+        worlds = self._training_worlds(judge)
+        scores = [self._score(score, self._pool, world, which) for which, (world, _) in enumerate(worlds)]
+        if judge.learned is None or not all(map(np.array_equal, judge.learned.scores, scores)):
+            means = self._learn_means(judge, worlds, scores)
+            regressions: dict[Block, Regression] = {}
+            for which, (world, weight) in enumerate(worlds):
+                targets = _functionals(which, scores[which], means(self._pool, world.at))
+                for block, forward in self._forward.items():
+                    if block.world == which and forward is None:
+                        kept = targets if block.shared else targets[:, : 4 * scores[which].shape[1]]
+                        regressions[block] = judge.mechanisms.regress(self._pool, block.reads, world.at, kept, weight)
+            judge.learned = _Learned(scores, means, regressions)
         return judge.learned
 
-    def _multipliers(
-        self,
-        judge: _Judge,
-        pool: Pool,
-        worlds: tuple[tuple[Drawn, NDArray[np.float64]], ...],
-        scores: list[NDArray[np.float64]],
-    ) -> _Multipliers:
-        shared = self.graph.units
-        if not shared:
+    def _learn_means(self, judge: _Judge, worlds: Sequence[tuple[Drawn, Array]], scores: Sequence[Array]) -> Regression:
+        """Return the regression of the scores of both worlds on what they share."""
+        if not self.graph.units:
             means = [np.average(s, axis=0, weights=weight) for s, (_, weight) in zip(scores, worlds, strict=True)]
-            return _Multipliers(np.concatenate(means))
+            alike = np.concatenate(means)[None]
+            return lambda pool, at: alike
+        targets = zip(scores, worlds, strict=True)
         if not self.saturated:  # row i of both worlds shares its values
-            world, weight = worlds[0]
-            return _Multipliers(judge.mechanisms.regress(pool, shared, world.at, np.hstack(scores), weight))
-        one, other = (
-            judge.mechanisms.regress(pool, shared, world.at, s, weight)
-            for s, (world, weight) in zip(scores, worlds, strict=True)
-        )
-        return _Multipliers(lambda where, rows: np.hstack([one(where, rows), other(where, rows)]))
+            targets = zip([np.hstack(scores)], worlds[:1], strict=True)
+        found = [
+            judge.mechanisms.regress(self._pool, self.graph.units, world.at, s, weight)
+            for s, (world, weight) in targets
+        ]
+        return lambda pool, at: np.hstack([each(pool, at) for each in found])
 
-    def _repeats(self, n: int) -> int:
-        return int(np.clip(self.most_scored // (2 * n), 2, self.draws))
+    # -- values --------------------------------------------------------------------------------------------------------
 
-    def _evaluate(
-        self,
-        judge: _Judge,
-        learned: _Learned,
-        pool: Pool,
-        score: Scorer,
-        chunk: NDArray[np.int64],
-        first: int,
-        weights: dict[tuple[int, int], NDArray[np.float64]],
-        found: _Values,
-        random: np.random.Generator,
-    ) -> None:
-        """Add the values of some rows."""
-        draws = self._repeats(len(found.world[0]))
-        worlds = self._worlds(judge, pool, chunk + first, draws, random)
-        for which, world in enumerate(worlds):
-            multipliers = learned.multipliers.at(pool, world.at, len(world.unit))
-            scored = self._score(score, pool, world, which)
-            found.world[which][chunk] = world.mean(_functionals(which, scored, multipliers))
-            for i, block in enumerate(self.blocks[which]):
-                h = weights[which, i][chunk]
-                rows = chunk[h > 0.0]
-                if not len(rows):
-                    continue
-                value = self._value_of(judge, learned, pool, score, which, i, random)
-                again = draws if self._forward[which][i] else 1
-                here = value(judge.mechanisms.start(pool, block.reads, rows + first, again))
-                start = judge.mechanisms.start(pool, block.given, rows + first, draws)
-                mean = value(judge.mechanisms.expand(pool, start, block, random))
-                h = h[h > 0.0][:, None]
-                correction, q = h * (here - mean), learned.count
-                found.world[which][rows, : correction.shape[1]] += correction
-                found.correction[which, i][rows] = correction[:, :q]
-                found.target[which, i][rows] = h * mean[:, :q]
+    def _evaluate(self, by: _Pass, at: Indices, weights: Mapping[Block, Array], draws: int) -> Array:
+        """Return the functionals of m rows of a pool in both worlds (m, 10 Q), and for each block, (m, 2 Q) more.
 
-    def _value_of(
-        self,
-        judge: _Judge,
-        learned: _Learned,
-        pool: Pool,
-        score: Scorer,
-        which: int,
-        i: int,
-        random: np.random.Generator,
-    ) -> Callable[[Drawn], NDArray[np.float64]]:
-        """Return the function that averages a block's functionals over a world of what the block reads."""
-        forward, block = self._forward[which][i], self.blocks[which][i]
+        These are its part in the mean scores, and what its weight gives to the mean over drawn values.
+        """
+        worlds = self._worlds(by.mechanisms, by.pool, at, draws, by.random)
+        values = [world.mean(self._values(by, world, which)) for which, world in enumerate(worlds)]
+        q, parts = values[1].shape[1] // 4, []
+        for block, h in weights.items():
+            part, target = np.zeros((2, len(at), q))
+            if len(chosen := np.flatnonzero(h > 0.0)):
+                rows, again = at[chosen], draws if self._forward[block] else 1
+                here = self._means(by, by.mechanisms.start(by.pool, block.reads, rows, again), block)
+                start = by.mechanisms.start(by.pool, block.given, rows, draws)
+                mean = self._means(by, by.mechanisms.expand(by.pool, start, block, by.random), block)
+                h = h[chosen][:, None]
+                correction = h * (here - mean)
+                values[block.world][chosen, : correction.shape[1]] += correction
+                part[chosen], target[chosen] = correction[:, :q], h * mean[:, :q]
+            parts += [part, target]
+        return np.hstack([*values, *parts])
 
-        def value(world: Drawn) -> NDArray[np.float64]:
-            if forward is None:
-                return world.mean(learned.regressions[which, i](pool, world.at))
-            for each in forward:
-                world = judge.mechanisms.expand(pool, world, each, random)
-            multipliers = learned.multipliers.at(pool, world.at, len(world.unit))
-            found = _functionals(which, self._score(score, pool, world, which), multipliers)
-            return world.mean(found if block.shared else found[:, : 4 * learned.count])
+    def _values(self, by: _Pass, world: Drawn, which: int) -> Array:
+        """Return the functionals of the rows of a world."""
+        scores = self._score(by.score, by.pool, world, which)
+        return _functionals(which, scores, by.learned.means(by.pool, world.at))
 
-        return value
+    def _means(self, by: _Pass, world: Drawn, block: Block) -> Array:
+        """Return the means of a block's functionals over a world of what the block reads."""
+        forward = self._forward[block]
+        if forward is None:
+            return world.mean(by.learned.regressions[block](by.pool, world.at))
+        for each in forward:
+            world = by.mechanisms.expand(by.pool, world, each, by.random)
+        found, first = self._values(by, world, block.world), not (block.shared or block.world)
+        return world.mean(found[:, : found.shape[1] * 4 // 6] if first else found)  # without functions of S alone
 
     # -- weights -------------------------------------------------------------------------------------------------------
 
-    def _weights(
-        self, rows: Rows, pool: Pool, parts: list[tuple[_Judge, NDArray[np.int64]]], which: int, i: int
-    ) -> _Weight:
+    def _all_weights(self, rows: Rows, pool: Pool) -> dict[Block, _Weight]:
+        parts = self._parts(rows)
+        return {block: self._weights(rows, pool, parts, block) for block in self.blocks}
+
+    def _weights(self, rows: Rows, pool: Pool, parts: list[tuple[_Judge, Indices]], block: Block) -> _Weight:
         """Return the weight of each row in a block's residual."""
-        block = self.blocks[which][i]
-        member = rows.kept if block.arm is None else rows.member(block.arm)
+        member = rows.member(block.arm)
         if self.saturated:
-            h = np.where(member, self._cell_weights(rows, pool, parts[0][0], which, block), 0.0)
+            h = np.where(member, self._cell_weights(rows, pool, parts[0][0], block), 0.0)
             return _Weight(h, h)
-        if self._propensities_serve(which, i):
-            h = np.where(member, self._propensity_weights(rows, which, block), 0.0)
+        if self._propensities_serve(block):
+            h = np.where(member, self._propensity_weights(rows, block), 0.0)
             if not np.isfinite(h[rows.weight > 0.0]).all():
                 raise PositivityError(
                     f"Rows to be weighted for {', '.join(block.nodes)} given {', '.join(block.given)} have an infinite "
@@ -485,68 +398,61 @@ class GraphForm:
                 )
             h = np.where(np.isfinite(h), h, 0.0)
             return _Weight(h, h)
-        h = np.zeros(len(rows.a))
-        first = 0 if rows.position is None else pool.first_other
+        h, first = np.zeros(len(rows.a)), _first(rows, pool)
         for judge, index in parts:
-            some = index[member[index]]
-            if len(some):
-                h[some] = self._density_ratio(judge, pool, which, i, some + first)
+            if len(some := index[member[index]]):
+                h[some] = self._density_ratio(judge, pool, block, some + first)
         carried = rows.weight * h
         mean, most = float(carried.sum() / rows.weight.sum()), self._largest_ratio
         share = float(carried[h >= most].sum() / max(carried.sum(), 1e-300))
-        problem = ""
-        if share > CAPPED_SHARE:
-            problem = (
-                f"a density ratio takes the place of useless propensities, and {share:.0%} of its weight is on rows "
-                f"where it was cut to {most:.0f}"
-            )
-        return _Weight(h, h / mean if mean > 0.0 else h, problem)
+        problem = (
+            f"a density ratio takes the place of useless propensities, and {share:.0%} of its weight is on rows where "
+            f"it was cut to {most:.0f}"
+        )
+        return _Weight(h, h / mean if mean > 0.0 else h, problem if share > CAPPED_SHARE else "")
 
     @property
     def _largest_ratio(self) -> float:
         """The largest density ratio, the square root of the number of fitted rows."""
         return float(np.sqrt(len(self.nuisances.rows.a)))
 
-    def _propensities_serve(self, which: int, i: int) -> bool:
+    def _propensities_serve(self, block: Block) -> bool:
         """Whether a block's weights by propensities have some effective size among the fitted rows, and no giant."""
-        if (which, i) not in self._usable:
-            own, block = self.nuisances.rows, self.blocks[which][i]
-            h = self._propensity_weights(own, which, block)
-            h = np.where(own.member(block.arm), h, 0.0)[own.weight > 0.0]
-            weight, n = own.weight[own.weight > 0.0], len(h)
-            group = float((own.weight * own.member(block.arm) > 0.0).sum())
-            usable = bool(np.isfinite(h).all() and h.any()) and (
-                kish_size(weight * h) >= SMALLEST_SHARE * group and h.max() <= LARGEST_SHARE * n
-            )
+        if block not in self._usable:
+            own = self.nuisances.rows
+            counted, member = own.weight > 0.0, own.member(block.arm)
+            h = np.where(member, self._propensity_weights(own, block), 0.0)[counted]
+            least = SMALLEST_SHARE * float((counted & member).sum())
             # Of roots alone the weight is 1 / P(A | roots), which no density ratio improves.
-            self._usable[which, i] = bool(usable) or self._above(block.given) <= {*self.graph.roots}
-        return self._usable[which, i]
+            self._usable[block] = self._above(block.given) <= {*self.graph.roots} or bool(
+                np.isfinite(h).all()
+                and h.any()
+                and kish_size(own.weight[counted] * h) >= least
+                and h.max() <= LARGEST_SHARE * len(h)
+            )
+        return self._usable[block]
 
-    def _propensity_weights(self, rows: Rows, which: int, block: Block) -> NDArray[np.float64]:
+    def _propensity_weights(self, rows: Rows, block: Block) -> Array:
         """Return p*(given) / p(given, A = arm) of every row, or p*(given) / p(given), from propensities, (n,)."""
-        above = self._above(block.given)
-        caused = [node for node in above if node not in self.graph.roots]
-        if not caused and block.arm is None:
-            return np.ones(len(rows.a))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if block.arm is not None:
-                return self._group_weight(rows, which, block, above, caused, block.arm)
-            one, other = (self._group_weight(rows, which, block, above, caused, group) for group in (0, 1))
+                return self._group_weight(rows, block, block.arm)
+            if self._above(block.given) <= {*self.graph.roots}:
+                return np.ones(len(rows.a))
+            one, other = (self._group_weight(rows, block, group) for group in (0, 1))
             return 1.0 / (1.0 / one + 1.0 / other)
 
-    def _group_weight(
-        self, rows: Rows, which: int, block: Block, above: set[str], caused: list[str], group: int
-    ) -> NDArray[np.float64]:
+    def _group_weight(self, rows: Rows, block: Block, group: int) -> Array:
         """Return the weight that carries a group's distribution of what is given to that of the world, (n,)."""
-        sensitive, arms = self.graph.graph.sensitive, self.graph.arms[which]
+        above, arms, other = self._above(block.given), self.graph.arms[block.world], 1 - group
         roots = above & {*self.graph.roots}
+        caused = self._sorted(above - roots)
 
-        def chance(value: int, nodes: set[str]) -> NDArray[np.float64]:
+        def chance(value: int, nodes: set[str]) -> Array:
             one = self.nuisances.probability(rows, self._sorted(nodes))
             return one if value else 1.0 - one
 
-        other = 1 - group
-        read = {arms[node] for node in caused} - {None}
+        read = {arms[node] for node in caused}
         if other not in read:
             return 1.0 / chance(group, roots)
         if group not in read:  # what is given follows the other group's distribution: Bayes, whatever is between
@@ -555,75 +461,72 @@ class GraphForm:
         found = 1.0 / chance(group, roots)
         for node in caused:
             if arms[node] == other:
-                before = {*self.graph.given[node]} - {sensitive}
+                before = {*self.graph.given[node]} - {self.graph.graph.sensitive}
                 after = before | {node}
                 found = found * chance(other, after) * chance(group, before)
                 found = found / (chance(group, after) * chance(other, before))
         return found
 
-    def _above(self, nodes: Sequence[str]) -> set[str]:
-        """Return nodes with all that their distributions read, and what the distributions of these read."""
-        found: set[str] = set()
-        waiting = [*nodes]
-        while waiting:
-            node = waiting.pop()
-            if node not in found and node != self.graph.graph.sensitive:
-                found.add(node)
-                waiting += self.graph.given.get(node, ())
-        return found
-
-    def _sorted(self, nodes: set[str]) -> tuple[str, ...]:
-        return tuple(node for node in (*self.graph.roots, *self.graph.caused, *self.graph.drawn) if node in nodes)
-
-    def _density_ratio(
-        self, judge: _Judge, pool: Pool, which: int, i: int, at: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _density_ratio(self, judge: _Judge, pool: Pool, block: Block, at: Indices) -> Array:
         """Return the weight of rows of the pool by a classifier that tells drawn from observed parents apart."""
-        own, block = self.nuisances.rows, self.blocks[which][i]
-        rows = judge.train if block.arm is None else judge.train[own.a[judge.train] == block.arm]
-        if (which, i) not in judge.ratios:
-            world, weight = self._training_worlds(judge, pool)[which]
-            drawn = pool.matrix(block.given, world.at)
-            seen = pool.matrix(block.given, dict.fromkeys(block.given, rows))
+        own, train, given = self.nuisances.rows, judge.mechanisms.train, block.given
+        rows = judge.mechanisms.of_arm(block.arm)
+        if block not in judge.ratios:
+            world, weight = self._training_worlds(judge)[block.world]
+            drawn, seen = (self._pool.matrix(given, each) for each in (world.at, dict.fromkeys(given, rows)))
             parts = [weight / weight.sum(), own.weight[rows] / own.weight[rows].sum()]
             trees = HistGradientBoostingClassifier(
-                max_iter=100, max_leaf_nodes=15, early_stopping=True, random_state=judge.seed
+                max_iter=100, max_leaf_nodes=15, early_stopping=True, random_state=judge.mechanisms.seed
             )
             label = np.repeat([1, 0], [len(drawn), len(seen)])
-            judge.ratios[which, i] = trees.fit(
-                np.vstack([drawn, seen]), label, sample_weight=np.concatenate(parts) * len(judge.train)
-            )
-        p = judge.ratios[which, i].predict_proba(pool.matrix(block.given, dict.fromkeys(block.given, at)))[:, 1]
-        share = own.weight[rows].sum() / own.weight[judge.train].sum()
+            scale = np.concatenate(parts) * len(train)
+            judge.ratios[block] = trees.fit(np.vstack([drawn, seen]), label, sample_weight=scale)
+        p = judge.ratios[block].predict_proba(pool.matrix(given, dict.fromkeys(given, at)))[:, 1]
+        share = own.weight[rows].sum() / own.weight[train].sum()
         return np.asarray(np.minimum(p / np.maximum(1.0 - p, 1e-12) / share, self._largest_ratio))
 
-    def _cell_weights(self, rows: Rows, pool: Pool, judge: _Judge, which: int, block: Block) -> NDArray[np.float64]:
+    def _cell_weights(self, rows: Rows, pool: Pool, judge: _Judge, block: Block) -> Array:
         """Return the weight of every row as the ratio of the world's mass in its cell to the observed one."""
-        own, n = self.nuisances.rows, len(rows.a)
-        train = judge.train if block.arm is None else judge.train[own.a[judge.train] == block.arm]
-        world, weight = self._training_worlds(judge, pool)[which]
-        first = 0 if rows.position is None else pool.first_other
-        drawn = pool.cells(block.given, world.at, len(weight))
-        seen = pool.cells(block.given, dict.fromkeys(block.given, train), len(train))
-        asked = pool.cells(block.given, dict.fromkeys(block.given, np.arange(n) + first), n)
+        n, train, given = len(rows.a), judge.mechanisms.of_arm(block.arm), block.given
+        world, weight = self._training_worlds(judge)[block.world]
+        drawn = pool.cells(given, world.at, len(weight))
+        seen = pool.cells(given, dict.fromkeys(given, train), len(train))
+        asked = pool.cells(given, dict.fromkeys(given, np.arange(n) + _first(rows, pool)), n)
         cells, index = np.unique(np.concatenate([drawn, seen]), return_inverse=True)
-        k, m = len(cells), len(drawn)
+        k, (of_drawn, of_seen) = len(cells), np.split(index.ravel(), [len(drawn)])
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.bincount(index.ravel()[:m], weight, k) / np.bincount(index.ravel()[m:], own.weight[train], k)
+            ratio = np.bincount(of_drawn, weight, k) / np.bincount(of_seen, self.nuisances.rows.weight[train], k)
         at = np.searchsorted(cells, asked).clip(max=k - 1)
         return np.where((cells[at] == asked) & np.isfinite(ratio[at]), ratio[at], 0.0)
 
     # -- results -------------------------------------------------------------------------------------------------------
 
-    def _collect(self, found: _Values, rows: Rows, weights: dict[tuple[int, int], _Weight]) -> InfluenceValues:
-        y0, effect0, rest0, mean0, sign, product = np.hsplit(found.world[0], 6)
-        ypi, effect1, rest1, mean1 = np.hsplit(found.world[1], 4)
-        described = self._stage_table(rows, weights)
-        tables = []
-        for number, (which, i, _) in enumerate(self._each_block()):
-            whole, correction = (y0, ypi)[which], found.correction[which, i]
-            own = described.iloc[[number]], found.target[which, i] - whole, correction, whole
-            tables.append(describe_scores(*own, rows))
+    def _stage_table(self, rows: Rows, weights: Mapping[Block, _Weight]) -> pd.DataFrame:
+        """Return the diagnostics of the blocks' weights, a row each."""
+        regimes = [part.regime.name for part in (self.estimand.baseline, self.estimand.switched)]
+        first = sum(not block.world for block in self.blocks)
+        stages = [
+            Stage(regimes[block.world], block.nodes, block.arm, block.given, i - first * block.world)
+            for i, block in enumerate(self.blocks)
+        ]
+        table = stage_table([(stage, each.raw) for stage, each in zip(stages, weights.values(), strict=True)], rows)
+        return add_problems(table, [each.problem for each in weights.values()])
+
+    def _lacking(self, rows: Rows, block: Block) -> str:
+        """Return how much of a world hardly has a counterpart in a block's arm, if it is too much."""
+        if self.saturated or block.arm is None or not block.given:
+            return ""
+        weight = self._propensity_weights(rows, replace(block, arm=None))
+        return describe_lacking(self.nuisances, rows, block.arm, self._sorted({*block.given}), weight)
+
+    def _collect(self, found: Array, rows: Rows, weights: Mapping[Block, _Weight]) -> InfluenceValues:
+        y0, effect0, rest0, mean0, sign, product, ypi, effect1, rest1, mean1, *parts = np.hsplit(
+            found, 10 + 2 * len(self.blocks)
+        )
+        table, described = self._stage_table(rows, weights), []
+        for i, block in enumerate(self.blocks):
+            whole, (correction, target) = (y0, ypi)[block.world], parts[2 * i : 2 * i + 2]
+            described.append(describe_scores(table.iloc[[i]], target - whole, correction, whole, rows))
         return InfluenceValues(
             y0=y0,
             ypi=ypi,
@@ -631,45 +534,21 @@ class GraphForm:
             rest=sign - rest0 - rest1,
             disagreement=y0 + ypi - 2.0 * (mean0 + mean1 - product),
             weight=rows.weight / rows.weight.mean(),
-            stages=join_stages(tables),
+            stages=join_stages(described),
         )
 
 
-@dataclass(frozen=True)
-class _Learned:
-    """What is learned from training rows for one set of Q columns of scores, (m, Q) in either world."""
-
-    scores: list[NDArray[np.float64]]
-    multipliers: _Multipliers
-    regressions: dict[tuple[int, int], Regression]
-
-    @property
-    def count(self) -> int:
-        """The number of columns, Q."""
-        return int(self.scores[0].shape[1])
+def _first(rows: Rows, pool: Pool) -> int:
+    """Return the position in a pool of the first of some rows."""
+    return 0 if rows.position is None else pool.first_other
 
 
-@dataclass(frozen=True)
-class _Values:
-    """The values of n rows in both worlds, (n, 6 Q) and (n, 4 Q), and each block's part in Q of them."""
+def _functionals(which: int, scores: Array, means: Array) -> Array:
+    """Return the scores of a world alone and times functions of S; in world 0 functions of S alone after them.
 
-    world: tuple[NDArray[np.float64], NDArray[np.float64]]
-    correction: dict[tuple[int, int], NDArray[np.float64]]
-    target: dict[tuple[int, int], NDArray[np.float64]]
-    count: int
-
-    @classmethod
-    def empty(cls, n: int, q: int, keys: list[tuple[int, int]]) -> _Values:
-        """Return zeros."""
-        world = (np.zeros((n, 6 * q)), np.zeros((n, 4 * q)))
-        correction, target = ({key: np.zeros((n, q)) for key in keys} for _ in (0, 1))
-        return cls(world, correction, target, q)
-
-
-def _functionals(
-    which: int, scores: NDArray[np.float64], multipliers: tuple[NDArray[np.float64], ...]
-) -> NDArray[np.float64]:
-    """Return the scores of a world alone and times functions of S; in world 0 functions of S alone after them."""
-    effect, rest, a, b = multipliers
-    found = [scores, effect * scores, rest * scores, (a if which else b) * scores]
+    Of the mean scores a and b in either world given S, these are the signs of the effect and of 1 - a - b, and means.
+    """
+    a, b = np.hsplit(np.broadcast_to(means, (len(scores), means.shape[1])), 2)
+    rest = sign_of(1.0 - a - b)
+    found = [scores, sign_of(b - a) * scores, rest * scores, (a if which else b) * scores]
     return np.hstack(found if which else [*found, rest, a * b])

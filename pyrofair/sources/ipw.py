@@ -187,9 +187,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
             If too much of the target population has no counterpart, or the features separate the two groups.
         """
         check_settings(self, CONSTRAINTS)
-        estimand = identify(self.unfair)
         fitted = copy.copy(self)  # an error below leaves self as it was
-        fitted.estimand_ = estimand
+        fitted.estimand_ = identify(self.unfair)
         rows = Rows.read(df, sample_weight, self.unfair.graph, groups, self.missing)
         warn_unused(df, self.unfair.graph, groups=groups)
         seed = int(fresh_state(self.random_state).randint(2**31 - 1))
@@ -213,9 +212,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
                 groups = tuple(group for group in groups if part.outcome_arm in (None, group))
             if not groups:
                 raise DataError(
-                    f"arm={self.arm!r} weights rows in which {self.unfair.graph.sensitive_column!r} is not the value "
-                    f"that the outcome reads in the world {part.regime.symbol}, and what their outcome would be then "
-                    "is not observed. Use arm='paper' or 'auto'."
+                    f"arm={self.arm!r} weights rows whose outcome in the world {part.regime.symbol} is not observed: "
+                    f"they have another {self.unfair.graph.sensitive_column!r}. Use arm='paper' or 'auto'."
                 )
             found = [group_overlap(part, group, self.nuisances_) for group in groups]
             chosen = min(found, key=lambda each: each.rank(self.max_unsupported))
@@ -318,12 +316,8 @@ class IPW(BaseEstimator):  # type: ignore[misc]
         if len(np.unique(rows.a[kept])) < 2:
             raise DataError(f"trim={trim} leaves one group only ({int(kept.sum())} rows); choose a smaller value.")
         if not kept.all():
-            warnings.warn(
-                f"trim={trim} drops {int((~kept).sum())} of {len(kept)} rows; the estimand is now the effect among the "
-                "others.",
-                PositivityWarning,
-                stacklevel=3,
-            )
+            text = f"trim={trim} drops {int((~kept).sum())} of {len(kept)} rows; the effect is now that of the others."
+            warnings.warn(text, PositivityWarning, stacklevel=3)
         self.nuisances_ = replace(self.trimmer_, rows=replace(rows, kept=kept, probability={}), models={})
 
     # -- groups and overlap -------------------------------------------------------------------------------------------
@@ -416,20 +410,15 @@ class IPW(BaseEstimator):  # type: ignore[misc]
     def _world(self, rows: Rows, part: RegimeEstimand) -> CounterfactualSample:
         graph, arm = self.unfair.graph, part.outcome_arm
         group = self.groups_[part.regime.name]
-        member = np.flatnonzero(rows.member(group))
+        member = rows.member(group)
         w = rows.weight * self.nuisances_.weights(rows, part, group)
         total = w.sum() if self.normalize else (rows.weight * rows.kept).sum()
         if not w.sum() > 0:
             whose = "either group" if group is POOLED else f"group {group}"
             carrying = int((rows.weight[member] > 0.0).sum())
-            raise DataError(
-                f"The world {part.regime.symbol} has no row to weight: "
-                + (
-                    f"all {carrying} rows of {whose} have the weight 0 there, for by the fitted propensities no row of "
-                    "the other group has their features."
-                    if carrying
-                    else f"these {len(rows.a)} rows hold none of {whose} with positive weight."
-                )
-            )
+            why = f"these {len(rows.a)} rows hold none of {whose} with positive weight"
+            if carrying:
+                why = f"by the fitted propensities all {carrying} rows of {whose} have the weight 0 there"
+            raise DataError(f"The world {part.regime.symbol} has no row to weight: {why}.")
         features, origin = rows.weighted(group, arm, graph, self.nuisances_.rows)
         return CounterfactualSample(features, w[member] / total, None, origin)

@@ -225,8 +225,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc]
         if self.form == "auto":
             raise PositivityError(
                 f"The two groups do not overlap enough for an estimate. {listed} Coarsen the features of these stages "
-                "(join rare levels, 'not recorded' among them), or choose other unfair paths; form='prefix' or 'graph' "
-                "gives numbers that are not to be trusted."
+                "(join rare levels), or choose other unfair paths; form='prefix' or 'graph' gives doubtful numbers."
             )
         warn_of_overlap([f"Poor overlap. {listed} The estimates are not to be trusted."])
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from pyrofair._progress import progress_bar
+from pyrofair.effects.estimates import CAUSAL
 from pyrofair.effects.influence import InfluenceValues, Scorer
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError
@@ -55,6 +56,8 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+Sides: TypeAlias = tuple[Array, Array]
+"""Values of judged rows, and of those learned from."""
 Columns: TypeAlias = Sequence[tuple[str, Any]]
 """Of columns of scores the model and the decisions, or "score"."""
 ROUNDING = 1e-12
@@ -318,12 +321,11 @@ class Walk:
         self.fold = 0
         self.columns = scores[0][0].shape[1]
         self.leaders = leaders_of(scores[0][1], columns, self.with_own_trees)
-        n = len(rows.a)
-        self.out = {name: np.zeros((n, self.columns)) for name in ("y0", "ypi", "lower", "rest", "disagreement")}
-        self.found: list[list[StageValues]] = []
-        for world in form.worlds:
-            own = [(stage, form.weights(rows, world, stage)) for stage in world.stages]
-            self.found.append([StageValues.empty(stage, weight, self.columns) for stage, weight in own])
+        self.out: dict[str, Any] = {name: np.zeros((len(rows.a), self.columns)) for name in CAUSAL}
+        self.found = [
+            [StageValues.empty(stage, form.weights(rows, world, stage), self.columns) for stage in world.stages]
+            for world in form.worlds
+        ]
         self.regressions: dict[tuple[str, ...], tuple[Learner, Design, Design]] = {}
 
     def values(self) -> InfluenceValues:
@@ -335,10 +337,7 @@ class Walk:
         if self.learned and not self.recalls:  # whole, or not at all
             self.learned.fits, self.learned.learners = self.fits, {k: v[0] for k, v in self.regressions.items()}
         table = describe_stages([each for world in self.found for each in world], self.rows)
-        out = self.out
-        return InfluenceValues(
-            out["y0"], out["ypi"], out["lower"], out["rest"], out["disagreement"], self.rows.weight, table
-        )
+        return InfluenceValues(**self.out, weight=self.rows.weight, stages=table)
 
     def folds(self, *, crossed: bool = False) -> list[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
         """Return for each fold the fitted rows to learn from, the rows that it judges, and by what share.
@@ -361,41 +360,39 @@ class Walk:
     def _regression(self, stage: Stage) -> tuple[Learner, Design, Design]:
         """Return the regression on what comes before a stage, with the designs of the rows and of the fitted ones."""
         if stage.given not in self.regressions:
-            columns = self.form.nuisances.graph.columns_of(stage.given)
-            if self.learned and self.recalls:
-                recalled = self.learned.learners[stage.given]
-                own = recalled.design(self.rows.table[columns])
-                self.regressions[stage.given] = recalled, own, own
-                return self.regressions[stage.given]
-            known = self.fitted.table[columns]
-            smallest = smaller_group(self.fitted.a, self.fitted.weight)
-            settings = self.form.regression, known, self.form.seed
-            regression = make_learner(*settings, "regression", smallest, self.leaders)
-            fitted = regression.design(known)
-            own = fitted if self.rows.position is None else regression.design(self.rows.table[columns])
+            columns, form = self.form.nuisances.graph.columns_of(stage.given), self.form
+            known, smallest = self.fitted.table[columns], smaller_group(self.fitted.a, self.fitted.weight)
+            recalled = self.learned.learners[stage.given] if self.learned and self.recalls else None
+            regression = recalled or make_learner(
+                form.regression, known, form.seed, "regression", smallest, self.leaders
+            )
+            own = regression.design(self.rows.table[columns])
+            fitted = own if recalled or self.rows.position is None else regression.design(known)
             self.regressions[stage.given] = regression, own, fitted
         return self.regressions[stage.given]
 
     def _fold(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> None:
         """Add what one fold learns of the rows that it judges."""
         one, other = self.averages(train, judged, share)
-        found = _given_shared(one.end, other.end, one.smooth, other.smooth)
-        if self.form.worlds[0].shared:
-            learned = _given_shared(one.known, other.known, one.smooth_known, other.smooth_known)
-            plain = [
+        sides = zip(one.end, other.end, one.smooth, other.smooth, strict=True)
+        found = _given_shared(*next(sides))
+        if shared := self.form.worlds[0].shared:
+            learned = _given_shared(*next(sides))
+            plain, plain_known = (
                 np.hstack([a, b, *rest[2:]])
                 for a, b, rest in zip(one.plain, other.plain, (found, learned), strict=True)
-            ]
-            found = self.over_shared(found, learned, (plain[0], plain[1]), train, judged, share)
+            )
+            given = np.hstack(found), np.hstack(learned)
+            down = self._down([0, 1], shared, given, train, judged, share, None, (plain, plain_known))
+            found = np.hsplit(down.total + down.end[0], len(found))
         # Rows that no stage reads have no score, and no correction either.
-        a, b = np.nan_to_num(one.smooth), np.nan_to_num(other.smooth)
+        a, b = np.nan_to_num(one.smooth[0]), np.nan_to_num(other.smooth[0])
         t0, t1 = one.total, other.total
         y0, ypi, lower, rest, disagreement = found
-        self._add("y0", judged, share, y0 + t0)
-        self._add("ypi", judged, share, ypi + t1)
-        self._add("lower", judged, share, lower + sign_of(b - a) * (t1 - t0))
-        self._add("rest", judged, share, rest - sign_of(1.0 - a - b) * (t0 + t1))
-        self._add("disagreement", judged, share, disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1)
+        lower, rest = lower + sign_of(b - a) * (t1 - t0), rest - sign_of(1.0 - a - b) * (t0 + t1)
+        disagreement = disagreement + (1.0 - 2.0 * b) * t0 + (1.0 - 2.0 * a) * t1
+        for out, values in zip(self.out.values(), (y0 + t0, ypi + t1, lower, rest, disagreement), strict=True):
+            out[judged] += share * values
 
     def averages(self, train: NDArray[np.int64], judged: NDArray[np.int64], share: Array) -> tuple[Average, Average]:
         """Return the averages of the scores of both worlds down to what they share, of the rows that a fold judges."""
@@ -403,88 +400,63 @@ class Walk:
         for which, world in enumerate(self.form.worlds):
             own, known = self.scores[which]
             before = world.shared[-1].arm if world.shared else None
-            ends.append(self._down([which], world.own, own[judged], known[train], train, judged, share, before))
+            ends.append(self._down([which], world.own, (own[judged], known[train]), train, judged, share, before))
         return ends[0], ends[1]
-
-    def _add(self, name: str, judged: NDArray[np.int64], share: Array, values: Array) -> None:
-        self.out[name][judged] += share * values
 
     def _down(
         self,
         worlds: Sequence[int],
         stages: Sequence[Stage],
-        own: Array,
-        known: Array,
+        sides: Sides,
         train: NDArray[np.int64],
         judged: NDArray[np.int64],
         share: Array,
         before: int | None,
-        plain: tuple[Array, Array] | None = None,
+        plain: Sides | None = None,
     ) -> Average:
         """Average scores over stages, the last first, for judged rows and for those of ``train`` with A = ``before``.
 
         The first columns of scores, as many as the classifiers, are those of the first of ``worlds``, the next those of
         the second. ``plain`` are the scores that no further row has pulled, if others are.
         """
-        total = np.zeros_like(own)
-        smooth, smooth_known = plain = plain or (own, known)
-        for i in range(len(stages) - 1, -1, -1):
-            stage = stages[i]
+        own, known = sides
+        free_own, free_known = plain or sides
+        total, shared = np.zeros_like(own), self.form.worlds[0].shared
+        smooth: Sides | None = None
+        for i, stage in reversed([*enumerate(stages)]):
             of = [next(each for each in self.found[w] if each.stage.start == stage.start) for w in worlds]
             at, regression, design, learned = self.learn(stage, train)
-            y, groups = known[at], self.fitted.near(train[at])
-            predict = free = self._fit((*worlds, i), regression.fit, learned, train[at], y, groups)
+            rows, y, groups = train[at], known[at], self.fitted.near(train[at])
+            predict = free = self._fit((*worlds, i), regression.fit, learned, rows, y, groups)
             beside = (*worlds, -1 - i)  # signs and diagnostics are of what no further row pulls
-            if self._knows(beside, regression.fit) if self.recalls else (y != smooth_known[at]).any():
-                free = self._fit(beside, regression.fit, learned, train[at], smooth_known[at], groups)
-            asked = take(design, judged)
+            if self._knows(beside, regression.fit) if self.recalls else (y != free_known[at]).any():
+                free = self._fit(beside, regression.fit, learned, rows, free_known[at], groups)
+            asked, weight = take(design, judged), of[0].weight[judged, None]
             mean, pull = predict(asked), predict.pull(asked)
             level = mean if free is predict else free(asked)
-            start = mean + pull
-            weight = of[0].weight[judged, None]
-            seen = 1.0 - self._leverage(stage, predict, asked, judged, train[at])
+            seen = 1.0 - self._leverage(stage, predict, asked, judged, rows)
             correction, told = (
                 np.where(weight > 0.0, weight * (one - other) / seen, 0.0)
-                for one, other in ((own, mean), (smooth, level))
+                for one, other in ((own, mean), (free_own, level))
             )
             for j, values in enumerate(of):
                 part = slice(j * self.columns, (j + 1) * self.columns)
                 values.correction[judged] += share * told[:, part]
                 values.start[judged] += share * level[:, part]
             total += correction - np.where(weight > 0.0, weight * pull, 0.0)
-            arm = stages[i - 1].arm if i else before
-            needed = np.flatnonzero(self.fitted.member(arm)[train] & (not self.recalls))
-            known, smooth_known = np.full_like(known, np.nan), np.full_like(known, np.nan)
-            last = not i and len(worlds) == 1
-            if len(needed) and (i or (last and self.form.worlds[0].shared)):
-                here = take(learned, train[needed])
-                smooth_known[needed] = free(here)
-                known[needed] = predict(here) + predict.pull(here)
-            own, smooth = start, level
-            plain = smooth, smooth_known
+            own, free_own, last = mean + pull, level, not i and len(worlds) == 1
+            needed = np.flatnonzero(self.fitted.member(stages[i - 1].arm if i else before)[train] & (not self.recalls))
+            known, free_known = np.full_like(known, np.nan), np.full_like(known, np.nan)
+            here = take(learned, train[needed]) if len(needed) and (i or (last and shared)) else None
+            if here is not None:
+                known[needed], free_known[needed] = predict(here) + predict.pull(here), free(here)
             if last and regression.smooths:
-                rough = self._fit((*worlds, i), regression.smooth, learned, train[at], y)
-                smooth, smooth_known = rough(asked), np.full_like(known, np.nan)
-                if len(needed) and self.form.worlds[0].shared:
-                    smooth_known[needed] = rough(take(learned, train[needed]))
-        return Average(total, own, known, smooth, smooth_known, plain)
-
-    def over_shared(
-        self,
-        given: Sequence[Array],
-        known: Sequence[Array],
-        plain: tuple[Array, Array],
-        train: NDArray[np.int64],
-        judged: NDArray[np.int64],
-        share: Array,
-    ) -> list[Array]:
-        """Average functions of the shared features over the part of it that the sensitive attribute causes.
-
-        ``given`` are those of the judged rows, (m, Q) each with Q as in the scores; ``known`` of those learned from.
-        """
-        stages = self.form.worlds[0].shared
-        found = self._down([0, 1], stages, np.hstack(given), np.hstack(known), train, judged, share, None, plain)
-        return list(np.hsplit(found.total + found.end, len(given)))
+                rough = self._fit((*worlds, i), regression.smooth, learned, rows, y)
+                smooth = rough(asked), np.full_like(known, np.nan)
+                if here is not None:
+                    smooth[1][needed] = rough(here)
+        plain = free_own, free_known
+        return Average(total, (own, known), smooth or plain, plain)
 
     def _fit(
         self,
@@ -534,15 +506,13 @@ class Average:
     """The corrections of some stages and what they leave of the scores, of m judged rows and of those learned from.
 
     ``smooth`` is another estimate of the average ``end`` that varies less, for signs and products; ``plain`` the
-    averages, of judged rows and of those learned from, that no further row has pulled.
+    averages that no further row has pulled.
     """
 
     total: Array
-    end: Array
-    known: Array
-    smooth: Array
-    smooth_known: Array
-    plain: tuple[Array, Array]
+    end: Sides
+    smooth: Sides
+    plain: Sides
 
 
 def columns_of(score: Scorer) -> Columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -50,7 +50,6 @@ from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations
 from pyrofair.sources.truth import (
     QUANTITIES,
-    ROUNDING,
     DecisionRule,
     EffectPosterior,
     ScoreNoise,
@@ -602,26 +601,15 @@ def effect_posterior(
     require_units("n", n)
     rule = DecisionRule(decisions, threshold, score_noise)
     require_real("level", level, above=0.0, below=1.0)
-    if draws is not None:
-        require_integer("draws", draws)
-    if coupling is not None:
-        require_couplings([coupling])
+    optional(require_integer)("draws", draws)
+    optional(CONSTRAINTS["coupling"])("coupling", coupling)
     require_flag("progress", progress)
     require_seed(random_state)
-    if isinstance(sem_or_program, SEM):
-        given = sem_or_program
-    else:
-        require_callable("sem_or_program", sem_or_program, "an SEM, or a Pyro program of the number of units")
-        given = SEM(sem_or_program, unfair)  # type: ignore[arg-type]
+    given = sem_or_program if isinstance(sem_or_program, SEM) else SEM(sem_or_program, unfair)  # type: ignore[arg-type]
+    require_callable("sem_or_program", given.program, "an SEM, or a Pyro program of the number of units")
     paths = require_unfair("unfair", given.unfair if unfair is None else unfair)
-    sem = SEM(
-        given.program,
-        paths,
-        coupling=coupling or given.coupling,
-        posterior=posterior,
-        levels=given.levels,
-        dtypes=given.dtypes,
-    )
+    settings: dict[str, Any] = {"coupling": coupling or given.coupling, "levels": given.levels, "dtypes": given.dtypes}
+    sem = SEM(given.program, paths, posterior=posterior, **settings)
     models = dict(model) if isinstance(model, Mapping) else {type(model).__name__: model}
     if not models:
         raise DataError("model={} names no model. Pass a fitted model, or a dictionary of them, {'name': model}.")
@@ -642,34 +630,23 @@ def effect_posterior(
     samples, errors = (
         dict(zip(QUANTITIES, part.reshape(len(QUANTITIES), chains, -1, len(models)), strict=True)) for part in found
     )
-    result = EffectPosterior(
-        samples=samples,
-        errors=errors,
-        models=tuple(models),
-        n=n,
-        decisions=decisions,
-        score_noise=score_noise,
-        threshold=threshold,
-        coupling=equations.coupling_of(sem.coupling, sem.coupled),
-        coupled=sem.coupled,
-        level=level,
-    )
+    named: dict[str, Any] = {"coupling": equations.coupling_of(sem.coupling, sem.coupled), "coupled": sem.coupled}
+    result = EffectPosterior(samples, errors, tuple(models), n, **asdict(rule), **named, level=level)
     _warn_of_chance(result.table)
     return result
 
 
 def _warn_of_chance(table: pd.DataFrame) -> None:
     """Warn if the Monte-Carlo error of an effect is more than half its posterior's spread."""
-    effects = table[table["quantity"].isin(QUANTITIES[:2])]
-    blurred = effects[(effects["sd"] > ROUNDING) & (effects["mc_error"] > effects["sd"] / 2)]
-    if len(blurred):
-        worst = float((blurred["mc_error"] / blurred["sd"]).max())
-        n = int(table["n"].iloc[0])
-        wanted = math.ceil(n * (4 * worst) ** 2 / 1000) * 1000
-        advice = f"n={wanted} to make it a quarter" if wanted <= MOST_UNITS else "many more units"
-        warnings.warn(
-            f"With {n} units the Monte-Carlo error is up to {worst:.2f} times the posterior's spread "
-            f"({', '.join(blurred['quantity'].unique())}), and the intervals do not hold it. Take {advice}.",
-            PyrofairWarning,
-            stacklevel=3,
-        )
+    effects = table[table["quantity"].isin(QUANTITIES[:2]) & (table["sd"] > 0.0)]
+    times = effects["mc_error"] / effects["sd"]
+    if not (times > 0.5).any():
+        return
+    n = int(table["n"].iloc[0])
+    wanted = math.ceil(n * (4 * float(times.max())) ** 2 / 1000) * 1000
+    advice = f"n={wanted} to make it a quarter" if wanted <= MOST_UNITS else "many more units"
+    text = (
+        f"With {n} units the Monte-Carlo error is up to {times.max():.2f} times the posterior's spread "
+        f"({', '.join(effects['quantity'][times > 0.5].unique())}), and the intervals do not hold it. Take {advice}."
+    )
+    warnings.warn(text, PyrofairWarning, stacklevel=3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise, product
 from typing import Any, Literal
 
@@ -22,14 +22,11 @@ from pyrofair.programs.parameters import NO_PARAMETERS, ParameterUse
 
 __all__ = [
     "QUANTITIES",
-    "ROUNDING",
     "DecisionRule",
     "EffectPosterior",
     "ScoreNoise",
     "Truth",
-    "describe_groups",
     "measure_truth",
-    "spread_of_groups",
     "summarise_effects",
 ]
 
@@ -70,18 +67,15 @@ class DecisionRule:
         These are c0, c1, t and p of :class:`Truth`, each of shape (n,). ``check`` whether the model, if it was not
         checked before, is a function of one row.
         """
-        if check:
-            scores = checked_scores(name, model, worlds, graph, order)
-        else:
-            scores = [positive_scores(name, model, rows, graph, order) for rows in worlds]
+        alone = (positive_scores(name, model, rows, graph, order) for rows in worlds)
+        scores = checked_scores(name, model, worlds, graph, order) if check else alone
         c0, c1 = (decide(each, self.decisions, self.threshold) for each in scores)
         own = self.decisions == "score" and self.score_noise == "own"
         return c0, c1, c1 - c0, c0 + c1 - 2.0 * c0 * c1 if own else np.abs(c1 - c0)
 
     def __str__(self) -> str:
-        return (
-            f"score > {self.threshold:g}" if self.decisions == "threshold" else f"drawn, score noise {self.score_noise}"
-        )
+        hard = self.decisions == "threshold"
+        return f"score > {self.threshold:g}" if hard else f"drawn, score noise {self.score_noise}"
 
 
 @dataclass(frozen=True)
@@ -304,15 +298,8 @@ def measure_truth(
     share one.
     """
     *_, effect, differs = rule.compare(type(model).__name__, model, worlds, graph)
-    return Truth(
-        **summarise_effects(effect, differs, factual, sizes),
-        decisions=rule.decisions,
-        score_noise=rule.score_noise,
-        threshold=rule.threshold,
-        coupling=coupling,
-        coupled=coupled,
-        parameters=parameters,
-    )
+    found = summarise_effects(effect, differs, factual, sizes) | asdict(rule)
+    return Truth(**found, coupling=coupling, coupled=coupled, parameters=parameters)
 
 
 def summarise_effects(
@@ -324,13 +311,12 @@ def summarise_effects(
     """
     n = len(effect)
     group = factual.groupby(list(factual), sort=False, dropna=False).ngroup().to_numpy().astype(np.int64)
-    ends = np.cumsum([0, *(sizes or [n])])
-    parts = [slice(start, end) for start, end in pairwise(ends)]
+    parts = [slice(*each) for each in pairwise(np.cumsum([0, *(sizes or [n])]))]
     spreads, letter, counts = [], [], []
     for part in parts:
         _, cell, size = np.unique(group[part], return_inverse=True, return_counts=True)
         mu = np.bincount(cell, differs[part]) / size
-        spreads.append(spread_of_groups(effect[part], cell, size))
+        spreads.append(_spread_of_groups(effect[part], cell, size))
         letter.append(np.sqrt(max(mu.sum() - mu.mean(), 0.0) / len(mu)))
         counts.append(size)
     return {
@@ -338,12 +324,12 @@ def summarise_effects(
         "piu": Estimate.pooled([Estimate.of(differs[part]) for part in parts]),
         "conditional_sd": Estimate.pooled(spreads),
         "paper_condmean": float(np.mean(letter)),
-        "grouping": describe_groups(list(factual.columns), np.concatenate(counts), len(parts)),
+        "grouping": _describe_groups(", ".join(map(str, factual)), np.concatenate(counts), len(parts)),
         "n": n,
     }
 
 
-def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
+def _spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.int64]) -> Estimate:
     """Return the standard deviation over n units of the mean effects of their groups, (n,), of sizes (groups,).
 
     The variance of the observed group means exceeds that of the true ones by the noise within groups, which is
@@ -362,10 +348,9 @@ def spread_of_groups(effect: Vector, group: NDArray[np.int64], size: NDArray[np.
     return Estimate(sd, float(np.sqrt(variance + error)) - sd if n > 1 else np.nan)
 
 
-def describe_groups(columns: list[str], size: NDArray[np.int64], draws: int = 1) -> str:
-    """Describe how units are grouped, from the columns and the groups' sizes."""
+def _describe_groups(names: str, size: NDArray[np.int64], draws: int) -> str:
+    """Describe how units are grouped, from the names of columns and the groups' sizes."""
     alone, n = int((size == 1).sum()), int(size.sum())
-    names = ", ".join(columns)
     if len(size) == n:
         return f"no two of {n} units share {names}: a spread over individuals"
     text = f"{len(size)} groups of identical {names}" + (" and draw" if draws > 1 else "")

@@ -371,7 +371,7 @@ def test_the_best_state_of_a_module_holds_no_other_module(monkeypatch: pytest.Mo
     ("given", "message"),
     [
         ({"classifiers": [None]}, r"classifiers=\[None\] must be a PenalizedClassifier, or several in a list"),
-        ({"sample_weights": 3}, "sample_weights=3 must list the weights of the rows for each classifier"),
+        ({"sample_weights": 3}, "sample_weights=3 must list weights for each classifier"),
         ({"sample_weights": [None] * 3}, "There are 2 classifiers and 3 sample_weights"),
         ({"n_jobs": 0}, "n_jobs=0 leaves no process to work in"),
     ],

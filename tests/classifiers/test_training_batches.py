@@ -297,7 +297,7 @@ def test_units_of_any_number_are_kept_apart() -> None:
     ("worlds", "message"),
     [
         ((sample([1], [1]), sample([1, 2], [0, 0])), "world 1 2 rows and none has weight"),
-        ((sample([1], [1], origin=[4]), sample([1], [1])), r"world 0 the origin 4, but only 4 rows are observed"),
+        ((sample([1], [1], origin=[4]), sample([1], [1])), r"world 0 the origin 4, which is no position in the 4 rows"),
     ],
 )
 def test_unfit_worlds_are_refused(worlds: Any, message: str) -> None:

@@ -382,7 +382,7 @@ def test_what_cannot_be_saved_is_refused_before_a_file_is_written(tmp_path: Path
     with pytest.raises(pf.DataError, match=r"folds.* is an object of the class Path|folds is an object"):
         pf.save(pf.IPW(UNFAIR, folds=Path("x")), path)  # type: ignore[arg-type]
     given = pf.PSCF(SIMPLE.unfair("A -> Y"), model=program)
-    with pytest.raises(pf.DataError, match=r"given model= holds the program .* Save what the model is made of"):
+    with pytest.raises(pf.DataError, match=r"given model= holds the program .*Save the learned mechanisms"):
         pf.save(given, path)
     periods = pd.Index(pd.period_range("2020", periods=N, freq="D"))
     with pytest.raises(pf.DataError, match=r"rows\.table\.index.* of the type period\[D\]"):

@@ -315,7 +315,7 @@ def test_graphs_and_paths_that_have_no_such_bounds(edges: str, paths: list[str],
     [
         (
             lambda df: (df.assign(M=df["R"] + 1.0), None),
-            r"'M' takes 1,\d\d\d values and 'R' 1,\d\d\d, .*Bin it before",
+            r"'M' takes 1,\d\d\d values and 'R' 1,\d\d\d: .*1,000,000 pairs.*bin it",
         ),
         (lambda df: (df[df["A"] == 0], None), "never takes the value 1"),
         (lambda df: (df, df["A"]), "sample_weight is 0 in all rows with A=0"),
@@ -429,7 +429,7 @@ def test_many_at_once_and_held_out_rows() -> None:
 def test_many_levels_are_warned_of_and_flat_ends_after_training() -> None:
     df = table(300)
     many = df.assign(M=np.random.default_rng(5).permutation(len(df)) % 40)
-    with pytest.warns(PyrofairWarning, match=r"'M' has 40 levels m.*which is 5\.0% of \[0, 1\].*joining levels"):
+    with pytest.warns(PyrofairWarning, match=r"'M' has 40 levels m.*5\.0% of \[0, 1\].*join levels"):
         source = pf.MilesBounds(BOTH).fit(many[["A", "R", "M"]])
     half = lambda rows: np.full(len(rows), 0.5)  # noqa: E731
     assert source.intervals(half)[1] == pytest.approx((0.0, 1.0), abs=1e-12)

@@ -283,7 +283,7 @@ def test_nodes_of_one_arm_and_the_same_parents_are_one_block() -> None:
     for ends in ("BD", "BCD"):
         unfair = graph.unfair(lambda path, ends=ends: path[1] in ends)
         form = GraphForm(identify(unfair), Nuisances(graph, "logistic", Rows.read(df, None, graph), 0, None), 0)
-        form_blocks.append([(block.nodes, block.given, block.arm) for block in form.blocks[1]])
+        form_blocks.append([(block.nodes, block.given, block.arm) for block in form.blocks if block.world])
     assert (("B", "D"), ("Q",), 1) in form_blocks[0]
     assert (("C",), ("Q",), 0) in form_blocks[0]
     assert len(form_blocks[1]) == 2

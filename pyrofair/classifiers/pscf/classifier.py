@@ -36,7 +36,16 @@ from pyrofair._validation import (
 )
 from pyrofair.classifiers.binary import BinaryClassifier
 from pyrofair.classifiers.pscf.diagnostics import describe_latents, latent_table
-from pyrofair.classifiers.pscf.given import Fit, Model, fit_given, fit_program, read_model, require_model, require_used
+from pyrofair.classifiers.pscf.given import (
+    Fit,
+    Model,
+    Task,
+    fit_given,
+    fit_program,
+    read_model,
+    require_model,
+    require_used,
+)
 from pyrofair.classifiers.pscf.networks import (
     LatentSEM,
     encoders_of,
@@ -319,17 +328,10 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         equations = sem.equations(self.plan_.unfair)
         likelihood = likelihood_of(sem, equations, rows)
         with on_device(self.device):
-            fit = fit_program(
-                Model(sem.to(self.device), guide.to(self.device), analytic=True),
-                replace(likelihood, rows=moved(rows, self.device)),
-                equations,
-                weight.to(self.device),
-                training.group.to(self.device),
-                steps,
-                self.mmd,
-                self.seed_,
-                learns=True,
-            )
+            model = Model(sem.to(self.device), guide.to(self.device), analytic=True)
+            there = replace(likelihood, rows=moved(rows, self.device))
+            task = Task(weight.to(self.device), training.group.to(self.device), steps, self.mmd, self.seed_)
+            fit = fit_program(model, there, equations, task, learns=True)
         for module in (sem, guide):
             module.to("cpu")
         known = replace(fit.problem.likelihood, rows=rows)
@@ -343,9 +345,8 @@ class PSCF(BinaryClassifier, BaseEstimator):  # type: ignore[misc]
         self.plan_ = read_plan(self.unfair, given=True)
         known = self.classes_ if self.classes_[1] == graph.positive else self.classes_[::-1]
         table = training.table.assign(**{graph.outcome_column: np.asarray(known)[training.target.astype(int)]})
-        self.given_, fit = fit_given(
-            model, table, self.unfair, training.weight, training.group, steps, self.mmd, self.seed_
-        )
+        task = Task(training.weight, training.group, steps, self.mmd, self.seed_)
+        self.given_, fit = fit_given(model, table, self.unfair, task)
         self.parameters_ = {} if fit is None else {k: np.asarray(v) for k, v in (fit.parameters | fit.numbers).items()}
         reads = {*self.given_.columns.values()}
         self._set_columns(name for name in training.columns if name in reads)

@@ -111,9 +111,8 @@ def _explained(
 
     def at(latent: Tensor) -> Tensor:
         noise = Noise(n * count, "independent", {**base, site: latent})
-        evaluation = Evaluation(
-            fitted.only([node]).program, equations.info, {*equations.node_of}, equations.endogenous, noise
-        )
+        program = fitted.only([node]).program
+        evaluation = Evaluation(program, equations.info, {*equations.node_of}, equations.endogenous, noise)
         return evaluation.node(node, held).double().reshape(n, count)
 
     same, again = at(drawn), at(drawn)

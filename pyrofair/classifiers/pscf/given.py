@@ -48,7 +48,7 @@ from pyrofair.programs.vectors import ScalarProgram
 from pyrofair.sources.sem import SEM
 from pyrofair.tables.labels import read_levels
 
-__all__ = ["Fit", "FittedGiven", "Model", "fit_given", "fit_program", "read_model", "require_model", "require_used"]
+__all__ = ["Fit", "Model", "Task", "fit_given", "fit_program", "read_model", "require_model", "require_used"]
 
 PARAMETER_DRAWS = 200
 FEW = 11
@@ -74,10 +74,7 @@ def require_used(classifier: Any) -> None:
     usual = inspect.signature(type(classifier)).parameters
     for name in OF_NETWORKS:
         if (value := getattr(classifier, name)) != usual[name].default:
-            raise DataError(
-                f"{name}={value!r} is a setting of the default networks; a given model has distributions of its own. "
-                f"Leave it out."
-            )
+            raise DataError(f"{name}={value!r} is a setting of the default networks, not of a given model: omit it.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +100,7 @@ def read_model(model: Any, guide: AmortisedGuide | None, unfair: UnfairPaths) ->
         posterior, levels = getattr(sem.posterior, "flat", sem.posterior), sem.levels
     program = sem.program if isinstance(sem, SEM) else model
     if covariate_names(program):
-        raise DataError(
-            "PSCF takes no program with covariates of its own; make them nodes of the graph and the program."
-        )
+        raise DataError("PSCF takes no program with covariates of its own; make them nodes of graph and program.")
     program, guide = copy.deepcopy((program, guide))
     for module in modules_of(program, guide):
         allow_local_parameters(module)
@@ -146,13 +141,9 @@ class FittedGiven:
     @cached_property
     def columns(self) -> dict[str, str]:
         """For each site of an observed node but the outcome its column."""
-        graph = self.equations.unfair.graph
-        found = {}
-        for site, node in self.equations.node_of.items():
-            own = graph.columns.get(node, [])
-            if own and node != graph.outcome:
-                found[site] = site if site in own else own[0]
-        return found
+        graph, nodes = self.equations.unfair.graph, self.equations.node_of
+        of = {site: graph.columns.get(node, []) for site, node in nodes.items() if node != graph.outcome}
+        return {site: site if site in own else own[0] for site, own in of.items() if own}
 
     def values(self, table: pd.DataFrame) -> dict[str, Tensor]:
         """Return the columns of a table as values of the program's sites, (n,) each."""
@@ -172,16 +163,18 @@ class _AnyDraw:
         _held_at(self.program, self.posterior, int(torch.randint(count, ())))(n)
 
 
-def fit_given(
-    model: Model,
-    table: pd.DataFrame,
-    unfair: UnfairPaths,
-    weight: Tensor,
-    group: Tensor,
-    steps: Steps,
-    discrepancy: float,
-    seed: int,
-) -> tuple[FittedGiven, Fit | None]:
+@dataclass(frozen=True, eq=False)
+class Task:
+    """The weights and groups of the rows to fit to, (n,) each, and how: the ``discrepancy`` is a :class:`Problem`'s."""
+
+    weight: Tensor
+    group: Tensor
+    steps: Steps
+    discrepancy: float
+    seed: int
+
+
+def fit_given(model: Model, table: pd.DataFrame, unfair: UnfairPaths, task: Task) -> tuple[FittedGiven, Fit | None]:
     """Read a given program and fit it to a table by :func:`fit_program`, as far as its parameters are not known."""
     graph = unfair.graph
     equations = read_equations(model.program, unfair, at_parameters(model.program, model.posterior))
@@ -200,7 +193,7 @@ def fit_given(
         return FittedGiven(_at_draws(model.program, equations, held, None, ()), model.levels), None
     if held:
         likelihood = replace(likelihood, program=_AnyDraw(model.program, held))
-    fit = fit_program(model, likelihood, equations, weight, group, steps, discrepancy, seed, learns=learns)
+    fit = fit_program(model, likelihood, equations, task, learns=learns)
     draws = held or {name: value.numpy()[None] for name, value in fit.parameters.items()}
     if fit.program is not model.program or isinstance(fit.program, nn.Module):  # what was read holds the numbers before
         with warnings.catch_warnings():
@@ -211,47 +204,31 @@ def fit_given(
     return FittedGiven(_at_draws(fit.program, equations, draws, guide, fit.drawn), model.levels), fit
 
 
-def fit_program(
-    model: Model,
-    likelihood: Likelihood,
-    equations: Equations,
-    weight: Tensor,
-    group: Tensor,
-    steps: Steps,
-    discrepancy: float,
-    seed: int,
-    *,
-    learns: bool,
-) -> Fit:
+def fit_program(model: Model, likelihood: Likelihood, equations: Equations, task: Task, *, learns: bool) -> Fit:
     """Fit a program's unknown parameters, and a guide of its units' noise given their features.
 
     Parameters that are drawn get a normal guide, and are held at its median; ``pyro.param`` and networks are fitted
     along, which ``learns`` says that there are. The guide never sees the outcome. Where the outcome reads unknown
     noise, which its value then says something of, parameters are fitted first with a guide that does see it, and the
-    guide of predictions after them. ``discrepancy`` is that of the :class:`Problem`.
+    guide of predictions after them.
     """
     graph, info = equations.unfair.graph, equations.info
     outcome = {site for site, node in equations.node_of.items() if node == graph.outcome} & likelihood.rows.keys()
-    few = torch.arange(min(len(weight), FEW))
+    few = torch.arange(min(len(task.weight), FEW))
 
     def problem(latents: Likelihood, guide: AmortisedGuide, of_parameters: Any, **more: Any) -> Problem:
-        given = {"analytic": model.analytic, "discrepancy": discrepancy, **more}
-        return Problem(latents, guide, weight, group, of_parameters, **given)
+        given = {"analytic": model.analytic, "discrepancy": task.discrepancy, **more}
+        return Problem(latents, guide, task.weight, task.group, of_parameters, **given)
 
     with fitting(stored=True):
-        unknown = likelihood.latent
+        unknown, guide = likelihood.latent, model.guide
         seen = [site for site in likelihood.rows if site not in outcome]
-        sighted = bool(unknown) and any(
-            {*info.causes(site, tuple(likelihood.rows))[1]} & {*unknown} for site in outcome
-        )
-        guide = model.guide
-        ignored = frozenset[str]()
-        if sighted and not (learns or likelihood.parameters):  # nothing but the guide is fitted
-            sighted, ignored = False, frozenset(outcome)
+        told = any({*info.causes(site, tuple(likelihood.rows))[1]} & {*unknown} for site in outcome)
+        sighted = told and bool(learns or likelihood.parameters)  # else nothing but the guide is fitted
+        ignored = frozenset(outcome if told and not sighted else ())
+        first: AmortisedGuide = _draws_nothing if guide is None else guide
         if unknown and (guide is None or sighted):
-            first: AmortisedGuide = _encoders(likelihood, info, [*seen, *outcome] if sighted else seen)
-        else:
-            first = guide if guide is not None else _draws_nothing
+            first = _encoders(likelihood, info, [*seen, *outcome] if sighted else seen)
         if guide is not None and unknown:
             given = _sites_of(guide, likelihood, few, outcome)
             if sighted and (of := [name for name in likelihood.parameters if name in given]):
@@ -264,7 +241,7 @@ def fit_program(
         unseen = frozenset[str]() if sighted else frozenset(outcome)
         one = problem(likelihood, first, of_parameters, hidden=unseen, ignored=ignored)
         numbers = collect_numbers(lambda: one.loss(few), model.program, first, of_parameters)
-        losses = [fit_amortised(one, numbers, steps, seed)] if numbers else []
+        losses = [fit_amortised(one, numbers, task.steps, task.seed)] if numbers else []
         parameters = _median(one, few, likelihood.parameters)
         if sighted:
             at_median = {name: value.numpy()[None] for name, value in parameters.items()}
@@ -273,7 +250,7 @@ def fit_program(
             one = problem(fixed, second, None, hidden=frozenset(outcome), ignored=frozenset(outcome))
             known = {id(each) for each in numbers}
             numbers = [each for each in collect_numbers(lambda: one.loss(few), second) if id(each) not in known]
-            losses += [fit_amortised(one, numbers, steps, seed)] if numbers else []
+            losses += [fit_amortised(one, numbers, task.steps, task.seed)] if numbers else []
         store = pyro.get_param_store()
         stored = [name for name in dict.fromkeys(equations.info.dependencies.stored) if name in store]
         named = {name: store[name].detach().clone() for name in stored}
@@ -391,8 +368,7 @@ def _sites_of(guide: AmortisedGuide, likelihood: Likelihood, few: Tensor, hidden
         except CouplingError as error:
             raise DataError(
                 f"The guide draws {site!r} from {type(unwrap(drawn[site])).__name__}, which has no usable quantile "
-                "function, by which a row's draws belong to it. Use another family, such as the normal or a "
-                "transformed normal one, for each number by itself."
+                "function. Use another family, such as the normal one, for each number by itself."
             ) from error
     return frozenset(drawn)
 

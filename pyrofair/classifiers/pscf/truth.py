@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,7 @@ from pyrofair.exceptions import GraphError
 from pyrofair.programs.couplings import Coupling, Noise
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, read_equations, sensitive_levels
-from pyrofair.programs.worlds import (
-    World,
-    factual,
-    require_shared_first,
-)
+from pyrofair.programs.worlds import World, factual, require_shared_first
 from pyrofair.sources.truth import DecisionRule, Truth, summarise_effects
 
 __all__ = ["PSCFTruth", "measure_approximation"]
@@ -89,9 +85,7 @@ def measure_approximation(model: Any, program: Program, *, n: int, random_state:
     yhat = (model.predict(units) == graph.positive).astype(np.float64)
     return PSCFTruth(
         **summarise_effects(yhat - y, np.abs(yhat - y), units[graph.input_columns]),
-        decisions=rule.decisions,
-        score_noise=rule.score_noise,
-        threshold=rule.threshold,
+        **asdict(rule),
         coupling=COUPLING,
         coupled=true.coupled(site for site in true.sites if true.node_of[site] in replay.redrawn),
         accuracy=Estimate.of(yhat == outcome),
@@ -121,8 +115,7 @@ def _simulate(
     parameters = {name: drawn[name] for name in equations.info.parameters if name in drawn}
     held = {site: actual[site] for site in kept}
     if latents == "prior":
-        observed = [site for site in kept if equations.node_of[site] not in graph.latent]
-        require_shared_first(equations, observed)
+        require_shared_first(equations, [site for site in kept if equations.node_of[site] not in graph.latent])
     read = torch.full_like(own, int(replay.baseline)) if graph.outcome in replay.switched else own
     scores = []
     for _ in range(samples if latents == "prior" else 1):  # all samples of a unit's own noise are the same

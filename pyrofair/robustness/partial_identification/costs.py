@@ -176,20 +176,14 @@ def _evaluated(
     step = max(1, MOST_AT_ONCE // (plan.types * max(1, min(spread, MOST_AT_ONCE))))
     for start in range(0, len(contexts.weight), step):
         chosen = np.arange(start, min(start + step, len(contexts.weight)))
-        own = _Particles(
-            plan,
-            contexts.rows,
-            np.repeat(chosen, plan.types),
-            np.tile(np.arange(plan.types), len(chosen)),
-            np.repeat(contexts.weight[chosen], plan.types),
-        )
+        types, weight = np.tile(np.arange(plan.types), len(chosen)), np.repeat(contexts.weight[chosen], plan.types)
+        own = _Particles(plan, contexts.rows, np.repeat(chosen, plan.types), types, weight)
         missing = []
         for each in plan.order:
             if each.node not in of:
                 missing.append(own.branch(each, factors))
                 continue
-            i = of[each.node]
-            group = plan.groups[i]
+            group = plan.groups[i := of[each.node]]
             values = {name: own.value(name, part) for name, part in each.reads}
             cell = np.broadcast_to(group.cell(each.node, values), own.types.shape)
             own_type = own.types // int(np.prod(sizes[i + 1 :])) % sizes[i]

@@ -34,28 +34,11 @@ Part = Evaluation | int
 class ObservedGraph:
     """The graph as a target sees it: its observed ancestors, latent nodes projected out, and both worlds.
 
-    Parameters
-    ----------
-    unfair
-        The unfair paths.
-    known
-        Whether the target is a known function of the outcome's observed parents; otherwise the observed outcome.
-    beside
-        Other observed nodes, kept for what they say of latent causes.
-
-    Attributes
-    ----------
-    nodes : tuple of str
-        The observed nodes, the sensitive attribute among them, in a topological order.
-    parents : dict
-        For each node the observed nodes from which an edge, or a way through latent nodes only, leads to it.
-    worlds : tuple of two tuples
-        In the baseline and the unfair-path world what the target reads: pairs of a node and its part.
-
-    Raises
-    ------
-    NotIdentifiedError
-        If an edge stands for an unfair and for a fair way through a latent node.
+    The target is a ``known`` function of the outcome's observed parents, or else the observed outcome; nodes ``beside``
+    are kept for what they say of latent causes. ``nodes`` are the observed ones, the sensitive attribute among them, in
+    a topological order; ``parents`` the observed nodes from which an edge, or a way through latent nodes only, leads to
+    each; ``worlds`` what the target reads in the baseline and in the unfair-path world, pairs of a node and its part. A
+    NotIdentifiedError if an edge stands for an unfair and for a fair way through a latent node.
     """
 
     def __init__(self, unfair: UnfairPaths, *, known: bool, beside: Sequence[str] = ()) -> None:
@@ -117,10 +100,8 @@ class ObservedGraph:
         end: Goes = frozenset({0}) if paths else frozenset()
         outcome = self.graph.outcome
         if self.known:
-            only = self.graph.inputs
-            return self._parts(
-                outcome, end, paths, regime, [node for node in self.graph.parents(outcome) if node in only]
-            )
+            read = [node for node in self.graph.parents(outcome) if node in self.graph.inputs]
+            return self._parts(outcome, end, paths, regime, read)
         return ((outcome, self._evaluation(outcome, end, paths, regime)),)
 
     def _evaluation(self, node: str, goes: Goes, paths: PathSet, regime: Regime) -> Evaluation:
@@ -136,9 +117,8 @@ class ObservedGraph:
             if found.setdefault(name, part) is not part:
                 hidden = ", ".join(each for each in self.latent if node in self.joint[each])
                 raise NotIdentifiedError(
-                    f"With {hidden} latent, the edge {name} -> {node} stands for an unfair path and for a fair one, so "
-                    f"{node!r} would read two values of {name!r}. No bounds are implemented for that: measure "
-                    f"{hidden}, or call both paths unfair, or both fair."
+                    f"With {hidden} latent, the edge {name} -> {node} stands for an unfair path and for a fair one, "
+                    f"and no bounds are known for that. Measure {hidden}, or call both paths unfair, or both fair."
                 )
         return tuple((each, found[each]) for each in self.nodes if each in found)
 

@@ -91,19 +91,10 @@ class Optimum:
 def optimise(cost: Vector, polytopes: Sequence[Polytope], *, certify: bool) -> Optimum:
     """Return the least mean cost over independent distributions, one of each polytope.
 
-    An InfeasibleError if a polytope is empty, unless the cost is a constant.
-
-    Parameters
-    ----------
-    cost
-        The cost of each combination of types, shape (t1 * t2 * ...,), those of the last polytope fastest.
-    certify
-        Whether to look for distributions that attain the bound of several polytopes; otherwise their gap is NaN.
-
-    Notes
-    -----
-    One polytope is a linear program. With several, the joint distribution of all types is relaxed: given all types of
-    the others, those of one group satisfy its equations. The bound is exact if independent distributions attain it.
+    ``cost`` is that of each combination of types, (t1 * t2 * ...,), those of the last polytope fastest. One polytope is
+    a linear program. With several, the joint distribution of all types is relaxed: given all types of the others, those
+    of one group satisfy its equations. The bound is exact if independent distributions attain it, which are looked for
+    to ``certify`` it; otherwise the gap is NaN. An InfeasibleError if a polytope is empty, unless the cost is constant.
     """
     if not polytopes:
         return Optimum(float(cost.sum()), 0.0)

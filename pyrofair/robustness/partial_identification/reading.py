@@ -28,6 +28,8 @@ Vector = NDArray[np.float64]
 
 MOST_LEVELS = 20
 """The most different numbers that a column may hold."""
+BIN = "Bin it: {column} = pd.qcut({column}, 4, labels=False, duplicates='drop')"
+DECIDE = "Pass scores of a classifier as score=, or make a decision of the outcome: {column} = ({column} > limit)"
 MOST_SCORED = 200_000
 """The most cells of what a classifier reads."""
 
@@ -55,8 +57,7 @@ def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph, missing: Mi
 
     Missing values, if they are recorded ones, are a level of their own.
     """
-    graph = observed.graph
-    nodes = observed.nodes
+    graph, nodes = observed.graph, observed.nodes
     read = (*nodes, *(node for node in graph.inputs if node not in nodes))
     table = read_table(df, graph.columns_of(read), missing=missing)
     weight = read_weight(sample_weight, table)
@@ -64,11 +65,11 @@ def read_cells(df: Any, sample_weight: Any, observed: ObservedGraph, missing: Mi
     for i, node in enumerate(nodes):
         columns = graph.columns_of([node])
         for column in columns if node != graph.outcome else ():
-            _refuse_numbers(table[column])
+            _refuse_numbers(table[column], MOST_LEVELS, BIN)
         if node == graph.sensitive:
             own = read_sensitive(table, graph, weight=weight).astype(np.int64)
         elif node == graph.outcome:
-            _refuse_scores(table[columns[0]])
+            _refuse_numbers(table[columns[0]], 2, DECIDE)
             own = read_outcome(table[columns[0]], graph.positive)[0].astype(np.int64)
         else:
             parts = [pd.factorize(table[column], use_na_sentinel=False)[0] for column in columns]
@@ -87,24 +88,12 @@ def few_levels(df: Any, graph: CausalGraph, node: str, missing: Missing) -> bool
     return len(table.drop_duplicates()) <= MOST_LEVELS
 
 
-def _refuse_numbers(values: pd.Series[Any]) -> None:
-    """Refuse a column of many different numbers."""
-    if values.dtype.kind in "iuf" and (count := values.nunique()) > MOST_LEVELS:
-        raise DataError(
-            f"The column {values.name!r} holds {count:,} different numbers, from {values.min()} to {values.max()}; "
-            f"sharp bounds take columns of few levels (numbers: {MOST_LEVELS} at most). Bin it: "
-            f"df[{values.name!r}] = pd.qcut(df[{values.name!r}], 4, labels=False, duplicates='drop')."
-        )
-
-
-def _refuse_scores(values: pd.Series[Any]) -> None:
-    """Refuse an outcome of more than two numbers."""
-    if values.dtype.kind in "iuf" and (count := values.nunique()) > 2:
-        raise DataError(
-            f"The outcome {values.name!r} must be binary, but holds {count:,} different numbers, from {values.min()} "
-            f"to {values.max()}. Scores of a classifier are passed as score=; of another number, bound a decision that "
-            f"is made from it, such as df[{values.name!r}] = (df[{values.name!r}] > limit).astype(int)."
-        )
+def _refuse_numbers(values: pd.Series[Any], most: int, instead: str) -> None:
+    """Refuse a column of more different numbers than that."""
+    if values.dtype.kind in "iuf" and (count := values.nunique()) > most:
+        column = f"df[{values.name!r}]"
+        told = f"The column {values.name!r} holds {count:,} different numbers, more than {most}"
+        raise DataError(f"{told}. {instead.format(column=column)}.")
 
 
 def read_score(
@@ -141,14 +130,12 @@ NO_FUNCTION = (
 def _of_model(model: Any, coded: CodedTable, observed: ObservedGraph, shape: Sequence[int], own: Codes) -> Scores:
     """Return the scores of a model for all cells, which it is asked for with the observed ones."""
     graph, table = observed.graph, coded.table
-    indices = np.unravel_index(np.arange(prod(shape)), shape) if shape else ()
-    parts = []
-    for node, index in zip(graph.inputs, indices, strict=True):
-        parts.append(table[graph.columns_of([node])].iloc[coded.first[node][index]].reset_index(drop=True))
-    if not parts:
-        raise DataError(
-            f"{graph.outcome!r} has no observed parents in the graph, so a classifier reads nothing. Add the edges."
-        )
+    if not shape:
+        raise DataError(f"{graph.outcome!r} has no observed parents: a classifier would read nothing. Add the edges.")
+    parts = [
+        table[graph.columns_of([node])].iloc[coded.first[node][index]].reset_index(drop=True)
+        for node, index in zip(graph.inputs, np.unravel_index(np.arange(prod(shape)), shape), strict=True)
+    ]
     order = [column for column in table.columns if column in graph.input_columns]
     cells = pd.concat(parts, axis=1)[order]
 

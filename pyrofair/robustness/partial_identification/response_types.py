@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,24 +74,12 @@ class Cells:
 class Group:
     """Nodes whose response types have a joint distribution of their own, which the data do not determine.
 
-    Parameters
-    ----------
-    nodes
-        The nodes in topological order.
-    blocks
-        The sets of nodes whose factors the data determine, each in topological order.
-    held
-        The context: nodes whose value is fixed, so that they are no argument of a response.
-    key
-        The nodes of the context on whose values the distribution depends.
-    cells
-        For each node and each value of what it reads (flat), the index of its response among all those of a type, or
-        -1 where the response does not matter.
-    radices
-        The number of values of each response.
-    apart
-        Sets of nodes whose responses within one world are independent of each other, one of several nodes at most, and
-        first; empty where all responses may depend on each other.
+    ``nodes`` are in topological order, as are ``blocks``, the sets of them whose factors the data determine. The nodes
+    ``held``, the context, have fixed values and are no argument of a response; the distribution depends on the values
+    of ``key``. ``cells`` has for each node and each value of what it reads (flat) the index of its response among all
+    of a type, or -1 where the response does not matter; ``radices`` the number of values of each response. ``apart``
+    are sets of nodes whose responses within one world are independent of each other, one of several nodes at most, and
+    first; empty where all responses may depend on each other.
     """
 
     observed: ObservedGraph
@@ -150,41 +139,28 @@ class Group:
         An event is values of what a block reads from outside, and of its nodes up to one of them. The third part is the
         index of the event with one node less, or -1.
         """
-        masks: list[NDArray[np.bool_]] = []
-        complete: list[bool] = []
-        before: list[int] = []
-        used: list[dict[str, int]] = []
+        events: list[tuple[NDArray[np.bool_], bool, int, dict[str, int]]] = []
 
-        def extend(
-            block: Sequence[str],
-            values: dict[str, int],
-            mask: NDArray[np.bool_] | None,
-            at: dict[str, int],
-            shorter: int = -1,
-        ) -> None:
-            depth, own = len(at), -1
-            column = -1
-            if depth < len(block):
-                node = block[depth]
+        def extend(block: Sequence[str], values: dict[str, int], mask: Any, at: dict[str, int], shorter: int) -> None:
+            """Add an event of the nodes so far, if there are any, and all that are longer."""
+            own, column = shorter, -1
+            if len(at) < len(block):
+                node = block[len(at)]
                 column = int(self.cells[node][self.cell(node, values)])
-            if mask is not None:
-                own = len(masks)
-                masks.append(mask)
-                complete.append(column < 0)
-                before.append(shorter)
-                used.append(at)
-            if column < 0:
-                return
-            for value in range(self.sizes[node]):
+            if at:
+                own = len(events)
+                events.append((mask, column < 0, shorter, at))
+            for value in range(self.sizes[node]) if column >= 0 else ():
                 new = {**values, node: value}
-                fits = self.table[:, column] == value
-                position = _place(self.observed, self.sizes, node, new)
-                extend(block, new, fits if mask is None else mask & fits, {**at, node: int(position)}, own)
+                position = int(_place(self.observed, self.sizes, node, new))
+                extend(block, new, mask & (self.table[:, column] == value), {**at, node: position}, own)
 
+        every = np.ones(self.size, dtype=bool)
         for block in self.blocks:
             outside = self._outside(block)
             for values in product(*(range(self.sizes[each]) for each in outside)):
-                extend(block, dict(zip(outside, values, strict=True)), None, {})
+                extend(block, dict(zip(outside, values, strict=True)), every, {}, -1)
+        masks, complete, before, used = zip(*events, strict=True) if events else ((), (), (), ())
         matrix = csr_array(np.asarray(masks, dtype=np.float64).reshape(len(masks), self.size))
         positions = {}
         for node in self.nodes:
@@ -294,16 +270,10 @@ def plan_program(
 ) -> Plan:
     """Plan how a quantity of some worlds is computed.
 
-    Parameters
-    ----------
-    condition
-        The nodes whose values are fixed one after another: ``"shared"``, what is equal in both worlds and identified;
-        ``"covariates"``; or ``"nothing"``.
-    independent
-        Whether the response types of different districts are independent.
-    typed
-        Whether the outcome has response types even where it is alone in its district, and each pair of cells that it
-        reads could be coupled by itself.
+    ``condition`` says which nodes' values are fixed one after another: ``"shared"``, what is equal in both worlds and
+    identified; ``"covariates"``; or ``"nothing"``. Response types of different districts may be ``independent``. The
+    outcome may be ``typed``: have response types even where it is alone in its district, and each pair of cells that it
+    reads could be coupled by itself.
     """
     outcome, sensitive = observed.graph.outcome, observed.sensitive
     found = observed.evaluations(*worlds)
@@ -351,17 +321,8 @@ def plan_program(
     else:
         groups = [_make_group(observed, sizes, part, (part,), context, found) for part in free]
     inexact += _inexact(observed, groups, context, head)
-    return Plan(
-        observed,
-        sizes,
-        context,
-        tuple(shared),
-        tuple(each for each in found if each.node not in held),
-        conditions,
-        tuple(groups),
-        head,
-        tuple(inexact),
-    )
+    order = tuple(each for each in found if each.node not in held)
+    return Plan(observed, sizes, context, tuple(shared), order, conditions, tuple(groups), head, tuple(inexact))
 
 
 def _inexact(
@@ -412,27 +373,13 @@ def _make_group(
         for each in found:
             if each.node == last:
                 parts = dict(each.reads)
-                values = np.meshgrid(
-                    *(
-                        np.array([part]) if isinstance(part := parts[name], int) else np.arange(sizes[name])
-                        for name in reads[last]
-                    ),
-                    indexing="ij",
-                )
-                kept[last][flat_index([v.ravel() for v in values], [sizes[name] for name in reads[last]])] = True
+                at = ([part] if isinstance(part := parts[name], int) else range(sizes[name]) for name in reads[last])
+                kept[last].reshape([sizes[name] for name in reads[last]])[np.ix_(*at)] = True
     cells, radices = {}, list[int]()
     for node in nodes:
         cells[node] = np.where(kept[node], len(radices) + np.cumsum(kept[node]) - 1, -1)
         radices += [sizes[node]] * int(kept[node].sum())
     inside = {each for node in nodes for each in observed.district(node)}
     key = inside.union(*(observed.parents[node] for node in inside)) & {*context}
-    return Group(
-        observed,
-        sizes,
-        nodes,
-        blocks,
-        context,
-        tuple(each for each in context if each in key),
-        cells,
-        tuple(radices),
-    )
+    own = tuple(each for each in context if each in key)
+    return Group(observed, sizes, nodes, blocks, context, own, cells, tuple(radices))

@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 
 from pyrofair._progress import progress_bar
 from pyrofair._random import seed_from
-from pyrofair._validation import (
-    require_choice,
-    require_flag,
-    require_integer,
-    require_real,
-    require_seed,
-)
+from pyrofair._validation import require_choice, require_flag, require_integer, require_real, require_seed
 from pyrofair.audits.clusters import describe_units
 from pyrofair.audits.display.page import missing_tables
 from pyrofair.effects.estimates import kish_size, percentiles, reach_of, reach_of_shares, shares_of
@@ -314,10 +308,7 @@ def sharp_bounds(
     return SharpBounds(
         unfair,
         "prediction" if observed.known else "observed outcome",
-        y0=found.ends["y0"],
-        ypi=found.ends["ypi"],
-        effect=found.ends["effect"],
-        piu=found.ends["piu"],
+        **found.ends,
         sharp=not found.reasons,
         why_not_sharp=tuple(found.reasons),
         assumptions=(*_assumptions(program.observed, decisions, threshold, independent), units, *records),
@@ -370,14 +361,14 @@ def _observed_graphs(unfair: UnfairPaths, df: Any, missing: Missing, *, known: b
     return ([own, wide] if held and not joins else [own]), text
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Found:
-    """Both ends of each quantity, and what was met on the way."""
+    """Both ends of each quantity, why they are not sharp, the most that is undetermined, and the largest slack."""
 
-    ends: dict[Quantity, Ends]
-    reasons: list[str]
-    lost: float
-    slack: float
+    ends: dict[Quantity, Ends] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    lost: float = 0.0
+    slack: float = 0.0
 
 
 class _Program:
@@ -424,11 +415,8 @@ class _Program:
     def _ways(self, names: Sequence[Quantity], typed: bool) -> list[Plan]:
         worlds, independent = QUANTITIES[names[0]], self.independent
         ways = ("shared", "covariates", "nothing") if len(worlds) > 1 and independent else ("covariates", "nothing")
-        sizes = self.cells.sizes
-        return [
-            plan_program(self.observed, sizes, worlds, condition=way, independent=independent, typed=typed)
-            for way in ways
-        ]
+        settings: dict[str, Any] = {"independent": independent, "typed": typed}
+        return [plan_program(self.observed, self.cells.sizes, worlds, condition=way, **settings) for way in ways]
 
     def _fits(self, plan: Plan) -> bool:
         return plan.types <= self.max_types and all(group.entries <= MOST_ENTRIES for group in plan.groups)
@@ -451,39 +439,36 @@ class _Program:
 
     def evaluate(self, weight: Vector, *, certify: bool) -> _Found:
         """Return both ends of all quantities from the weights (c,) of the different rows."""
-        factors = self.cells.factors(weight)
-        found = _Found({}, [], 0.0, 0.0)
-        lost, slack = 0.0, 0.0
+        factors, found = self.cells.factors(weight), _Found()
         for names, plan in tuple(self.plans.items()):
             contexts, costs = self._tabulate(plan, weight, factors, names)
             if certify and not costs.pairs_fit and (typed := self._plan(names, typed=True)) is not None:
                 self.plans[names] = plan = typed  # of the replicates as well
                 contexts, costs = self._tabulate(plan, weight, factors, names)
-            reasons = [*plan.inexact, *filter(None, [self.unused])]
+            ends, gaps, moved, partly = self._optimise(plan, contexts, costs.ends, factors, certify=certify)
             free = contexts.lost + costs.lost
-            if free > TOLD:
-                reasons.append("what the table does not determine is left free, each end on its own")
-            if costs.unknown > TOLD and len(QUANTITIES[names[0]]) > 1:
-                reasons.append("the outcome of some cells is not known, and is left free in each pair of cells")
-            if not costs.pairs_fit:
-                reasons.append("the upper bound on PIU couples each pair of cells of the outcome by itself")
-            totals, gaps, moved, partly = self._optimise(plan, contexts, costs.ends, factors, certify=certify)
-            if moved > TOLD:
-                reasons.append("the distribution of the data was moved to one that the graph allows")
-            for name in names:
-                low, high = totals[name]
-                low, high = (
-                    min(max(each, LEAST[name]), 1.0)  # beyond by rounding alone
-                    for each in (low + LEAST[name] * contexts.lost, high + contexts.lost)
+            met = {
+                self.unused: bool(self.unused),
+                "what the table does not determine is left free, each end on its own": free > TOLD,
+                "the outcome of some cells is not known, and is left free in each pair of cells": costs.unknown > TOLD
+                and len(QUANTITIES[names[0]]) > 1,
+                "the upper bound on PIU couples each pair of cells of the outcome by itself": not costs.pairs_fit,
+                "the distribution of the data was moved to one that the graph allows": moved > TOLD,
+            }
+            reasons = [*plan.inexact, *(text for text, holds in met.items() if holds)]
+            for name, (low, high), gap in zip(names, ends.tolist(), gaps.max(axis=1), strict=True):
+                least = LEAST[name]
+                low, high = (  # beyond by rounding alone
+                    min(max(each, least), 1.0) for each in (low + least * contexts.lost, high + contexts.lost)
                 )
-                low, high = (low, high) if high - low > TOLD else (min(low, high), max(low, high))  # rounding
-                found.ends[name] = low, high
-                gap = max(gaps[name])
+                apart = high - low > TOLD
+                found.ends[name] = (low, high) if apart else (min(low, high), max(low, high))
                 own = [f"an end may lie up to {gap:.2g} too far out: the program is relaxed"] if gap > TOLD else []
-                if high - low > TOLD or moved > TOLD:  # a valid bound on a point is sharp
-                    found.reasons.extend(f"{LABELS[name]}: {reason}." for reason in (*reasons, *own))
-            lost, slack = max(lost, free, partly, costs.unknown), max(slack, moved)
-        return _Found(found.ends, found.reasons, lost, slack)
+                if apart or moved > TOLD:  # a valid bound on a point is sharp
+                    found.reasons += (f"{LABELS[name]}: {reason}." for reason in (*reasons, *own))
+            found.lost = max(found.lost, free, partly, costs.unknown)
+            found.slack = max(found.slack, moved)
+        return found
 
     def _tabulate(
         self, plan: Plan, weight: Vector, factors: Factors, names: Sequence[Quantity]
@@ -502,15 +487,14 @@ class _Program:
         factors: Factors,
         *,
         certify: bool,
-    ) -> tuple[dict[Quantity, list[float]], dict[Quantity, list[float]], float, float]:
-        """Return both ends of each quantity, their gaps, the slack, and the mass of contexts with unknown factors."""
+    ) -> tuple[Vector, Vector, float, float]:
+        """Return both ends of each quantity (k, 2), their gaps, the slack, and the mass with unknown factors."""
         columns = [plan.context.index(node) for node in plan.key]
         keys, index = np.unique(contexts.rows[:, columns], axis=0, return_inverse=True)
-        index = index.ravel()
-        totals, gaps = np.zeros((2, len(ends), len(SIGNS)))
+        totals, gaps = np.zeros((2, len(ends), 2))
         slack = partly = 0.0
         for i, key in enumerate(keys):
-            own = index == i
+            own = index.ravel() == i
             context = dict(zip(plan.key, map(int, key), strict=True))
             equations = [group.constraints(factors, context) for group in plan.groups]
             polytopes = [Polytope.of(matrix, right) for matrix, right, _ in equations]
@@ -525,10 +509,9 @@ class _Program:
                 polytopes = [each.nearest() for each in polytopes]
                 slack += sum(each.slack for each in polytopes) * share
                 found = [optimise(each, polytopes, certify=certify) for each in tables]
-            totals += np.reshape([each.value for each in found], totals.shape) * SIGNS
-            gaps += np.reshape([each.gap for each in found], gaps.shape)
-        of_totals, of_gaps = (dict(zip(ends, each.tolist(), strict=True)) for each in (totals, gaps))
-        return of_totals, of_gaps, slack, partly
+            totals += np.reshape([each.value for each in found], (-1, 2)) * SIGNS
+            gaps += np.reshape([each.gap for each in found], (-1, 2))
+        return totals, gaps, slack, partly
 
     def notes(self, found: _Found) -> list[str]:
         """Return what the table lacks or contradicts; the first ``warned`` of these are warnings."""
@@ -589,30 +572,24 @@ def _replicates(
     plain = unit is None and bool(np.isin(coded.weight, (0.0, 1.0)).all())
     code = np.arange(len(index)) if unit is None else np.unique(unit, return_inverse=True)[1]
     for _ in range(n_boot):
-        if plain:
-            yield random.standard_gamma(weight)
-        else:
-            times = random.standard_exponential(int(code.max()) + 1)[code]
-            drawn = np.bincount(index, coded.weight * times, len(weight))
-            yield np.asarray(drawn, dtype=np.float64)
+        times = 1.0 if plain else random.standard_exponential(int(code.max()) + 1)[code]
+        drawn = random.standard_gamma(weight) if plain else np.bincount(index, coded.weight * times, len(weight))
+        yield np.asarray(drawn, dtype=np.float64)
 
 
 def _assumptions(observed: ObservedGraph, decisions: Decisions, threshold: float, independent: bool) -> tuple[str, ...]:
     graph = observed.graph
-    found = [
-        "The graph is right: no edge and no latent common cause is missing beyond those declared"
-        + (f" ({', '.join(graph.latent)})." if graph.latent else "."),
-    ]
+    declared = f" ({', '.join(graph.latent)})" if graph.latent else ""
+    found = [f"The graph is right: no edge and no latent common cause is missing beyond those declared{declared}."]
     parts = [f"{{{', '.join(part)}}}" for part in observed.districts if len(part) > 1]
     if parts:
         found.append(f"Latent nodes may join the errors of {', '.join(parts)} in any way.")
-    if independent:
-        found.append("Errors of different districts are independent, also across worlds (NPSEM-IE).")
-    else:
-        found.append(
-            "Errors of different districts are independent within each single world; nothing is assumed of the "
-            "dependence between worlds."
-        )
+    found.append(
+        "Errors of different districts are independent, also across worlds (NPSEM-IE)."
+        if independent
+        else "Errors of different districts are independent within each single world; nothing is assumed of the "
+        "dependence between worlds."
+    )
     if observed.known:
         rule = f"1[score > {threshold:g}]" if decisions == "threshold" else "drawn with the score's probability"
         found.append(

@@ -256,14 +256,8 @@ def confounding(
     down = Descent(problem.form, problem.rows, problem.scores)
     seen = progress_bar("hidden causes", causes)
     table, flips = sweep(problem, GAMMA, limits, [_depart(problem, down, cause, limits, ratios) for cause in seen])
-    return Confounding(
-        table,
-        flips,
-        {cause.name: cause.assumption for cause in causes},
-        problem.context | {"gammas": limits},
-        problem.source,
-        causes,
-    )
+    assumed = {cause.name: cause.assumption for cause in causes}
+    return Confounding(table, flips, assumed, problem.context | {"gammas": limits}, problem.source, causes)
 
 
 def _depart(
@@ -274,9 +268,5 @@ def _depart(
     bounds = {name: (problem.means[name] + down, problem.means[name] + up) for name, (down, up) in moves.items()}
     sharp = dict(zip(QUANTITIES, (*cause.sharp, cause.sharp[2]), strict=True))
     later = any(block.kind == "later" for block in cause.blocks[1])
-    return Departure(
-        {"hidden_cause": cause.name},
-        bounds,
-        lambda quantity, _: exact and sharp[quantity],
-        {"later_ratio": ratios if later else [np.nan] * len(limits)},
-    )
+    beside = {"later_ratio": ratios if later else [np.nan] * len(limits)}
+    return Departure({"hidden_cause": cause.name}, bounds, lambda quantity, _: exact and sharp[quantity], beside)

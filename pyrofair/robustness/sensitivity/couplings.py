@@ -99,9 +99,7 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
     n, size = len(rows.a), len(runs.levels)
     found = {name: np.zeros(n) for name in ("up", "down", "widest_up", "widest_down")}
     chances, means = np.zeros((n, size)), np.zeros((n, size))
-    world = form.worlds[1]
-    first_weight = form.weights(rows, world, runs.first)
-    second_weight = form.weights(rows, world, runs.second)
+    first_weight, second_weight = (form.weights(rows, form.worlds[1], each) for each in (runs.first, runs.second))
     exact = True
     own, known = (_which(table, runs) for table in (rows.table, walk.fitted.table))
     # A cut chosen by the rows that it is judged on would err inward.
@@ -109,20 +107,18 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
         weight = share[:, 0]
         at, regression, design, learned = walk.learn(runs.first, train)
         indicators = (known[train[at], None] == np.arange(size)).astype(np.float64)
-        fitted = walk.fitted.weight[train[at]], walk.fitted.near(train[at])
-        chance = regression.fit(take(learned, train[at]), indicators, *fitted)(take(design, judged))
+        weights = walk.fitted.weight[train[at]], walk.fitted.near(train[at])
+        chance = regression.fit(take(learned, train[at]), indicators, *weights)(take(design, judged))
         score, score_known = scores[1][0][judged, 0], scores[1][1][train, 0]
         at, regression, _, learned = walk.learn(runs.second, train)
         values = score_known[at]
         grid, whole = make_grid(values, walk.fitted.weight[train[at]])
         exact &= whole
         columns = np.column_stack([values, np.maximum(values[:, None] - grid, 0.0)])
-        fitted = walk.fitted.weight[train[at]], walk.fitted.near(train[at])
-        predict = regression.fit(take(learned, train[at]), columns, *fitted)
+        weights = walk.fitted.weight[train[at]], walk.fitted.near(train[at])
+        predict = regression.fit(take(learned, train[at]), columns, *weights)
         names = form.nuisances.graph.columns_of(runs.second.given)
         here = rows.table[names].iloc[judged]
-        mine = np.full(len(judged), -1)
-        mine[own[judged] >= 0] = own[judged][own[judged] >= 0]
         for value in range(size):
             p = chance[:, value].clip(0.0, 1.0)
             needed = np.flatnonzero(p > 0.0)
@@ -133,7 +129,7 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
                 mean[needed], over[needed] = predicted[:, 0], predicted[:, 1:]
             chances[judged, value] += weight * p
             means[judged, value] += weight * mean
-            is_own = mine == value
+            is_own = own[judged] == value
             for name, part, sign in (("up", p, 1.0), ("down", 1.0 - p, -1.0)):
                 loss = over + part[:, None] * (grid - mean[:, None])
                 best = np.argmin(loss, axis=1)
@@ -148,7 +144,7 @@ def couple_worlds(form: PrefixForm, rows: Rows, scores: Sequence[tuple[Array, Ar
                 with np.errstate(invalid="ignore"):
                     follows = np.where(mass > 0.0, mass * (seen - least), 0.0)
                 found[name][judged] += weight * (sign * (least + follows) + residual)
-    return Couplings(found["up"], found["down"], found["widest_up"], found["widest_down"], chances, means, exact)
+    return Couplings(**found, chance=chances, mean=means, exact=exact)
 
 
 def _which(table: pd.DataFrame, runs: Runs) -> NDArray[np.int64]:

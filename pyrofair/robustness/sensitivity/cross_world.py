@@ -191,10 +191,6 @@ def cross_world(
         else "A coupling attains each bound."
     )
     departure = Departure({}, bounds, lambda *_: not why)
-    return CrossWorld(
-        *sweep(problem, DELTA, shares, [departure]),
-        (assumption, "No hidden cause: the distributions in single worlds are identified."),
-        problem.context | {"deltas": shares},
-        problem,
-        found,
-    )
+    stated = (assumption, "No hidden cause: the distributions in single worlds are identified.")
+    swept = sweep(problem, DELTA, shares, [departure])
+    return CrossWorld(*swept, stated, problem.context | {"deltas": shares}, problem, found)

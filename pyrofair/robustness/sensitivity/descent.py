@@ -39,17 +39,14 @@ class Level:
     def __add__(self, other: Level) -> Level:
         return Level(self.own + other.own, self.known + other.known, self.total + other.total)
 
-    def beside(self, other: Level) -> Level:
-        """Return the columns of both."""
-        return Level(*(np.hstack(each) for each in zip(self._parts, other._parts, strict=True)))
-
-    def columns(self, start: int, end: int) -> Level:
-        """Return some of the columns."""
-        return Level(*(each[:, start:end] for each in self._parts))
-
     @property
-    def _parts(self) -> tuple[Array, Array, Array]:
+    def parts(self) -> tuple[Array, Array, Array]:
+        """The three arrays."""
         return self.own, self.known, self.total
+
+
+Levels = dict[str, Level]
+"""What is carried down the stages: the "mean" score, how far it is "moved", and what differs between the groups."""
 
 
 class Descent:
@@ -132,26 +129,26 @@ class _Fold:
     ) -> Array:
         """Return the moves of the mean of one world, (J, T)."""
         marked = [i for i, block in enumerate(blocks) if block.kind]
+        found = np.zeros((len(self.judged), len(targets)))
         if not marked:
-            return np.zeros((len(self.judged), len(targets)))
-        mean: Level | None = self._scores(which)
-        moved: Level | None = None
-        group: Level | None = None
-        for i, block in reversed(list(enumerate(blocks))):
-            value = mean if moved is None or mean is None else _wide(mean, len(targets)) + moved
-            mean, moved, group = self._average(which, block.stage, mean if i > marked[0] else None, moved, group)
+            return found
+        levels: Levels = {"mean": self._scores(which)}
+        for i, block in reversed([*enumerate(blocks)]):
+            value = levels.get("mean")
+            if value is not None and "moved" in levels:
+                value = Level(*(np.repeat(each, len(targets), axis=1) for each in value.parts)) + levels["moved"]
+            if i <= marked[0]:  # it is read no more
+                levels.pop("mean", None)
+            levels = self._average(which, block.stage, levels)
             if block.kind:
                 assert value is not None
                 tilted = self._tilt(which, block.stage, value, later if block.kind == "later" else targets)
-                if block.kind == "group":
-                    group = tilted
-                else:
-                    moved = tilted if moved is None else moved + tilted
-        found = np.zeros((len(self.judged), len(targets)))
-        if moved is not None:
-            found += moved.own + moved.total
-        if group is not None:
-            found += self._to_group(group, blocks[marked[0]].stage)
+                name = "group" if block.kind == "group" else "moved"
+                levels[name] = levels[name] + tilted if name in levels else tilted
+        if "moved" in levels:
+            found += levels["moved"].own + levels["moved"].total
+        if "group" in levels:
+            found += self._to_group(levels["group"], blocks[marked[0]].stage)
         return found
 
     def contrasts(self, blocks: Sequence[Sequence[Block]], targets: tuple[Target, ...]) -> tuple[Array, Array]:
@@ -168,32 +165,21 @@ class _Fold:
         both = (*targets, *targets)
         size = len(targets)
         of = (*[0] * size, *[1] * size)
-        cuts = self._cuts(stage, values, of, both)
-        centre = self._learn(stage, other.known)
-        moved: list[list[Level]] = [[], []]
+        cuts, centre = self._cuts(stage, values, of, both), self._learn(stage, other.known)
         # Of the cut of the difference, or sum, each world takes a part that leaves it with little variance.
-        sides = zip((values.own, values.known), cuts, centre, (own, known), strict=True)
-        excess, shares = [], []
-        for value, cut, middle, ratio in sides:
-            excess.append(cut.excess(value[:, list(of)], both))
-            sign = np.array([-1.0] * size + [1.0] * size)
-            shares.append((sign * (cut.cut - ratio * middle), middle))
-        for which, level in enumerate((one, other)):
-            moved[which].append(
-                Level(
-                    excess[0] * (level.own - shares[0][which]),
-                    excess[1] * (level.known - shares[1][which]),
-                    excess[0] * level.total,
-                )
-            )
+        sign = np.repeat([-1.0, 1.0], size)
+        sides = [*zip((values.own, values.known), cuts, centre, (own, known), strict=True)]
+        excess, excess_known = (cut.excess(value[:, list(of)], both) for value, cut, _, _ in sides)
+        shares = [(sign * (cut.cut - ratio * middle), middle) for _, cut, middle, ratio in sides]
         found = []
-        for which in (0, 1):
-            group: Level | None = moved[which][0]
+        for which, level in enumerate((one, other)):
+            part, part_known = (share[which] for share in shares)
+            rest = excess * (level.own - part), excess_known * (level.known - part_known), excess * level.total
+            levels = {"group": Level(*rest)}
             for block in reversed(blocks[which]):
                 if block.stage.start <= stage.start:
-                    group = self._average(which, block.stage, None, None, group)[2]
-            assert group is not None
-            found.append(self._to_group(group, stage))
+                    levels = self._average(which, block.stage, levels)
+            found.append(self._to_group(levels["group"], stage))
         return found[1][:, :size] - found[0][:, :size], found[1][:, size:] + found[0][:, size:]
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -204,35 +190,23 @@ class _Fold:
 
     def _above(self, which: int, blocks: Sequence[Block], start: int) -> Level:
         """Return the score averaged over all that follows a stage."""
-        mean = self._scores(which)
+        levels = {"mean": self._scores(which)}
         for block in reversed(blocks):
             if block.stage.start > start:
-                found, _, _ = self._average(which, block.stage, mean, None, None)
-                assert found is not None
-                mean = found
-        return mean
+                levels = self._average(which, block.stage, levels)
+        return levels["mean"]
 
-    def _average(
-        self, which: int, stage: Stage, *levels: Level | None
-    ) -> tuple[Level | None, Level | None, Level | None]:
+    def _average(self, which: int, stage: Stage, levels: Levels) -> Levels:
         """Average functions over a stage of a world, by one regression."""
-        present = [level for level in levels if level is not None]
-        if not present:
-            return None, None, None
-        joined = present[0]
-        for level in present[1:]:
-            joined = joined.beside(level)
-        start, known = self._learn(stage, joined.known)
+        if not levels:
+            return {}
+        own, known, total = (np.hstack(each) for each in zip(*(level.parts for level in levels.values()), strict=True))
+        start, start_known = self._learn(stage, known)
         weight = self.weights.at(which, stage)[self.judged, None]
-        correction = np.where(weight > 0.0, weight * (joined.own - start), 0.0)
-        after = Level(start, known, joined.total + correction)
-        found: list[Level | None] = []
-        at = 0
-        for each in levels:
-            width = 0 if each is None else each.own.shape[1]
-            found.append(None if each is None else after.columns(at, at + width))
-            at += width
-        return found[0], found[1], found[2]
+        after = start, start_known, total + np.where(weight > 0.0, weight * (own - start), 0.0)
+        ends = np.cumsum([level.own.shape[1] for level in levels.values()])[:-1]
+        parts = zip(*(np.split(each, ends, axis=1) for each in after), strict=True)
+        return {name: Level(*each) for name, each in zip(levels, parts, strict=True)}
 
     def _learn(self, stage: Stage, known: Array) -> list[Array]:
         """Return the means of columns given what is before a stage, of judged rows and of those learned from."""
@@ -331,8 +305,3 @@ class _Parts:
     def whole(self, predicted: Array) -> Array:
         """Return the columns of predicted parts."""
         return np.asarray(self.mean + predicted @ self.loadings)
-
-
-def _wide(level: Level, columns: int) -> Level:
-    """Return a level of one column with that column repeated."""
-    return Level(*(np.repeat(each, columns, axis=1) for each in (level.own, level.known, level.total)))

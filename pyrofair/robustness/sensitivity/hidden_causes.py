@@ -49,8 +49,9 @@ class HiddenCause:
 def hidden_causes(form: PrefixForm) -> tuple[HiddenCause, ...]:
     """Return the hidden causes that a form's numbers can be moved by: one for each child of A, and one of all."""
     estimand = form.estimand
-    nodes = [node for node in form.worlds[0].part.order if _arm(form.worlds[0], node) is not None]
-    if estimand.target == "outcome" and form.worlds[0].part.outcome_arm is not None:
+    part = form.worlds[0].part
+    nodes = [factor.node for factor in part.factors if factor.arm is not None]
+    if estimand.target == "outcome" and part.outcome_arm is not None:
         nodes.append(estimand.unfair.graph.outcome)
     found = []
     if not _joined(estimand):
@@ -122,21 +123,14 @@ def _of_group(form: PrefixForm, node: str) -> HiddenCause:
     one, other = (_split(world, node, "group") for world in form.worlds)
     joint = _arm_of(one, node) == _arm_of(other, node)
     unread = _unread(form, node)
-    return HiddenCause(
-        f"{sensitive} <-> {node}",
-        _odds(sensitive),
-        (one, other),
-        joint,
-        (not unread,) * 3,
+    text = (
         f"{sensitive} and {node} have a hidden common cause U that causes nothing else. The odds of {sensitive} given "
         f"U and what {sensitive} does not cause are at most gamma times, and at least 1 / gamma times, those without U "
-        "(Tan's marginal sensitivity model). "
-        + (
-            f"The interval is valid; since {node} does not read {', '.join(unread)}, it may be too wide."
-            if unread
-            else "Such a U attains every bound."
-        ),
+        "(Tan's marginal sensitivity model)."
     )
+    wide = f" The interval is valid; since {node} does not read {', '.join(unread)}, it may be too wide."
+    text += wide if unread else " Such a U attains every bound."
+    return HiddenCause(f"{sensitive} <-> {node}", _odds(sensitive), (one, other), joint, (not unread,) * 3, text)
 
 
 def _unread(form: PrefixForm, node: str) -> tuple[str, ...]:
@@ -158,17 +152,15 @@ def _of_mediators(form: PrefixForm, node: str) -> HiddenCause | None:
     if not before:
         return None
     named = before[0] if len(before) == 1 else "{" + " ".join(before) + "}"
-    return HiddenCause(
-        f"{named} <-> {node}",
-        f"gamma: odds of {sensitive} given the features before {node}",
-        (_plain(form.worlds[0]), _split(world, node, "world")),
-        False,
-        (True, False, False),
+    text = (
         f"{', '.join(before)} and {node} have a hidden common cause U, which {sensitive} is independent of given what "
         f"it does not cause. The odds of {sensitive} given U and the features before {node} are at most gamma times, "
         "and at least 1 / gamma times, those without U. The interval is valid; whether U can attain its ends and still "
-        f"be independent of {sensitive} depends on the distribution, so that it may be too wide.",
+        f"be independent of {sensitive} depends on the distribution, so that it may be too wide."
     )
+    limits = f"gamma: odds of {sensitive} given the features before {node}"
+    blocks = tuple(Block(stage, "") for stage in form.worlds[0].stages), _split(world, node, "world")
+    return HiddenCause(f"{named} <-> {node}", limits, blocks, False, (True, False, False), text)
 
 
 def _of_all(form: PrefixForm) -> HiddenCause:
@@ -207,16 +199,8 @@ def _nodes(world: World, estimand: Estimand) -> list[tuple[str, int | None]]:
     return found
 
 
-def _arm(world: World, node: str) -> int | None:
-    return next(factor.arm for factor in world.part.factors if factor.node == node)
-
-
 def _arm_of(blocks: Sequence[Block], node: str) -> int | None:
     return next(block.stage.arm for block in blocks if node in block.stage.nodes)
-
-
-def _plain(world: World) -> tuple[Block, ...]:
-    return tuple(Block(stage, "") for stage in world.stages)
 
 
 def _split(world: World, node: str, kind: Kind) -> tuple[Block, ...]:

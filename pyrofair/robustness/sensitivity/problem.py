@@ -134,9 +134,8 @@ def read_problem(model: Any, source: OneStep | UnfairPaths, df: pd.DataFrame, as
     form = fitted._form
     if not isinstance(form, PrefixForm):
         raise DataError(
-            "The source is in the graph form, whose weights are not propensities given all features before; "
-            "departures from its assumptions are limited for the prefix form alone. Coarsen the features until "
-            "OneStep(form='prefix') has overlap."
+            "The source is in the graph form, and departures are limited for the prefix form alone, whose weights are "
+            "propensities. Coarsen the features until OneStep(form='prefix') has overlap."
         )
     fresh = len(index) == fitted.n_fitted_ and bool((index == np.arange(len(table))).all())
     scorer = Scores((audited,), {audited.name: observed}, threshold, fresh=fresh, rules=(decisions,))
@@ -188,9 +187,6 @@ def _read_source(source: object, random_state: int | None) -> OneStep:
     if isinstance(source, UnfairPaths):
         return default_source(require_unfair("source", source), random_state)  # type: ignore[no-any-return]
     if not isinstance(source, OneStep):
-        raise DataError(
-            f"source={shown(source)} must be the unfair paths, or a OneStep, whose regressions and weights the "
-            "analysis moves. IPW(unfair) depends on the same propensities; pass the unfair paths instead."
-        )
+        raise DataError(f"source={shown(source)} must be the unfair paths, or a OneStep, whose weights are moved.")
     require_unfair("source.unfair", source.unfair)
     return source

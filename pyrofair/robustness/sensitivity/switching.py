@@ -191,23 +191,21 @@ def switching(
     hard = decisions == "threshold"
     departure = Departure({}, {"piu": (low, 1.0 - rest)}, lambda _, gamma: hard or gamma in (0.0, 1.0))
     least, _, lower, upper = problem.ends("piu", 1.0 - kept, 1.0 - kept)[0].clip(0.0, 1.0)
-    return Switching(
-        *sweep(problem, GAMMA, limits, [departure]),
-        (
-            f"Given the shared features ({', '.join(unfair.shared) or 'none'}), {', '.join(nodes)} differ between the "
-            "worlds with at most the total variation of their distributions plus gamma. Where they agree, decisions "
-            f"differ by the direct effect of {sensitive} alone; where not, they have any joint distribution. "
-            + (
-                "A joint distribution of both worlds attains each bound."
-                if hard
-                else "A decision is drawn with the score of its features, whether the unit's mediators change or not. "
-                "Between gamma = 0 and 1 the interval is valid and not sharp."
-            ),
-            "No hidden cause: the distributions in single worlds are identified.",
-        ),
-        problem.context | {"gammas": limits, "mediators": nodes},
-        (float(least), float(lower), float(upper)),
+    text = (
+        f"Given the shared features ({', '.join(unfair.shared) or 'none'}), {', '.join(nodes)} differ between the "
+        "worlds with at most the total variation of their distributions plus gamma. Where they agree, decisions differ "
+        f"by the direct effect of {sensitive} alone; where not, they have any joint distribution. "
     )
+    text += (
+        "A joint distribution of both worlds attains each bound."
+        if hard
+        else "A decision is drawn with the score of its features, whether the unit's mediators change or not. Between "
+        "gamma = 0 and 1 the interval is valid and not sharp."
+    )
+    stated = (text, "No hidden cause: the distributions in single worlds are identified.")
+    context = problem.context | {"gammas": limits, "mediators": nodes}
+    swept = sweep(problem, GAMMA, limits, [departure])
+    return Switching(*swept, stated, context, (float(least), float(lower), float(upper)))
 
 
 def _both_scores(problem: Problem) -> tuple[Scores, Scores]:
@@ -324,13 +322,14 @@ class _Walk(Walk):
         # Pieces chosen by the rows that they are judged on would err inward.
         for train, judged, share in progress_bar("folds", self.folds(crossed=True)):
             one, other = self.averages(train, judged, share)
-            found = self._greatest(one.end, other.end, one.smooth, other.smooth)
+            sides = zip(one.end, other.end, one.smooth, other.smooth, strict=True)
+            found = self._greatest(*next(sides))
             if shared := self.form.worlds[0].shared:
-                known = self._greatest(one.known, other.known, one.smooth_known, other.smooth_known)
-                ends = np.hstack([one.end, other.end, found]), np.hstack([one.known, other.known, known])
-                down = self._down([0, 1], shared, *ends, train, judged, share, None)
-                found = (down.total + down.end)[:, 2 * self.columns :]
-            moved = self._greatest(one.total, other.total, one.smooth, other.smooth, constant=0.0)
+                known = self._greatest(*next(sides))
+                made, made_known = (np.hstack(each) for each in zip(one.end, other.end, (found, known), strict=True))
+                down = self._down([0, 1], shared, (made, made_known), train, judged, share, None)
+                found = (down.total + down.end[0])[:, 2 * self.columns :]
+            moved = self._greatest(one.total, other.total, one.smooth[0], other.smooth[0], constant=0.0)
             self.found_of[judged] += share * (found + moved)
         count = (self.found_of.shape[1] - 1) // 2
         return np.split(self.found_of, [count, 2 * count], axis=1)

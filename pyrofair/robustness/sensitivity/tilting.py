@@ -86,14 +86,9 @@ def find_cuts(
 ) -> list[Cuts]:
     """Return the best cuts of a grid for each set of k rows.
 
-    Parameters
-    ----------
-    values, weight
-        The variables (m, V) whose tails are looked for, among the rows learned from, and the weights (m,) of these.
-    of
-        The column of ``values`` that each target is about, T of them.
-    learn
-        Returns the conditional means (k, c) of columns (m, c), of each set of rows.
+    ``values`` (m, V) are the variables whose tails are looked for, of rows learned from with weights (m,); ``of`` is
+    the column that each of the T targets is about; ``learn`` returns the conditional means (k, c) of columns (m, c), of
+    each set of rows.
     """
     grids, exact = zip(*(make_grid(column, weight) for column in values.T), strict=True)
     parts = [np.maximum(column[:, None] - grid, 0.0) for column, grid in zip(values.T, grids, strict=True)]

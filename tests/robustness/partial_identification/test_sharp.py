@@ -508,7 +508,7 @@ def test_data_that_no_model_allows_are_moved_with_a_warning_or_refused() -> None
     ("column", "message"),
     [
         ("M", r"'M' holds 4,000 different numbers.*pd\.qcut\(df\['M'\], 4"),
-        ("Y", r"'Y' must be binary, but holds 4,000 .* passed as score="),
+        ("Y", r"'Y' holds 4,000 different numbers, more than 2.*as score="),
     ],
 )
 def test_columns_of_many_numbers_are_refused(column: str, message: str) -> None:
