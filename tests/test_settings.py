@@ -187,6 +187,7 @@ settings(
     pf.CausalGraph,
     lambda **given: pf.CausalGraph("A -> M -> Y", **({"sensitive": "A", "outcome": "Y"} | given)),
     columns="mapping",
+    labels="mapping or none",
 )
 settings(
     pf.CausalGraph.from_pyro,
@@ -194,6 +195,7 @@ settings(
         given.pop("program", program), **({"nodes": ["A", "M", "Y"], "sensitive": "A", "outcome": "Y"} | given)
     ),
     columns="mapping",
+    labels="mapping or none",
 )
 settings(
     pf.CausalGraph.from_tiers,
