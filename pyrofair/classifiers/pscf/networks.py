@@ -254,15 +254,16 @@ def likelihood_of(sem: LatentSEM, equations: Equations, rows: dict[str, Tensor])
 def read_networks(sem: LatentSEM, guide: Encoders, unfair: UnfairPaths, *, wide: bool = True) -> FittedProgram:
     """Return fitted networks and their guide as what rows are replayed by, in double precision if ``wide``."""
     if wide:
-        sem, guide = (_without_tanh(copy.deepcopy(each).double()) for each in (sem, guide))
+        sem, guide = _without_tanh(copy.deepcopy(sem).double()), _without_tanh(copy.deepcopy(guide).double())
     return FittedProgram(sem.equations(unfair), guide, tuple(sem.latents), wide, wide, sem.only)
 
 
 @torch.no_grad()
 def _without_tanh(module: ModuleT) -> ModuleT:
     """Write each tanh(x) as 2 sigmoid(2x) - 1, by the layers around it, which takes torch a seventh of the time."""
-    for layers in module.modules():
-        for at in range(1, len(layers) - 1) if isinstance(layers, nn.Sequential) else ():
+    for part in module.modules():
+        layers: Any = part if isinstance(part, nn.Sequential) else ()
+        for at in range(1, len(layers) - 1):
             if isinstance(layers[at], nn.Tanh):
                 before, after = layers[at - 1], layers[at + 1]
                 before.weight *= 2.0
