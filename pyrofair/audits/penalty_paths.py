@@ -361,8 +361,8 @@ def penalty_path(
     warm_epochs
         The epochs of fits that start from a stronger strength, at a learning rate that falls from three times the
         classifier's to a twentieth of it. None: the classifier's epochs and rate, which the strongest fit and that of
-        strength 0 always have. With 140 in place of 200, warm fits of the paper's network take 0.7 of the time, and
-        their objectives are about as low.
+        strength 0 always have. With 140 in place of 200, warm fits of the paper's network take 0.7 of the time, at
+        objectives up to .0012 nats higher (strengths 2 to 1.1, in steps of .05).
     n_jobs
         The number of processes among which the seeds are divided, as for :class:`joblib.Parallel`, whose backend and
         ``n_jobs`` the caller may set. Each seed owns its numbers, whatever the division.
