@@ -189,7 +189,7 @@ pf.datasets.load_german()
     ),
     "an audit by OneStep": (
         """
-import warnings
+import sys, warnings
 import numpy as np, pandas as pd, pyrofair as pf
 from sklearn.linear_model import LogisticRegression
 from pyrofair.commands import main
@@ -201,7 +201,9 @@ fitted = LogisticRegression().fit(df[["A", "M"]], df["Y"])
 models = {"fitted": fitted, "scores": pf.ScoresOf(fitted.predict_proba), "decisions": pf.DecisionsOf(fitted)}
 for form in ("prefix", "graph"):
     source = pf.OneStep(graph.unfair("A -> Y"), form=form, propensity="saturated", regression="saturated")
-    pf.audit(models, source, df).to_html()
+    audit = pf.audit(models, source, df)
+    assert str(audit) and "matplotlib" not in sys.modules
+audit.to_html()
 df.assign(p=df["M"]).to_csv("table.csv", index=False)
 question = "--graph graph.txt --sensitive A --outcome Y --unfair A->Y --score p"
 main(f"audit table.csv {question} --propensity saturated --regression saturated".split())

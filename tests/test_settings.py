@@ -64,7 +64,6 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "units or none": (*NEVER, True, 2.5, -1, 0, math.inf, 2**63),
     "whole": (*NEVER, True, None, 2.5, -1, math.inf),
     "positive": (*NEVER, True, None, -1, 0, math.inf),
-    "positive or none": (*NEVER, True, -1, 0, math.inf),
     "not negative": (*NEVER, True, None, -1, math.inf),
     "share": (*NEVER, True, None, -1, 2, math.inf),
     "inner share": (*NEVER, True, None, -1, 0, 1, math.inf),
@@ -120,7 +119,7 @@ NAMED = {
     "choice or none": "joint returns",
     "count": "batch_size chains components draws folds max_types most_levels most_units patience posterior_draws splits"
     " steps warmup",
-    "count or none": "max_stack",
+    "count or none": "max_stack warm_epochs",
     "device": "device",
     "data": "df X y sample_weight sample_weights ax edges paths graph tolerance rows abduction sem disputed settings"
     " score groups",
@@ -142,7 +141,6 @@ NAMED = {
     "path": "path",
     "paths": "unfair",
     "positive": "learning_rate",
-    "positive or none": "least_gain",
     "savable": "obj",
     "seed": "random_state",
     "seeds": "seeds",

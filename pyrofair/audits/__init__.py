@@ -14,11 +14,11 @@ from pyrofair.audits.decompose import decompose
 from pyrofair.audits.decomposition import Decomposition
 from pyrofair.audits.family import FamilyAudit
 from pyrofair.audits.individuals import flips
-from pyrofair.audits.plots import plot_feasible_region
 from pyrofair.audits.scorer import AuditScorer
 
 if TYPE_CHECKING:
     from pyrofair.audits.penalty_paths import PenaltyPath, penalty_path
+    from pyrofair.audits.plots import plot_feasible_region
 
 __all__ = [
     "Audit",
@@ -35,4 +35,6 @@ __all__ = [
     "plot_feasible_region",
 ]
 
-__getattr__, __dir__ = when_used(__name__, {"penalty_paths": "PenaltyPath penalty_path"}, __all__)
+__getattr__, __dir__ = when_used(
+    __name__, {"penalty_paths": "PenaltyPath penalty_path", "plots": "plot_feasible_region"}, __all__
+)

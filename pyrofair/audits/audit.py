@@ -43,7 +43,6 @@ from pyrofair.audits.individuals import known_flips, likely_flips
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import AuditedModel, ScoresAre
 from pyrofair.audits.partitions import audit_partitions
-from pyrofair.audits.plots import plot_audit, plot_members, plot_stages, plot_thresholds
 from pyrofair.audits.rates import estimate_rates
 from pyrofair.audits.report import (
     Measured,
@@ -232,6 +231,8 @@ class Audit:
 
         ``paper_bound`` adds the paper's upper bound on PIU, which is never below ours.
         """
+        from pyrofair.audits.plots import plot_audit
+
         require_flag("paper_bound", paper_bound)
         require_choice("decisions", decisions, DECISIONS)
         heads = {model: each.head for (model, of), each in self.read().items() if of == decisions}
@@ -247,6 +248,8 @@ class Audit:
 
         Without ``thresholds`` a DataError is raised.
         """
+        from pyrofair.audits.plots import plot_thresholds
+
         if self.thresholds.empty:
             raise DataError("There are no thresholds to draw: audit with thresholds=np.arange(0.1, 0.95, 0.1).")
         return plot_thresholds(self.thresholds, self.context.threshold, self.context.level, self._title())
@@ -256,6 +259,8 @@ class Audit:
 
         Without ``subgroups`` a DataError is raised.
         """
+        from pyrofair.audits.plots import plot_members
+
         if self.subgroups.empty:
             raise DataError("There are no subgroups to draw: audit with subgroups='region', for example.")
         models = list(dict.fromkeys(self.subgroups["model"]))
@@ -274,6 +279,8 @@ class Audit:
 
         Without influence values there are none, and a DataError is raised.
         """
+        from pyrofair.audits.plots import plot_stages
+
         if self.stages.empty:
             raise DataError(
                 "There are no stages to draw: nothing that an unfair path touches is averaged over, or the source has "

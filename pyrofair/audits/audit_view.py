@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from pyrofair._figures import BLUE, GREY, INK, UNFAIR, as_svg
 from pyrofair._validation import require_choice, shown
 from pyrofair.audits.context import Context
 from pyrofair.audits.display.export import audit_data
@@ -66,8 +65,6 @@ __all__ = [
     "view_of",
 ]
 
-COLOURS = {"accent": BLUE, "red": UNFAIR, "muted": GREY, "ink": INK, "page": "#FFFFFF"}
-"""The variables of a page that take the places of a figure's colours."""
 MOST_INDIVIDUALS = 50
 """The most individual rows that the page shows; its CSV holds all."""
 RIGHT_GRAPH = "The causal graph, and which of its paths are unfair. No table can confirm a graph."
@@ -214,7 +211,10 @@ def graph_block(paths: UnfairPaths) -> Block:
 
 def figure_markup(draw: Callable[[], Figure], name: str, title: str, description: str) -> Markup:
     """Return the figure that a function draws in the colours of a page; it scrolls if the page is narrow."""
-    svg = Markup(as_svg(draw, name, title, description, COLOURS, "plot"))  # its texts are escaped where it is made
+    from pyrofair._figures import BLUE, GREY, INK, UNFAIR, as_svg
+
+    colours = {"accent": BLUE, "red": UNFAIR, "muted": GREY, "ink": INK, "page": "#FFFFFF"}
+    svg = Markup(as_svg(draw, name, title, description, colours, "plot"))  # its texts are escaped where it is made
     return Markup('<div class="canvas" role="region" tabindex="0" aria-label="{}">{}</div>').format(title, svg)
 
 

@@ -17,16 +17,17 @@ from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.display.page import Table, make_table
 from pyrofair.audits.display.tracks import Panel as Tracks
 from pyrofair.audits.display.tracks import of_parts, scale_of
-from pyrofair.audits.display.words import Answer, percent, shorten
+from pyrofair.audits.display.words import Answer, percent, points, shorten
 from pyrofair.audits.family import Members
 from pyrofair.audits.parts import CONFOUNDING, FAIR_PATHS, GAP, TOTAL, UNFAIR_PATHS, Means, Plan
 from pyrofair.audits.view import PARTS, Block, Report, View
-from pyrofair.audits.waterfall import Panel, draw_waterfalls, points
 from pyrofair.graph import CausalGraph
 from pyrofair.graph.svg import graph_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from pyrofair.audits.waterfall import Panel
 
 __all__ = ["WORLDS", "Decomposition"]
 
@@ -236,6 +237,8 @@ class Decomposition(Report):
         decisions
             ``"threshold"``, ``"score"`` or a threshold, as in the table; of a model without these, what it has.
         """
+        from pyrofair.audits.waterfall import draw_waterfalls
+
         pairs = dict(self._pairs(decisions))
         model = next(iter(pairs)) if model is None else model
         require_choice("model", model, list(pairs))
@@ -244,6 +247,8 @@ class Decomposition(Report):
         )
 
     def _panel(self, pair: tuple[str, Any]) -> Panel:
+        from pyrofair.audits.waterfall import Panel
+
         own = self._of(pair)
         (one, other), (first, last) = self._labels(), self._group_means(pair)
         more = "more" if last >= first else "fewer"

@@ -20,7 +20,6 @@ from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, ra
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.display.words import answer, changes, describe_comparison, of_decisions
-from pyrofair.audits.plots import plot_members
 from pyrofair.audits.report import check_line, in_doubt, section_lines, verdict_lines
 from pyrofair.audits.verdicts import Verdict, judge, quantities_of, read_audit, summed_up
 from pyrofair.audits.view import MOST_CARDS, Block, Report, View
@@ -124,6 +123,8 @@ class FamilyAudit(Report):
 
     def plot(self, model: str | None = None, decisions: str = "threshold") -> Figure:
         """Draw the mean unfair effect of a model, by default of all, and where its PIU lies, by member."""
+        from pyrofair.audits.plots import plot_members
+
         known = list(dict.fromkeys(self.quantities["model"]))
         if model is not None:
             require_choice("model", model, known)

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -317,7 +316,7 @@ def penalty_path(
     judge: PotentialOutcomes | InfluenceBased | None = None,
     n_boot: int = 100,
     threshold: float = 0.5,
-    least_gain: float | None = None,
+    warm_epochs: int | None = None,
     n_jobs: int | None = None,
     max_stack: int | None = None,
     progress: bool = True,
@@ -358,11 +357,11 @@ def penalty_path(
         The bootstrap replicates of each seed's audit, of a judge that needs them; 0 gives points only then.
     threshold, progress
         A decision is positive where the score exceeds the threshold; whether a bar is shown.
-    least_gain
-        Fits that start from a stronger strength end early, once the training objective (nats) gains less than this over
-        20 epochs. None: never. The strongest fit and that of strength 0 start cold, and take all epochs. What is saved
-        costs objective, which adds up along the path: with 0.0005 a third of the time and .016 nats, for a network on
-        1,000 rows and 41 strengths.
+    warm_epochs
+        The epochs of fits that start from a stronger strength, at a learning rate that falls from three times the
+        classifier's to a twentieth of it. None: the classifier's epochs and rate, which the strongest fit and that of
+        strength 0 always have. With 140 in place of 200, warm fits of the paper's network take 0.7 of the time, at
+        objectives .0014 nats higher on average, and at most .0024 (41 strengths up to 2).
     n_jobs
         The number of processes among which the seeds are divided, as for :class:`joblib.Parallel`, whose backend and
         ``n_jobs`` the caller may set. Each seed owns its numbers, whatever the division.
@@ -435,7 +434,7 @@ def penalty_path(
     order, wanted = _order(strengths), _seeds(seeds)
     require_real("held_out", held_out, above=0.0, below=1.0, such_as=0.25)
     require_integer("n_boot", n_boot, least=0)
-    optional(partial(require_real, above=0.0))("least_gain", least_gain)
+    optional(require_integer)("warm_epochs", warm_epochs)
     optional(require_jobs)("n_jobs", n_jobs)
     optional(require_integer)("max_stack", max_stack)
     found = {} if resume is None else _resumed(resume, order)
@@ -458,7 +457,7 @@ def penalty_path(
         "test set": measured.digest(),
         "threshold": repr(float(threshold)),
         "n_boot": repr(int(n_boot)),
-        "least_gain": repr(least_gain),
+        "warm_epochs": repr(warm_epochs),
     }
     then = fingerprint if resume is None else resume.fingerprint
     if other := [name for name, value in fingerprint.items() if then.get(name) != value]:
@@ -477,7 +476,7 @@ def penalty_path(
     to_do = [found[number] for number in wanted if is_open(found[number])]
     judging, warned = (None, {}) if own or not to_do else _fit_judge(judge, classifier, measured)
     trace = _Trace(
-        classifier, training, measured, order, judging, threshold, n_boot, least_gain, max_stack, keep, warned
+        classifier, training, measured, order, judging, threshold, n_boot, warm_epochs, max_stack, keep, warned
     )
     parts = _divide(to_do, joblib.effective_n_jobs(n_jobs), max_stack or TOGETHER)
     total = sum(len(order) - len(seed.fitted) for seed in to_do)
@@ -703,7 +702,7 @@ class _Trace:
     judging: Any
     threshold: float
     n_boot: int
-    least_gain: float | None
+    warm_epochs: int | None
     max_stack: int | None
     keep: bool
     warned: dict[str, type[Warning]]
@@ -809,8 +808,8 @@ class _Trace:
                 model.strength = strength
                 start = copy.deepcopy(module) if strength > 0.0 else model.new_module(problem)
                 fit = model.fit_of(start, problem)
-                if 0.0 < strength < self.order[0]:  # it starts from a stronger one
-                    fit = replace(fit, schedule=replace(fit.schedule, least_gain=self.least_gain))
+                if self.warm_epochs is not None and 0.0 < strength < self.order[0]:  # it starts from a stronger one
+                    fit = replace(fit, schedule=replace(fit.schedule, epochs=self.warm_epochs, falls=True))
                 fits.append(fit)
             for error in filter(None, train_many(fits, self.max_stack)):
                 raise error

@@ -15,11 +15,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from pyrofair._figures import BLUE, GREY, INK, TEXT, UNFAIR, ShownFigure
+from pyrofair.audits.display.words import MINUS, points
 
-__all__ = ["Panel", "draw_waterfalls", "points"]
+__all__ = ["Panel", "draw_waterfalls"]
 
 RANGE, GROUP, RULE = "#B9B9B9", "#DFE3E8", "#EEF0F2"
-MINUS = "\N{MINUS SIGN}"
 WIDEST = 36
 """The most characters of a line of a label."""
 BAR, THIN, BELOW = 0.5, 0.11, 0.37
@@ -28,12 +28,6 @@ WIDTH, ROW, LINE, BENEATH, TICKS, LEGEND = 10.2, 0.46, 0.19, 0.2, 0.45, 0.35
 """In inches: the picture, and from above to below a row, lines of a label and beneath a title, the axis, the legend."""
 POINTS, INTERVAL, ORDERS, END = 0.6, 0.68, 1.9, 3.12
 """In inches beyond the bars: where the columns of numbers begin, or end (points), and their end."""
-
-
-def points(value: float) -> str:
-    """Return a difference of shares in points with its sign, one digit after the point."""
-    rounded = round(100.0 * value, 1) + 0.0
-    return "" if np.isnan(value) else f"{rounded:+.1f}".replace("-", MINUS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ TRIAL_STEPS = 100  # after these it shows in which basin of the objective traini
 STRONG = 2.0  # the strongest penalty of the paper; at weaker ones cold starts end in the worse basin
 SAME_BASIN = 0.01  # objectives of one basin differ by less after a trial, in nats
 DIVERGED = 10.0
-STALL = 20  # epochs over which a gain is judged
+RATES = 3.0, 0.05  # where a falling rate begins and ends, as shares of the optimizer's own
 NEAR_ONE = 1e-5  # weights that sum to 1 do so up to this
 IN_CACHE = 1_000_000  # the numbers of a batch beyond which a larger stack is slower
 OF_MEMORY, COPIES = 0.5, 4  # the share of a GPU's free memory that a stack takes, and how often it holds a number
@@ -55,7 +55,7 @@ PENALTY_NOT_FINITE = "The penalty returned {}; it must be finite for all scores 
 class Schedule:
     """The length and the steps of training; epochs left open make about 1,000 steps, in 20 to 200 epochs.
 
-    Training ends early if the least objective of an epoch falls by less than ``least_gain`` nats over 20 epochs.
+    With ``falls`` the learning rate falls epoch by epoch, from three times the optimizer's own to a twentieth of it.
     """
 
     epochs: int | None
@@ -64,7 +64,7 @@ class Schedule:
     patience: int | None
     seed: int
     progress: bool = True
-    least_gain: float | None = None
+    falls: bool = False
     history: list[dict[str, float]] = field(default_factory=list)
 
     def length(self, rows: int) -> int:
@@ -145,7 +145,7 @@ class Fit:
             return None
         n, batch_size = len(self.problem.outcome), self.schedule.batch_size
         penalty = (self.is_penalised, self.formula, self.problem.units > 0, self.problem.sign)
-        steps = count_batches(n, batch_size), self.schedule.length(n)
+        steps = count_batches(n, batch_size), self.schedule.length(n), self.schedule.falls
         return built, moved, penalty, steps, str(self.problem.rows.device)
 
 
@@ -274,8 +274,13 @@ class _Training:
         self._first_scores()
         waiting = [_Waiting(fit) for fit in self.fits]
         length, shown = first.schedule.length(len(first.problem.outcome)), first.schedule.progress
+        rates = [group.get("lr", 0.0) for group in self.optimizer.param_groups]
         with progress_bar("epochs", range(length), shown=shown) as bar:
             for epoch in bar:
+                if first.schedule.falls:
+                    share = np.interp(epoch, (0, length - 1), RATES)
+                    for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                        group["lr"] = rate * float(share)
                 self.stack.modules[0].train()
                 losses, extras = self._epoch()
                 for at, each in enumerate(waiting):
@@ -369,15 +374,8 @@ class _Waiting:
         self.fit = fit
         self.start, self.final = np.nan, np.nan
         self.best, self.waited = np.inf, 0
-        self.objectives: list[float] = []
         self.state: dict[str, Any] | None = None
         self.is_over = False
-
-    def _ends(self) -> bool:
-        """Return whether no epoch was better for as long as the patience lasts, or the objective gains too little."""
-        schedule, past, last = self.fit.schedule, self.objectives[:-STALL], self.objectives[-STALL:]
-        waits = schedule.patience is not None and self.waited >= schedule.patience
-        return waits or (schedule.least_gain is not None and bool(past) and min(past) - min(last) < schedule.least_gain)
 
     def record(self, epoch: int, losses: NDArray[np.float64], extras: NDArray[np.float64], penalised: bool) -> None:
         """Enter an epoch, of which these are the losses and penalties of the batches, into the history."""
@@ -400,10 +398,7 @@ class _Waiting:
             else:
                 self.waited += 1
         fit.schedule.history.append(entry)
-        self.objectives.append(self.final)
-        self.is_over = self._ends()
-        if self.is_over and self.state is None:  # the others of a stack go on, and move the weights of all
-            self.state, self.best = _copy_state(fit.module), self.final
+        self.is_over = fit.schedule.patience is not None and self.waited >= fit.schedule.patience
 
     def finish(self) -> None:
         """Leave the module as it was after its best epoch; a DataError if training diverged."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pyrofair._figures import as_svg
 from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.drawing import COLOURS, draw_graph
 from pyrofair.graph.paths import UnfairPaths, show_path
 
 __all__ = ["graph_svg"]
@@ -24,6 +22,9 @@ def graph_svg(graph: CausalGraph, unfair: UnfairPaths | None = None, *, name: st
     >>> svg[:4], "Unfair paths, drawn thick and red: A -> Y" in svg.replace("&gt;", ">")
     ('<svg', True)
     """
+    from pyrofair._figures import as_svg
+    from pyrofair.graph.drawing import COLOURS, draw_graph
+
     if len(graph.nodes) > MOST_DRAWN or len(graph.edges) > 4 * MOST_DRAWN:
         return None
     title = f"Causal graph from {graph.sensitive} to {graph.outcome}"

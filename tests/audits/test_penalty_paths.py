@@ -126,8 +126,8 @@ def test_strengths_start_from_the_one_above(monkeypatch: pytest.MonkeyPatch) -> 
     assert not np.array_equal(ends[0], cold)
 
 
-def test_warm_fits_end_when_they_gain_too_little_each_at_its_own_epoch() -> None:
-    """In a stack, the weights are those of that epoch, whatever the others do. Cold fits take all epochs."""
+def test_warm_fits_take_epochs_of_their_own_and_come_as_far_in_fewer() -> None:
+    """The falling rate ends below the constant one. Cold fits take all epochs."""
     model = classifier(epochs=60)
     given: dict[str, Any] = {"strengths": [2.0, 0.8, 0.0], "seeds": 3, "test": (X, Y), "judge": model.source}
 
@@ -138,12 +138,13 @@ def test_warm_fits_end_when_they_gain_too_little_each_at_its_own_epoch() -> None
         }
         return path, lengths
 
-    together, lengths = epochs_of(least_gain=0.03)
-    assert lengths[2] == lengths[0] == [60] * 3
-    assert len(set(lengths[0.8])) > 1
-    assert min(lengths[0.8]) > 20
-    pd.testing.assert_frame_equal(epochs_of(least_gain=0.03, max_stack=1)[0].table, together.table)
-    assert epochs_of(least_gain=None)[1][0.8] == [60] * 3
+    together, lengths = epochs_of(warm_epochs=40)
+    assert lengths == {2: [60] * 3, 0.8: [40] * 3, 0: [60] * 3}
+    pd.testing.assert_frame_equal(epochs_of(warm_epochs=40, max_stack=1)[0].table, together.table)
+    whole, lengths = epochs_of()
+    assert lengths[0.8] == [60] * 3
+    objectives = [path.table.query("strength == 0.8")["objective"].mean() for path in (together, whole)]
+    assert objectives[0] < objectives[1]
 
 
 def test_seeds() -> None:
@@ -618,7 +619,7 @@ def test_all_seeds_of_a_path_come_near_the_best_objective() -> None:
         ({"y": Y + 5}, "never takes the positive value 1"),
         ({"X": X.drop(columns="A")}, "lacks the column 'A'"),
         ({"judge": "one-step"}, "judge='one-step' is no source"),
-        ({"least_gain": 0.0}, r"least_gain=0\.0 must be a number above 0"),
+        ({"warm_epochs": 0}, "warm_epochs=0 must be an integer of at least 1"),
         ({"judge": pf.IPW(GRAPH.unfair("A -> Y"))}, "judge= has other unfair paths than the source of the classifier"),
     ],
 )

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from pyrofair.graph import svg as module
+from pyrofair.graph import drawing
 from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.svg import graph_svg
 
@@ -51,7 +51,7 @@ def test_a_page_has_no_drawing_if_matplotlib_cannot_draw(monkeypatch: pytest.Mon
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no fonts")
 
-    monkeypatch.setattr(module, "draw_graph", fail)
+    monkeypatch.setattr(drawing, "draw_graph", fail)
     assert graph_svg(GRAPH) is None
 
 

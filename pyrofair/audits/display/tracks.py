@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 
 from pyrofair.audits.display.words import between, percent, span
 
@@ -47,6 +46,8 @@ SHARES = Scale((0.0, 0.25, 0.5, 0.75, 1.0))
 
 def scale_of(effects: Iterable[Any]) -> Scale:
     """Return the scale of effects with their intervals, 0 on it."""
+    from matplotlib.ticker import MaxNLocator
+
     found = np.array([[each.lower, each.estimate, each.upper] for each in effects], dtype=np.float64)
     known = [*found[np.isfinite(found)].tolist(), 0.0]
     low, high = (min(known), max(known)) if np.ptp(known) > 1e-6 else (-0.01, 0.01)

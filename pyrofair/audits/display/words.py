@@ -14,6 +14,7 @@ from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_path
 
 __all__ = [
+    "MINUS",
     "Answer",
     "answer",
     "between",
@@ -24,11 +25,13 @@ __all__ = [
     "describe_question",
     "of_decisions",
     "percent",
+    "points",
     "read_as",
     "shorten",
     "span",
 ]
 
+MINUS = "\N{MINUS SIGN}"
 SHOWN = 4
 """The most paths that the question lists, the shortest ones."""
 LONGEST = 120
@@ -52,6 +55,12 @@ class Answer:
 def percent(value: float, digits: int = 1) -> str:
     """Return a share as a percentage, never as -0.0%."""
     return "" if np.isnan(value) else f"{round(100.0 * value, digits) + 0.0:.{digits}f}%"
+
+
+def points(value: float) -> str:
+    """Return a difference of shares in points with its sign, one digit after the point."""
+    rounded = round(100.0 * value, 1) + 0.0
+    return "" if np.isnan(value) else f"{rounded:+.1f}".replace("-", MINUS)
 
 
 def between(low: float, high: float, *, points: bool = False) -> str:

@@ -38,7 +38,7 @@ from pyrofair.programs.worlds import Evaluation, RunOnNoise, World
 __all__ = ["FittedProgram", "Latents", "Plan", "Replayed", "fair_world", "outcome_probability", "read_plan", "replay"]
 
 Latents = Literal["abducted", "posterior", "prior"]
-UNITS_AT_ONCE = 2**15
+UNITS_AT_ONCE = 2**14
 """So many draws of units are evaluated at once: what networks compute of more does not fit into the cache."""
 
 
@@ -207,8 +207,8 @@ def replay(
 
     ``values`` (n,) are those of the sites that :meth:`Plan.columns_read` names, ``index`` labels the rows. A row's
     noise is made of its own values and the seed alone; unless it is abducted, of the values that no unfair path
-    touches, so that rows which differ by unfair paths only have the same noise. With ``labelled`` it is made of the
-    row's label in ``index``, too: equal rows of different units have noise of their own.
+    touches, so that rows which differ by unfair paths only have the same noise, and equal rows are replayed once. With
+    ``labelled`` it is made of the row's label in ``index``, too: equal rows of different units have noise of their own.
 
     With ``"abducted"`` the noise is that of the row: its latent variables are drawn by the guide, and then the noise of
     each redrawn site given its value; a row with the baseline is given back as it is. With ``"posterior"`` the latent
@@ -224,9 +224,10 @@ def replay(
         parts, order = list[Replayed](), list[Tensor]()
         own = typed.get(fitted.equations.sensitive)
         levels = sensitive_levels(fitted.equations.unfair.graph)
-        groups: dict[int | None, Tensor] = {None: torch.arange(n)}
+        first, place = (torch.arange(n),) * 2 if labelled else _distinct(typed, n)
+        groups: dict[int | None, Tensor] = {None: first}
         if own is not None:
-            groups = {group: (own == levels[group]).nonzero().squeeze(1) for group in (0, 1)}
+            groups = {group: first[own[first] == levels[group]] for group in (0, 1)}
         for group, mine in groups.items():
             same = latents == "abducted" and plan.keeps(group) and not fitted.noise_of_outcome and not every
             count = 1 if same else draws
@@ -238,8 +239,15 @@ def replay(
                 found = some.replay(group, latents, count, coupling)
                 parts.append(found.changed(lambda each: each.expand(draws, *each.shape[1:])))
                 order.append(rows)
-        back = torch.cat(order).argsort()
+        back = torch.cat(order).argsort()[place]
         return Replayed.joined(parts, 1).changed(lambda each: each[:, back])
+
+
+def _distinct(values: Mapping[str, Tensor], n: int) -> tuple[Tensor, Tensor]:
+    """Return the first of each set of equal rows, in order, and the place of each row's set among these, (n,)."""
+    table = pd.DataFrame({"": np.zeros(n)} | {site: each.numpy() for site, each in values.items()})
+    place = table.groupby([*table], sort=False, dropna=False).ngroup().to_numpy()
+    return torch.tensor(np.unique(place, return_index=True)[1]), torch.tensor(place)
 
 
 def _as_site(fitted: FittedProgram, site: str, values: Tensor) -> Tensor:
