@@ -178,10 +178,6 @@ def test_scores_that_do_not_clearly_run_against_the_outcome(what: str) -> None:
     rng = np.random.default_rng(0)
     scores = rng.random(400)
     outcome = (rng.random(400) < scores).astype(np.int8)
-    given = {
-        "none": rng.random(400),
-        "constant": np.full(400, 0.5),
-        "few": 1.0 - scores[:20],
-    }.get(what, scores)
+    given = {"none": rng.random(400), "constant": np.full(400, 0.5), "few": 1.0 - scores[:20]}.get(what, scores)
     known: Any = {"few": outcome[:20], "one class": np.ones(400, np.int8), "no outcome": None}.get(what, outcome)
     assert describe_reversal(audited(given), given, known) == ""

@@ -12,12 +12,7 @@ from scipy.stats import norm
 from pyrofair.audits.bootstrap import Estimator
 from pyrofair.audits.display.page import spans_table
 from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import (
-    Measured,
-    effective_sizes,
-    group_table,
-    percentile_numbers,
-)
+from pyrofair.audits.report import Measured, effective_sizes, group_table, percentile_numbers
 from pyrofair.effects.estimates import (
     AUDITED,
     GIVEN_UNITS,

@@ -63,14 +63,7 @@ def train(source: str, seed: int, strengths: list[float], out: Path) -> None:
     )
     start = time.process_time()
     found = pf.penalty_path(
-        model,
-        X,
-        y,
-        strengths=strengths,
-        seeds=[seed],
-        test=(X_test, y_test),
-        n_boot=0,
-        progress=False,
+        model, X, y, strengths=strengths, seeds=[seed], test=(X_test, y_test), n_boot=0, progress=False
     )
     spent = time.process_time() - start
     models = {strength: each for (strength, _), each in found.models.items()}

@@ -27,12 +27,7 @@ from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.sources.ipw import IPW
 
 GRAPH = CausalGraph(
-    "Q -> A; {A Q} -> D; {A Q D} -> Y",
-    sensitive="A",
-    outcome="Y",
-    baseline="woman",
-    contrast="man",
-    positive="hired",
+    "Q -> A; {A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man", positive="hired"
 )
 UNFAIR = GRAPH.unfair("A -> Y")
 QUICK: dict[str, Any] = {"model": "logistic", "epochs": 10, "random_state": 0}
@@ -72,11 +67,7 @@ def test_every_check_of_scikit_learn_passes(settings: str) -> None:
     environment = {**os.environ, "SCIPY_ARRAY_API": "1", "OMP_NUM_THREADS": "1"}
     code = CHECKS.replace("{settings}", settings)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)

@@ -49,13 +49,7 @@ def test_flags_override_the_file_which_overrides_the_defaults(tmp_path: Path) ->
 def test_an_option_takes_several_values_at_once_or_one_by_one() -> None:
     assert settle(*NEEDED, "--score", "p", "q", "--level", ".9", "--score", "r")["score"] == ["p", "q", "r"]
     assert settle(*NEEDED, "--thresholds", ".1", ".2")["thresholds"] == [0.1, 0.2]
-    assert settle(
-        *NEEDED,
-        "--score=p",
-        "--missing-values",
-        "-9",
-        "--",
-    )["missing-values"] == ["-9"]
+    assert settle(*NEEDED, "--score=p", "--missing-values", "-9", "--")["missing-values"] == ["-9"]
 
 
 @pytest.mark.parametrize(

@@ -533,11 +533,7 @@ def test_noise_that_is_a_vector() -> None:
 def test_nodes_that_react_to_an_intervention_above_the_sensitive_attribute() -> None:
     """Had Q been otherwise, A would be what its own noise makes it: that noise is inferred too."""
     program = units(
-        Q=normal(),
-        U_A=normal(),
-        A=lambda v: (v.Q + v.U_A > 0).to(v.Q.dtype),
-        U_D=normal(),
-        D=lambda v: 2 * v.A + v.U_D,
+        Q=normal(), U_A=normal(), A=lambda v: (v.Q + v.U_A > 0).to(v.Q.dtype), U_D=normal(), D=lambda v: 2 * v.A + v.U_D
     )
     source = sem(program, "Q -> A -> D -> Y", "A -> D -> Y")
     unit = pd.DataFrame({"Q": [0.0], "A": [1], "D": [2.5]})

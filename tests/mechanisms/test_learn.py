@@ -698,10 +698,7 @@ def test_a_table_that_does_not_fit_is_refused(frame: pd.DataFrame, changed: Any,
 
 @pytest.mark.parametrize(
     ("column", "columns", "message"),
-    [
-        ("q", "AQ", r"No distribution of 'q' was learned.* Did you mean 'Q'"),
-        ("D", "A", "lacks the column 'Q'"),
-    ],
+    [("q", "AQ", r"No distribution of 'q' was learned.* Did you mean 'Q'"), ("D", "A", "lacks the column 'Q'")],
 )
 def test_a_distribution_that_cannot_be_made_is_refused(
     learned: LearnedMechanisms, frame: pd.DataFrame, column: str, columns: str, message: str

@@ -353,14 +353,7 @@ def test_what_is_not_read_is_not_found() -> None:
             pyro.sample("P", dist.Poisson(Q.exp()), infer={"enumerate": "sequential"})
             pyro.deterministic("Y", G)
 
-    assert read_sites(program).reads == {
-        "A": (),
-        "G": ("A",),
-        "Q": (),
-        "D": ("Q",),
-        "P": ("Q",),
-        "Y": ("G",),
-    }
+    assert read_sites(program).reads == {"A": (), "G": ("A",), "Q": (), "D": ("Q",), "P": ("Q",), "Y": ("G",)}
 
 
 def test_an_intervened_program_reads_nothing_there() -> None:

@@ -46,10 +46,7 @@ def hiring(n: int, seed: int, dependent: float = 0.0) -> pd.DataFrame:
 
 
 def test_without_latent_nodes_the_parents_of_the_later_node_separate() -> None:
-    assert implied_independences(graph_of()) == (
-        Independence("Q", "A", ()),
-        Independence("D", "M", ("Q", "A")),
-    )
+    assert implied_independences(graph_of()) == (Independence("Q", "A", ()), Independence("D", "M", ("Q", "A")))
     assert implied_independences(graph_of("A -> M -> Y")) == (Independence("A", "Y", ("M",)),)
     assert implied_independences(graph_of("A -> M -> Y"), outcome=False) == ()
     assert [str(each) for each in implied_independences(load_adult().graph)] == ["C independent of A"]

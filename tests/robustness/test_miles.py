@@ -313,10 +313,7 @@ def test_graphs_and_paths_that_have_no_such_bounds(edges: str, paths: list[str],
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda df: (df.assign(M=df["R"] + 1.0), None),
-            r"'M' takes 1,\d\d\d values and 'R' 1,\d\d\d, .*Bin it before",
-        ),
+        (lambda df: (df.assign(M=df["R"] + 1.0), None), r"'M' takes 1,\d\d\d values and 'R' 1,\d\d\d, .*Bin it before"),
         (lambda df: (df[df["A"] == 0], None), "never takes the value 1"),
         (lambda df: (df, df["A"]), "sample_weight is 0 in all rows with A=0"),
         (lambda df: (df[["A", "R"]], None), "lacks the column 'M'"),

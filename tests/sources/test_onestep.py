@@ -368,11 +368,7 @@ def test_both_groups_estimate_the_same_where_the_propensities_are_right() -> Non
         assert own.mean(axis=0) == pytest.approx(world.weight @ score(world), abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [PLAIN, pytest.param({}, marks=pytest.mark.slow)],
-    ids=str,
-)
+@pytest.mark.parametrize("settings", [PLAIN, pytest.param({}, marks=pytest.mark.slow)], ids=str)
 def test_the_two_forms_agree_where_the_graph_is_right_and_differ_where_an_edge_is_missing(
     settings: dict[str, Any],
 ) -> None:
