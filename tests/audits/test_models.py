@@ -112,11 +112,6 @@ def test_what_is_no_model(model: Any, message: str) -> None:
         audited(model).observed(TABLE)
 
 
-def test_an_unfitted_model_is_reported() -> None:
-    with pytest.raises(DataError, match=r"'mine' could not score 40 rows: .* NotFittedError: .* is not fitted yet"):
-        audited(LogisticRegression()).observed(TABLE)
-
-
 @pytest.mark.parametrize("error", [RuntimeError("out of luck"), DataError("out of luck")])
 def test_a_model_that_fails_is_named(error: Exception) -> None:
     class Fails:

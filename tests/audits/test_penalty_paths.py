@@ -495,22 +495,6 @@ def test_a_share_of_the_rows_is_measured_on_and_not_trained_on() -> None:
         assert row.lower <= row.upper
 
 
-@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
-def test_intervals_and_classifiers_survive_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"n_boot": 5, "test": draw(80, 1), "max_stack": 1}
-    whole = trace(**settings)
-    with monkeypatch.context() as patched:
-        interrupt(patched, 4)
-        with pytest.warns(PyrofairWarning, match="Interrupted in seed 1"):
-            part = trace(**settings)
-    assert set(part.intervals["seed"]) == {0}
-    rest = trace(**settings, resume=pickle.loads(pickle.dumps(part)))
-    pd.testing.assert_frame_equal(rest.intervals, whole.intervals)
-    pd.testing.assert_frame_equal(rest.groups, whole.groups)
-    for key, model in whole.models.items():
-        np.testing.assert_array_equal(rest.models[key].predict_proba(X), model.predict_proba(X))
-
-
 def test_weights_are_aligned_and_count() -> None:
     weight = pd.Series(np.where(Y == 1, 2.0, 1.0), index=X.index)
     weighted = trace(sample_weight=weight, test=None, held_out=0.3)

@@ -20,7 +20,7 @@ from scipy.special import expit
 from pyrofair._random import isolated
 from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.inference import importance
-from pyrofair.inference.abduction import METHODS, abduct
+from pyrofair.inference.abduction import abduct
 from pyrofair.programs.couplings import COUPLINGS, CouplingError, Noise, noise_given, noise_of, quantile
 from pyrofair.programs.interventions import do
 from pyrofair.programs.worlds import factual, sequential_worlds
@@ -606,33 +606,6 @@ def test_arviz_data() -> None:
             WOMAN_AND_MAN, method="nuts", tolerance=0.5, draws=40, random_state=0
         )
     assert with_chains.to_inference_data()["posterior"]["U_M"].shape == (2, 20, 2)
-
-
-@pytest.mark.usefixtures("hurried")
-def test_same_seed_same_draws_and_nothing_is_left_behind() -> None:
-    units = table(draw(floored, 20), "A Q D M")
-    sem = SEM(floored, FLOORED.unfair("A -> D -> Y"))
-    sem.equations()
-    pyro.clear_param_store()
-    pyro.param("kept", torch.ones(2))
-    torch.manual_seed(3)
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # noqa: NPY002
-    one = sem.counterfactual(units, draws=50, random_state=4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PyrofairWarning)
-        for method in METHODS[3:]:
-            SEM(latent, LATENT.unfair("A -> Y")).counterfactual(
-                LATENT_ROWS, method=method, tolerance=1.0, draws=10, random_state=0
-            )
-    two = sem.counterfactual(units, draws=50, random_state=4)
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert random.getstate() == before[1]
-    assert (np.random.get_state()[1] == before[2]).all()  # noqa: NPY002
-    assert torch.get_default_dtype() == torch.float32
-    assert list(pyro.get_param_store()) == ["kept"]
-    pyro.clear_param_store()
-    pd.testing.assert_frame_equal(one.switched, two.switched)
-    pd.testing.assert_frame_equal(one.noise, two.noise)
 
 
 def test_parameters_share_the_draws() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -108,22 +107,6 @@ def test_a_mechanism_does_not_depend_on_what_else_is_learned(learned: LearnedMec
         np.testing.assert_array_equal(draws, learned.posterior[name])
     with pytest.raises(GraphError, match=r"distribution of 'D' reads 'A', which was not learned"):
         _ = alone.program
-
-
-def test_same_seed_same_mechanisms_and_global_state_as_before(frame: pd.DataFrame) -> None:
-    pyro.clear_param_store()
-    pyro.param("mine", torch.tensor(3.0))
-    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
-    expected = random.random(), np.random.rand(), torch.rand(())  # noqa: NPY002
-    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
-    one = learn(frame, nodes=["M"], steps=60)
-    one.refit(), one.calibration(), one.to_inference_data(draws=2)
-    assert (random.random(), np.random.rand(), torch.rand(())) == expected  # noqa: NPY002
-    assert set(pyro.get_param_store()) == {"mine"}
-    pyro.clear_param_store()
-    other = learn(frame, nodes=["M"], steps=60)
-    for name, draws in one.posterior.items():
-        np.testing.assert_array_equal(draws, other.posterior[name])
 
 
 @pytest.mark.parametrize("posterior", ["normal", pytest.param("multivariate", marks=pytest.mark.slow)])

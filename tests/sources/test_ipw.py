@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
@@ -348,15 +347,6 @@ def test_trimming_that_leaves_one_group() -> None:
         IPW(ONE.unfair("A -> Y"), trim=0.45).fit(one_mediator())
 
 
-def test_horvitz_thompson_divides_by_all_rows() -> None:
-    unfair = HIRING.unfair("A -> Y", "A -> D -> Y")
-    source = IPW(unfair, arm="paper", normalize=False).fit(hiring())
-    for regime, world in zip(unfair.regimes, source.worlds(), strict=True):
-        weights = source.weights(regime)
-        assert world.weight == pytest.approx(weights[weights > 0].to_numpy() / 4_000)
-        assert world.weight.sum() == pytest.approx(weights.mean())
-
-
 # --- weights of the sample, other rows, copies -----------------------------------------------------------------------
 
 PROPENSITIES: tuple[Any, ...] = ("logistic", "saturated")
@@ -456,15 +446,6 @@ def test_the_fitted_rows_keep_their_out_of_fold_propensities() -> None:
     assert source.n_fitted_ == 300
     reseeded = clone(source).set_params(random_state=1).fit(table)
     assert not np.array_equal(reseeded.weights(unfair.regimes[1]), fitted)
-
-
-def test_a_failed_fit_is_no_fit() -> None:
-    source = IPW(ONE.unfair("A -> Y"), arm="paper", propensity="saturated")
-    with pytest.raises(ValueError, match="has no counterpart"):
-        source.fit(unsupported())
-    for ask in (source.worlds, source.overlap, lambda: source.weights(ONE.unfair("A -> Y").regimes[0])):
-        with pytest.raises(NotFittedError):
-            ask()
 
 
 # -- tables that are asked for again ----------------------------------------------------------------------------------
