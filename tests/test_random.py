@@ -142,7 +142,7 @@ QUIET: dict[str, Any] = {"progress": False}
 def given_units(seed: Any, **method: Any) -> Any:
     program = learnable if not method else units({"slope": normal()}, U=normal(), M=lambda v: v.slope * v.A + v.U)
     sem = SEM(program, UNFAIR, posterior={"slope": [0.5]})
-    return sem.counterfactual(X[:2], draws=20, random_state=seed, **method).noise["U", "mean"]
+    return sem.counterfactual(X[:1], draws=20, random_state=seed, **method).noise["U", "mean"]
 
 
 def posterior(seed: Any, **method: Any) -> Any:
@@ -181,7 +181,8 @@ def audited(seed: Any) -> Any:
 
 
 def judged(seed: Any) -> Any:
-    source = pf.OneStep(UNFAIR, form="prefix", random_state=seed).fit(X)
+    rows = X.assign(M=np.random.default_rng(0).normal(size=80))
+    source = pf.OneStep(UNFAIR, form="prefix", random_state=seed).fit(rows)
     return source.influence(lambda world: MODEL.score(world.rows)).ypi
 
 

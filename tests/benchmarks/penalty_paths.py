@@ -119,9 +119,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arm", default="paper", help="paper, pooled, 0, 1, or auto, the default of IPW")
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument(
-        "--compared", type=int, default=3, help="seeds of both other paths"
-    )
+    parser.add_argument("--compared", type=int, default=3, help="seeds of both other paths")
     parser.add_argument("--n_jobs", type=int, default=2)
     parser.add_argument("--settings", default="{}", help="settings of the classifier, as JSON")
     parser.add_argument("--no-protocol", dest="protocol_too", action="store_false")

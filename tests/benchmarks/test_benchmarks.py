@@ -41,7 +41,7 @@ TINY: dict[str, list[str]] = {
     "large_tables": ["--tiny"],
     "levels_coverage": ["--samples 1 --rows 800", "--samples 2 --formula"],
     "missing_values": ["saturated_direct boosted_through --samples 2 --rows 300 --units 1000"],
-    "learning_speed": ["--task boosted --data hiring --count 1", "--task audit --data hiring --count 1"],
+    "learning_speed": ["--tasks boosted audit --data hiring --seeds 1 --replicates 1"],
     "one_step_adult": ["time ratios groups million --further 1 --replicates 2 --splits 1 --repetitions 1 --rows 500"],
     "one_step_diagnostics": ["--samples 1 --forms auto graph --only german --out {out}"],
     "penalised_epoch": ["--repetitions 1 --epochs 1 --data hiring"],
@@ -51,7 +51,6 @@ TINY: dict[str, list[str]] = {
     "pscf_adult": ["bars speed --seeds 1 --repetitions 1 --epochs 1 --batch-size 100"],
     "published": ["--made-up 300"],
     "scenario_facts": ["--units 2000"],
-    "sharp_bounds_coverage": ["witness 100 1 2"],
 }
 
 
