@@ -15,12 +15,10 @@ import torch
 from torch import nn
 
 import pyrofair as pf
+from pyrofair import SEM, CausalGraph, DataError, GraphError
 from pyrofair._random import isolated, seed_from, set_seed
-from pyrofair.exceptions import DataError, GraphError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.inference import importance
 from pyrofair.programs.sites import read_sites
-from pyrofair.sources.sem import SEM
 from tests.models import Known
 from tests.programs.models import normal, units
 
@@ -181,8 +179,13 @@ def audited(seed: Any) -> Any:
 
 
 def judged(seed: Any) -> Any:
-    rows = X.assign(M=np.random.default_rng(0).normal(size=80))
-    source = pf.OneStep(UNFAIR, form="prefix", random_state=seed).fit(rows)
+    unfair = CausalGraph("Q -> A; {A Q} -> M; {A Q M} -> Y", sensitive="A", outcome="Y").unfair("A -> M -> Y")
+    q, noise = np.random.default_rng(0).normal(size=(2, 300))
+    a = (q + noise[::-1] > 0).astype(int)
+    boosted: dict[str, Any] = {"propensity": "boosted", "regression": "boosted", "random_state": seed}
+    source = pf.OneStep(unfair, **boosted, form="prefix", folds=2, splits=1).fit(
+        pd.DataFrame({"Q": q, "A": a, "M": a + q + noise})
+    )
     return source.influence(lambda world: MODEL.score(world.rows)).ypi
 
 

@@ -12,11 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair import PenalizedClassifier
+from pyrofair import CausalGraph, DataError, GraphError, PenalizedClassifier, PyrofairError, PyrofairWarning
 from pyrofair import _validation as validation
 from pyrofair.datasets import load_german
-from pyrofair.exceptions import DataError, GraphError, PyrofairError, PyrofairWarning
-from pyrofair.graph import CausalGraph
 from pyrofair.tables import TableEncoder, sample_rows
 from pyrofair.tables.reading import read_table
 

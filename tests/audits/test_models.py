@@ -13,11 +13,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from torch import nn
 
+from pyrofair import CausalGraph, DataError, PenalizedClassifier
 from pyrofair.audits.models import AuditedModel, describe_reversal
-from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.effects.potential_outcomes import CounterfactualSample
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph("{A Q} -> M; Z -> Q; {A Q M} -> Y", sensitive="A", outcome="Y")
 READS = ("Q", "A", "M")

@@ -18,10 +18,9 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import pyrofair as pf
+from pyrofair import DataError, PenaltyPath, PyrofairWarning, penalty_path
 from pyrofair.audits import penalty_paths
-from pyrofair.audits.penalty_paths import PenaltyPath, penalty_path
 from pyrofair.classifiers.training import evaluate
-from pyrofair.exceptions import DataError, PyrofairWarning
 
 GRAPH = pf.CausalGraph("Q -> D; A -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")
@@ -587,10 +586,7 @@ def test_all_seeds_of_a_path_come_near_the_best_objective() -> None:
     ("wrong", "message"),
     [
         ({"classifier": classifier(source=None)}, "classifier=.* must be a classifier with a source"),
-        ({"classifier": classifier(source="ipw")}, "classifier=.* must be a classifier with a source"),
-        ({"classifier": None}, "classifier=.* must be a classifier with a source"),
         ({"strengths": [0.5, -0.1]}, r"strengths=\[0\.5, -0\.1\] must hold a positive one and none that is negative"),
-        ({"strengths": [np.nan, 1.0]}, r"strengths=\[nan, 1\.0\]"),
         ({"strengths": [0.0]}, r"strengths=\[0\.0\] must hold a positive one"),
         ({"test": X}, r"test=.* must be a pair \(X, y\), rows and their outcomes, or None"),
         ({"test": (X, Y, Y)}, r"test=.* must be a pair \(X, y\)"),
@@ -601,8 +597,6 @@ def test_all_seeds_of_a_path_come_near_the_best_objective() -> None:
         ({"test": (X.assign(Q=np.nan), Y)}, "the table to measure on has 160 missing"),
         ({"y": Y + 5}, "never takes the positive value 1"),
         ({"X": X.drop(columns="A")}, "lacks the column 'A'"),
-        ({"judge": "one-step"}, "judge='one-step' is no source"),
-        ({"least_gain": 0.0}, r"least_gain=0\.0 must be a number above 0"),
         ({"judge": pf.IPW(GRAPH.unfair("A -> Y"))}, "judge= has other unfair paths than the source of the classifier"),
     ],
 )

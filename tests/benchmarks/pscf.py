@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyrofair.classifiers.pscf.classifier import PSCF
-from pyrofair.exceptions import PyrofairWarning
+from pyrofair import PSCF, PyrofairWarning
 from pyrofair.simulate import Scenario, scenario
 
 PAPER = {"hiring": 74.8, "additive": 72.5}

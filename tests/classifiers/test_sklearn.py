@@ -19,10 +19,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
-from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.effects.functionals import effect_gap
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.ipw import IPW
+from pyrofair import IPW, CausalGraph, PenalizedClassifier, effect_gap
 
 GRAPH = CausalGraph(
     "Q -> A; {A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man", positive="hired"

@@ -12,16 +12,14 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pyrofair import _files
+from pyrofair import PSCF, OneStep, _files
 from pyrofair.__main__ import main
 from pyrofair._cells import CellFolder
 from pyrofair._progress import progress_bar
 from pyrofair.audits.report import group_lines
-from pyrofair.classifiers import PSCF
 from pyrofair.commands import comparison
 from pyrofair.commands.comparison import FILES, MODES, SETTINGS, USUAL, Comparison, Remembering, compare
 from pyrofair.datasets import load_german
-from pyrofair.sources import OneStep
 
 TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "Proposed given S", "PSCF"]
 METHODS = [*TRAINED[:-1], *MODES]

@@ -9,9 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pyrofair import sources
-from pyrofair.audits import audit, penalty_path
-from pyrofair.classifiers import PenalizedClassifier
+from pyrofair import PenalizedClassifier, audit, penalty_path, sources
 from pyrofair.commands.decisions import threshold_of
 from pyrofair.commands.line import COMMANDS
 from pyrofair.commands.options import Command, Option, Settings, write_settings

@@ -10,8 +10,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from pyrofair.exceptions import DataError, GraphError
-from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair import CausalGraph, DataError, GraphError
 from pyrofair.graph.parse import EdgeList
 
 EDGES = "Q -> A; {Q A} -> D; {Q A} -> M; {Q A D M} -> Y"

@@ -17,15 +17,13 @@ import torch
 from pyro import poutine
 from scipy.special import expit
 
+from pyrofair import SEM, DataError, PyrofairWarning, do
 from pyrofair._random import isolated
-from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.inference import importance
 from pyrofair.inference.abduction import abduct
 from pyrofair.programs.couplings import COUPLINGS, CouplingError, Noise, noise_given, noise_of, quantile
-from pyrofair.programs.interventions import do
 from pyrofair.programs.worlds import factual, sequential_worlds
 from pyrofair.simulate import hiring
-from pyrofair.sources.sem import SEM
 from tests.programs.models import Scores, coin, graph, normal, sem, through, units
 
 undeclared = pytest.mark.filterwarnings("ignore:The nodes .* in common, which the graph does not hold")

@@ -19,13 +19,10 @@ from pyro.infer import NUTS, Predictive
 from scipy.special import expit, logsumexp
 from scipy.stats import binom, gamma, laplace, norm
 
-from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair import SEM, CausalGraph, DataError, GraphError, PyrofairWarning, effect_posterior
 from pyrofair.inference import posterior
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.inference.posterior import Posterior, fit_posterior, predictive
-from pyrofair.sources import effect_posterior
-from pyrofair.sources.sem import SEM
 from tests.programs.models import Scores, coin, graph, normal, through, units
 
 # ArviZ 0.23 announces its next version once a day, on import.

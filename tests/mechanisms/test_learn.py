@@ -19,10 +19,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import Tensor
 
 import pyrofair as pf
-from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
+from pyrofair import DataError, GraphError, LearnedMechanisms, PyrofairWarning, learn_mechanisms
 from pyrofair.mechanisms import fitting
 from pyrofair.mechanisms.families import Binary, Categorical, Continuous, Integer, Positive
-from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.mechanisms.newton import LastLayer
 
 GRAPH = pf.CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")

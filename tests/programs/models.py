@@ -10,10 +10,8 @@ import pyro
 import pyro.distributions as dist
 from torch import Tensor
 
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair import SEM, CausalGraph, UnfairPaths
 from pyrofair.programs.provenance import Program
-from pyrofair.sources.sem import SEM
 from tests.models import Known
 
 Site = Callable[[Any], Any]

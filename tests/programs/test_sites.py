@@ -16,14 +16,11 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair import SEM, CausalGraph, DataError, GraphError, PyrofairWarning, do
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import predictive
-from pyrofair.programs.interventions import do
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.sites import read_sites, require_finite
-from pyrofair.sources.sem import SEM
 from tests.programs.models import coin, graph, normal, through, units
 
 # -- graphs -----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,8 @@ import pytest
 import torch
 from pyro import poutine
 
-from pyrofair import SEM, CausalGraph, fit_posterior
+from pyrofair import SEM, CausalGraph, DataError, GraphError, fit_posterior
 from pyrofair._random import isolated
-from pyrofair.exceptions import DataError, GraphError
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.inference.posterior import predictive

@@ -17,11 +17,9 @@ from scipy import stats
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pyrofair import CausalGraph, NotIdentifiedError, UnfairPaths
 from pyrofair._random import isolated
-from pyrofair.exceptions import NotIdentifiedError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.parse import EdgeList
-from pyrofair.graph.paths import UnfairPaths
 from pyrofair.programs.couplings import COUPLINGS, Coupling, Noise, Observed
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import Equations, State, read_equations

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pyrofair import CausalGraph, DataError
 from pyrofair.datasets.uci import load_adult, load_german
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.robustness.independences import (
     GraphCheck,
     Independence,

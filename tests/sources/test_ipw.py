@@ -17,11 +17,9 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
+from pyrofair import IPW, CausalGraph, DataError, GraphError, NotIdentifiedError, PositivityError, PositivityWarning
 from pyrofair.effects.group_agreement import compare_groups, disagreeing
 from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes
-from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError, PositivityWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.ipw import IPW
 
 ONE = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 TWO = CausalGraph("A -> M -> D -> Y; A -> D; A -> Y; M -> Y", sensitive="A", outcome="Y")

@@ -17,12 +17,9 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import pyrofair as pf
+from pyrofair import IPW, DataError, OneStep, PositivityError, PositivityWarning, identify
 from pyrofair.effects.influence import InfluenceValues
 from pyrofair.effects.potential_outcomes import CounterfactualSample
-from pyrofair.exceptions import DataError, PositivityError, PositivityWarning
-from pyrofair.graph import identify
-from pyrofair.sources.ipw import IPW
-from pyrofair.sources.onestep import OneStep
 from pyrofair.sources.prefix_form import leaders_of, orders_of
 
 GRAPH = pf.CausalGraph("{Q W} -> A; {A Q W} -> M; {A Q W M} -> L; {A Q W M L} -> Y", sensitive="A", outcome="Y")

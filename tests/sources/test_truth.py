@@ -13,13 +13,9 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.effects.functionals import disagreement
+from pyrofair import SEM, CausalGraph, DataError, PenalizedClassifier, disagreement
 from pyrofair.effects.potential_outcomes import Estimate
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.simulate import scenario
-from pyrofair.sources.sem import SEM
 from pyrofair.sources.truth import DecisionRule, Truth, measure_truth
 from tests.models import Known
 

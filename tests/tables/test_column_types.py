@@ -17,8 +17,7 @@ from pandas.api.types import is_numeric_dtype
 from scipy.special import expit
 
 import pyrofair as pf
-from pyrofair.exceptions import DataError
-from pyrofair.mechanisms.learn import learn_mechanisms
+from pyrofair import DataError, learn_mechanisms
 from pyrofair.sources import gcomputation
 from pyrofair.tables.labels import as_column, read_outcome
 from pyrofair.tables.reading import read_table

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 import pyrofair as pf
-from pyrofair import CausalGraph, DataError, PyrofairWarning
-from pyrofair.classifiers.pscf import PSCF
+from pyrofair import PSCF, CausalGraph, DataError, PyrofairWarning
 from pyrofair.inference.amortised import mean_discrepancy
 from pyrofair.mechanisms.families import Categorical, choose_family
 from tests.classifiers.pscf.models import QUIET, clone_of, outcome_distribution

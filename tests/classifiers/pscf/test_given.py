@@ -22,8 +22,7 @@ from sklearn.base import clone
 from torch import Tensor, nn
 
 import pyrofair as pf
-from pyrofair import CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning
-from pyrofair.classifiers.pscf import PSCF
+from pyrofair import PSCF, CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning
 from pyrofair.inference import amortised
 from pyrofair.inference.likelihood import PosteriorError
 
