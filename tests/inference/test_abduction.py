@@ -648,9 +648,6 @@ def test_units_of_an_index_of_several_levels_and_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("rows", "settings", "match"),
     [
-        (WOMAN_AND_MAN.drop(columns="D"), {}, "lacks the column 'D'"),
-        (WOMAN_AND_MAN.assign(D=[3.0, np.nan]), {}, "missing value"),
-        (WOMAN_AND_MAN.assign(A=[0, 2]), {}, "'A' holds 2 besides"),
         (WOMAN_AND_MAN.assign(D=["a", "b"]), {}, "'D' holds categories"),
         (WOMAN_AND_MAN, {"method": "nuts"}, "method='nuts' needs tolerance="),
         (WOMAN_AND_MAN, {"method": "nuts", "tolerance": {"D": 0.1}}, "no width for the node 'M'"),
