@@ -240,6 +240,8 @@ def test_replicates_keep_the_signs_of_their_own_units(settings: dict[str, Any], 
 
 def test_refits_and_fits_refuse_bad_weights() -> None:
     source = fitted()
+    with pytest.raises(DataError, match="sample_weight"):
+        source.refit(-np.ones(N))
     one_group = (units()["A"] == 1).astype(float)
     with pytest.raises(DataError, match="sample_weight is 0 in all rows with A=0"):
         make().fit(units(), sample_weight=one_group)
