@@ -189,6 +189,7 @@ settings(
     pf.CausalGraph,
     lambda **given: pf.CausalGraph("A -> M -> Y", **({"sensitive": "A", "outcome": "Y"} | given)),
     columns="mapping",
+    labels="mapping or none",
 )
 settings(
     pf.CausalGraph.from_pyro,
@@ -196,6 +197,7 @@ settings(
         given.pop("program", program), **({"nodes": ["A", "M", "Y"], "sensitive": "A", "outcome": "Y"} | given)
     ),
     columns="mapping",
+    labels="mapping or none",
 )
 settings(
     pf.CausalGraph.from_tiers,

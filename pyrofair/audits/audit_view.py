@@ -24,6 +24,7 @@ from pyrofair.audits.report import (
     describe_intervals,
     group_lines,
     model_lines,
+    names_of_groups,
     rates_by_group,
     setting_lines,
     subgroup_lines,
@@ -41,7 +42,7 @@ from pyrofair.audits.verdicts import (
 from pyrofair.audits.view import Block, View, drawn
 from pyrofair.effects.scoring import Decisions
 from pyrofair.exceptions import DataError
-from pyrofair.graph import UnfairPaths
+from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.svg import graph_svg
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _blocks(
             model_lines(audit.table, verdicts, context),
             pictures=[_models(audit.table, verdicts, each) for each in both if any(key[1] == each for key in of)],
         ),
-        *([rates_block(audit.rates, context.graph.sensitive_column)] if len(audit.rates) else []),
+        *([rates_block(audit.rates, context.graph)] if len(audit.rates) else []),
         Block(
             "intervals",
             "Intervals",
@@ -315,13 +316,13 @@ def _models(table: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict], de
     )
 
 
-def rates_block(rates: pd.DataFrame, column: str) -> Block:
+def rates_block(rates: pd.DataFrame, graph: CausalGraph) -> Block:
     """Return the rates of each group, once, and each difference: a line and a row for each of a model."""
     note = GROUP_RATES + EACH_BY_ITSELF * ("contrast" in rates)
     lines, rows = [note], []
-    gap = rates["group"] == DIFFERENCE
-    name = column + "=" + rates["group"]
-    of = "" if "contrast" not in rates else f" of {column}=" + rates["contrast"].astype(str)
+    gap, column, called = rates["group"] == DIFFERENCE, graph.sensitive_column, names_of_groups(graph)
+    name = column + "=" + rates["group"].map(called)
+    of = "" if "contrast" not in rates else f" of {column}=" + rates["contrast"].astype(str).map(called)
     named = rates.assign(group=name.mask(gap, DIFFERENCE + of)).drop_duplicates(["model", "group", "quantity"])
     keys: Any = named.groupby(["model", "group"], sort=False)
     for (model, group), own in keys:

@@ -91,4 +91,4 @@ class Clusters:
         return [f"Intervals may be short, for {text}; Student's t makes up for most of it."] if text else []
 
     def _named(self, value: int) -> str:
-        return f"{self.graph.sensitive_column}={self.graph.label(value)!r}"
+        return f"{self.graph.sensitive_column}={self.graph.named(self.graph.label(value))!r}"

@@ -114,7 +114,7 @@ class ContrastAudit(FamilyAudit):
 
     def label(self, name: Any) -> str:
         """Return the level as texts have it."""
-        return repr(name)
+        return repr(self.context["graph"].named(name))
 
     def _opening(self) -> list[str]:
         context = self.context
@@ -126,7 +126,7 @@ class ContrastAudit(FamilyAudit):
 
     def _title(self) -> str:
         context = self.context
-        column, baseline = context["graph"].sensitive_column, context["graph"].baseline
+        column, baseline = context["graph"].sensitive_column, context["graph"].named(context["graph"].baseline)
         return f"{column}: each level instead of {baseline} on unfair paths; {context['rows']:,} rows"
 
     def _picture(self) -> Markup:
@@ -166,7 +166,8 @@ class ContrastAudit(FamilyAudit):
         return found
 
     def _data(self, rows: bool) -> dict[str, Any]:
-        return super()._data(rows) | {"thresholds": self.thresholds, "subgroups": self.subgroups}
+        labels = self.context["graph"].labels
+        return super()._data(rows) | {"labels": labels, "thresholds": self.thresholds, "subgroups": self.subgroups}
 
     def _before(self, name: Any, of: Mapping[str, Any]) -> dict[str, str]:
         return {"rows": f"{self.context['sizes'][name]:,}"}
@@ -174,7 +175,7 @@ class ContrastAudit(FamilyAudit):
     def _told(self) -> View:
         context, table = self.context, self.table
         graph, unfair, sizes = context["graph"], context["unfair"], context["sizes"]
-        column, baseline = graph.sensitive_column, graph.baseline
+        column, baseline = graph.sensitive_column, self.label(graph.baseline)
         joint = "the largest |t| of their joint normal distribution"
         how = joint if self.intervals == MAX_T else "Bonferroni's inequality"
         every = "all audited contrasts" if self.failures else "all contrasts"
@@ -183,21 +184,21 @@ class ContrastAudit(FamilyAudit):
             what = "mean unfair effect" if row["quantity"] == "mean_unfair_effect" else "upper bound on PIU"
             ends = f"; the largest of {every} is in [{percent(row['lower'])}, {percent(row['upper'])}]"
             lines.append(
-                f"{row['model']}, {of_decisions(row['decisions'])}: worst {what}: {row['contrast']!r}, "
+                f"{row['model']}, {of_decisions(row['decisions'])}: worst {what}: {self.label(row['contrast'])}, "
                 f"{percent(row['size'])} in size{ends if np.isfinite(row['lower']) else ''}"
             )
         return View(
             title=f"Audit of the contrasts of {column}",
             question=[
                 f"For how many individuals does the decision depend on {column} through the unfair paths?",
-                f"Comparison: as if each other level instead of {baseline!r} on the unfair paths only. "
+                f"Comparison: as if each other level instead of {baseline} on the unfair paths only. "
                 f"{context['rows']:,} people were audited.",
                 f"Unfair: {show_paths(unfair.paths)}.",
             ],
             lead=[
                 f"Audit of {table['model'].nunique()} model(s) on {context['rows']:,} rows: "
-                f"{table['contrast'].nunique()} contrast(s) of {column!r} with the baseline {baseline!r} "
-                f"({sizes[baseline]:,} rows).",
+                f"{table['contrast'].nunique()} contrast(s) of {column!r} with the baseline {baseline} "
+                f"({sizes[graph.baseline]:,} rows).",
                 f"{context['level']:.0%} intervals that hold at once for all contrasts of a model and quantity, by "
                 f"{how}.",
                 POPULATION,
@@ -407,7 +408,7 @@ class Levels:
         self, models: Any, make: Callable[..., Any], subgroups: Any, done: str = "audited", *, progress: bool
     ) -> Members:
         """Let ``make(level, models, df, ...)`` answer for each level; what it refuses is noted, and others go on."""
-        df, n, members = self.df, len(self.table), Members("contrast", _named, done)
+        df, n, members = self.df, len(self.table), Members("contrast", self._named, done)
         few: dict[Any, DataError] = {}
         members.said |= {text: (PyrofairWarning, [*self.rows]) for text in self.warned}
         known = [name for name in df.columns if name in (*self.table.columns, self.graph.outcome_column)]
@@ -428,13 +429,13 @@ class Levels:
             )
         return members
 
+    def _named(self, contrasts: Sequence[Any]) -> str:
+        named = ", ".join(repr(self.graph.named(each)) for each in contrasts)
+        return f"The contrast{'s' if len(contrasts) > 1 else ''} {named}"
+
 
 def _joined(pictures: Sequence[Callable[[], Markup]]) -> Markup:
     return Markup("").join(each() for each in pictures)
-
-
-def _named(contrasts: Sequence[Any]) -> str:
-    return f"The contrast{'s' if len(contrasts) > 1 else ''} {', '.join(map(repr, contrasts))}"
 
 
 def _on_rows(models: Any, at: NDArray[np.int64], n: int) -> Any:

@@ -117,9 +117,10 @@ class Decomposition:
             name: pd.concat([getattr(one, name).assign(contrast=key) for key, one in levels.items()], ignore_index=True)
             for name in TABLES
         }
-        notes = [f"{key!r} could not be split: {why}" for key, why in members.failures.items()]
+        named = compared.graph.named
+        notes = [f"{named(key)!r} could not be split: {why}" for key, why in members.failures.items()]
         for text in every("notes"):
-            of = [repr(key) for key, one in levels.items() if text in one.notes]
+            of = [repr(named(key)) for key, one in levels.items() if text in one.notes]
             notes.append(text if len(of) == len(levels) else f"{', '.join(of)}: {text}")
         made = {name: table[["contrast", *table.columns.drop("contrast")]] for name, table in tables.items()}
         return replace(
@@ -131,7 +132,7 @@ class Decomposition:
             outcome=next(filter(None, (one.outcome for one in levels.values())), None),
             rows=len(compared.table),
             notes=tuple(notes),
-            doubts={f"{of}, {key!r}": text for key, one in levels.items() for of, text in one.doubts.items()},
+            doubts={f"{of}, {named(key)!r}": text for key, one in levels.items() for of, text in one.doubts.items()},
             assumptions=every("assumptions"),
             warnings=tuple(members.rewarn(stacklevel=5)),
             estimates=None,
@@ -160,7 +161,7 @@ class Decomposition:
 
     def _labels(self) -> tuple[str, str]:
         """Return the labels of the group that is compared with, and of the other one."""
-        one, other = (str(self.graph.label(int(value != self.swapped))) for value in (0, 1))
+        one, other = (str(self.graph.named(self.graph.label(int(value != self.swapped)))) for value in (0, 1))
         return one, other
 
     def _word(self, part: str) -> str:
@@ -341,13 +342,13 @@ class Decomposition:
     def view(self) -> View:
         """The report as data."""
         told, column = self._told(), self.graph.sensitive_column
-        added = [make_table("contrasts", "What each part adds", self.contrasts)]
-        means, drawing = [make_table("means", "Means", self.means)], Markup(graph_svg(self.graph) or "")
+        groups = [str(self.graph.named(each)) for each in self.sizes] or self._labels()
+        added = [make_table("contrasts", "What each part adds", self._shown(self.contrasts), self.contrasts)]
+        means, drawing = [make_table("means", "Means", self._shown(self.means), self.means)], graph_svg(self.graph)
         return View(
             title="Where the gap comes from",
             question=[
-                f"Why do the groups {', '.join(map(str, self.sizes or self._labels()))} ({column}) get different "
-                "decisions?",
+                f"Why do the groups {', '.join(groups)} ({column}) get different decisions?",
                 *(one._head(pair) for one, pair in told if pair[0] == told[0][1][0]),
             ],
             answers=[
@@ -361,7 +362,7 @@ class Decomposition:
             blocks=[
                 self.block(),
                 *self._subgroups(),
-                Block("graph", "The causal graph", aside=["Arrows are causes."], markup=lambda: drawing),
+                Block("graph", "The causal graph", aside=["Arrows are causes."], markup=lambda: Markup(drawing or "")),
                 Block("contrasts", "After every set of other parts", tables=added),
                 Block("means", "The mean in each world", aside=[WORLDS], tables=means),
             ],
@@ -372,6 +373,10 @@ class Decomposition:
             settings=[(name, str(value)) for name, value in self.settings.items()],
         )
 
+    def _shown(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return a table with levels as reports call them."""
+        return table.assign(contrast=table["contrast"].map(self.graph.named)) if self.levels else table
+
     def _lead(self) -> list[str]:
         """Return what is compared."""
         graph = self.graph
@@ -380,13 +385,13 @@ class Decomposition:
             return [f"{self.rows:,} rows; {graph.sensitive_column}={other} compared with {one}."]
         return [
             f"{self.rows:,} rows: {len(self.sizes) - 1} contrast(s) of {graph.sensitive_column!r} with the baseline "
-            f"{graph.baseline!r} ({self.sizes[graph.baseline]:,} rows).",
+            f"{graph.named(graph.baseline)!r} ({self.sizes[graph.baseline]:,} rows).",
             f"{self.level:.0%} intervals that hold at once for all contrasts and parts.",
             POPULATION,
         ]
 
     def _data(self, rows: bool) -> dict[str, Any]:
-        told = {name: getattr(self, name) for name in (*TOLD, *TABLES)}
+        told = {name: getattr(self, name) for name in (*TOLD, *TABLES)} | {"labels": self.graph.labels}
         return told | {"versions": known_versions(), "failures": {name: str(e) for name, e in self.failures.items()}}
 
     def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:

@@ -195,7 +195,7 @@ class FamilyAudit(ABC):
         if outcomes := self._each("outcome_assumptions"):
             assumptions.append(("Those of an outcome assume:", outcomes))
         first, found = next(iter(contexts.values()), None), self.rates
-        rates = [] if first is None or found.empty else [rates_block(found, first.graph.sensitive_column)]
+        rates = [] if first is None or found.empty else [rates_block(found, self.context.get("graph", first.graph))]
         return replace(
             made,
             blocks=[*self._blocks(verdicts), *made.blocks, *rates, *missing_blocks(self._missing())],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -53,6 +53,7 @@ __all__ = [
     "in_doubt",
     "judged",
     "model_lines",
+    "names_of_groups",
     "percentile_numbers",
     "rates_by_group",
     "rows_alike",
@@ -444,9 +445,16 @@ def rates_by_group(rates: pd.DataFrame, model: str, graph: CausalGraph) -> str:
     if rates.empty:
         return ""
     own = rates[(rates["model"] == model) & (rates["quantity"] == "selection_rate") & (rates["group"] != DIFFERENCE)]
-    of_column = "" if isinstance(graph.baseline, str) else f"{graph.sensitive_column}="
+    of_column = "" if isinstance(graph.named(graph.baseline), str) else f"{graph.sensitive_column}="
+    named = names_of_groups(graph)
     rows: Any = own.itertuples()
-    return ", ".join(f"{of_column}{shorten(row.group)} {percent(row.estimate)}" for row in rows)
+    return ", ".join(f"{of_column}{shorten(named(row.group))} {percent(row.estimate)}" for row in rows)
+
+
+def names_of_groups(graph: CausalGraph) -> Callable[[str], str]:
+    """Return what reports call the group of a table of rates, where the value stands as text."""
+    names = {str(level): text for level, text in graph.label_map}
+    return lambda group: names.get(group, group)
 
 
 def _points(share: float) -> float:
@@ -476,13 +484,14 @@ def subgroup_lines(subgroups: pd.DataFrame, verdicts: Mapping[tuple[str, str, st
 def setting_lines(context: Context, models: int) -> list[str]:
     """Return what was judged, and how the numbers are read."""
     graph, intervals = context.graph, describe_intervals(context)
+    first, other = compared(context.paths)
     if not intervals:
         reason = "for a single bootstrap replicate makes no interval" if context.replicates else "no bootstrap"
         intervals = f"points only, {reason}"
     if context.swapped:
         roles = (
-            f"The roles are swapped: Y0 is the decision with the contrast, {graph.contrast!r}, on all paths, Ypi with "
-            f"the baseline, {graph.baseline!r}, on the unfair ones."
+            f"The roles are swapped: Y0 is the decision with the contrast, {first!r}, on all paths, Ypi with the "
+            f"baseline, {other!r}, on the unfair ones."
         )
     else:
         roles = "Y0 is the decision with the baseline on all paths, Ypi with the contrast on the unfair ones."
@@ -545,7 +554,8 @@ def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph)
     """Return a line for each stage: its weights, and the largest balance and correction of all models."""
     lines = []
     for row in weights.to_dict("records"):
-        arm = "all rows" if pd.isna(row["arm"]) else f"rows with {graph.sensitive}={graph.label(int(row['arm']))!r}"
+        group = None if pd.isna(row["arm"]) else graph.named(graph.label(int(row["arm"])))
+        arm = "all rows" if group is None else f"rows with {graph.sensitive}={group!r}"
         given = f" given {row['given']}" if row["given"] else ""
         own = stages[stages["counts"]] if len(stages) else stages
         for name in ("regime", "nodes") if len(stages) else ():

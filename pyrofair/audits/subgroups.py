@@ -364,7 +364,7 @@ def _size(
     sizes = [kish_size(weight * (a == value)) for value in (0, 1)]
     few = min((0, 1), key=lambda value: sizes[value])
     if sizes[few] < FEWEST_ROWS:
-        whose = f"{graph.sensitive_column}={graph.label(few)!r}"
+        whose = f"{graph.sensitive_column}={graph.named(graph.label(few))!r}"
         return np.nan, f"{sizes[few]:.0f} row(s) with {whose}, fewer than {FEWEST_ROWS}", ""
     if groups is not None and (text := groups.fewer()):
         return np.nan, text, ""

@@ -11,7 +11,7 @@ __all__ = ["COMMAND"]
 
 OPTIONS = (
     *GRAPH_OPTIONS,
-    *(each for each in LABEL_OPTIONS if each.name in ("baseline", "contrast", "positive")),
+    *(each for each in LABEL_OPTIONS if each.name in ("baseline", "contrast", "labels", "positive")),
     Option("target", "whose outcome: the prediction of a classifier of the outcome's parents, or the outcome itself",
            default="prediction", choices=("prediction", "outcome")),
     Option("latex", "print the formulas as LaTeX", bool),

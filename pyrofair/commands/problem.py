@@ -6,7 +6,7 @@ import csv
 import re
 import shlex
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -65,6 +65,8 @@ LABEL_OPTIONS = grouped(
     Option("baseline", "the value of the sensitive attribute in the baseline world (default 0)", metavar="VALUE"),
     Option("contrast", "its other value (default 1); of audit and train also several values, each compared with the "
            "baseline, or all", many=True, metavar="VALUE"),
+    Option("labels", "how reports write values of the sensitive attribute, which stay as they are: '0=white 1=black'",
+           many=True, metavar="VALUE=LABEL"),
     Option("one-hot", "columns of 0 and 1 that hold the sensitive attribute, one for each level; their names are its "
            "values: 'race=race_black,race_white'. With other=VALUE among them rows without a 1 have that value",
            metavar="NODE=COLUMNS"),
@@ -252,6 +254,10 @@ def read_problem(
     table, dropped = _keep_groups(table, plain, settings)
     more = {name: _keep_groups(each, plain, settings) for name, each in further.items()}
     labels = _labels(settings, plain, table) if about_groups else {}
+    if settings["labels"]:
+        column = table.frame[plain.sensitive_column]
+        named = _named_levels(settings, lambda text: match_value("--labels", text, column, table.path))
+        labels |= {"labels": named} | ({} if about_groups else {"baseline": next(iter(named)), "contrast": None})
     joined: list[str] = []
     if settings["rest-is-no"] and "positive" in labels and outcome in table.frame:
         column, yes = table.frame[outcome], labels["positive"]
@@ -288,7 +294,7 @@ def read_problem(
             for name, (each, _) in more.items()
         },
         tuple(notes),
-        () if graph.contrast is not None else _levels(settings, graph, table),
+        _levels(settings, graph, table) if about_groups and graph.contrast is None else (),
         from_one_hot(raw, graph, hot, other=other) if hot else None,
     )
 
@@ -392,7 +398,24 @@ def stated_labels(settings: Settings) -> dict[str, Any]:
     one = None if names_several(settings) else next(iter(settings["contrast"]), None)
     given = {"baseline": settings["baseline"], "contrast": one, "positive": settings["positive"]}
     texts = {role: text for role, text in given.items() if text is not None}
-    return {role: text if (number := read_number(text, ".")) is None else number for role, text in texts.items()}
+
+    def read(text: str) -> Any:
+        return text if (number := read_number(text, ".")) is None else number
+
+    return {role: read(text) for role, text in texts.items()} | {"labels": _named_levels(settings, read)}
+
+
+def _named_levels(settings: Settings, read: Callable[[str], Any]) -> dict[Any, str]:
+    """Return the labels of values of the sensitive attribute, by the values that a function reads."""
+    found: dict[Any, str] = {}
+    for text in settings["labels"]:
+        value, equals, label = text.partition("=")
+        if not equals or not label.strip():
+            raise UsageError(f"--labels {text!r} must be VALUE=LABEL, such as 0=white.")
+        if (level := read(value)) in found:
+            raise UsageError(f"--labels gives the value {value!r} two labels, {found[level]!r} and {label!r}.")
+        found[level] = label
+    return found
 
 
 def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ AS_OPTIONS = tuple(
         (r"\b(sensitive|outcome)='\.\.\.'", r"--\1 NODE"),
         (r"graph\.with_latent\(\.\.\.\)", "--latent NODE"),
         (r"when making the graph: CausalGraph\(\.\.\., (baseline)=([^,)]*)[^)]*\)", r"--\1 \2 --contrast all"),
+        (r"\bcontrast=None\b", "--contrast all"),
         (r"other='its label'", "other=VALUE among the columns of --one-hot"),
         (r"keep it once, df\.drop_duplicates\(\), ", "keep it once in the file, "),
         (r"\bgroups='(\w+)'", r"--groups \1"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -14,6 +14,7 @@ from pyrofair._defaults import default_of
 from pyrofair._validation import (
     did_you_mean,
     listed,
+    look,
     plain_value,
     require_callable,
     require_choice,
@@ -107,12 +108,15 @@ class CausalGraph:
         For a node that is not one column of the same name: the list of its columns.
     latent
         The nodes without columns.
+    labels
+        How reports write values of the sensitive attribute, such as ``{0: "white", 1: "black"}``. Tables, models and
+        files keep the values, and graphs that differ in labels alone are equal.
 
     Raises
     ------
     GraphError
         For a cycle, an unknown node, a sensitive attribute without a path to the outcome, an outcome with observed
-        children, a column that stands in two nodes.
+        children, a column that stands in two nodes, a label of another value than baseline and contrast.
 
     References
     ----------
@@ -136,6 +140,7 @@ class CausalGraph:
     positive: Hashable
     latent: tuple[str, ...]
     column_map: tuple[tuple[str, tuple[str, ...]], ...]
+    label_map: tuple[tuple[Hashable, str], ...] = field(compare=False)
 
     def __init__(
         self,
@@ -148,12 +153,13 @@ class CausalGraph:
         positive: Hashable = 1,
         columns: Mapping[str, str | Sequence[str]] | None = None,
         latent: Iterable[str] = (),
+        labels: Mapping[Any, str] | None = None,
     ) -> None:
         hidden = require_names("latent", latent, "node names", one=True, error=GraphError)
         listed = edges if isinstance(edges, EdgeList) else read_edges(edges)
         sensitive = _marked("sensitive", listed.exposures, "exposure") if sensitive is None else sensitive
         outcome = _marked("outcome", listed.outcomes, "outcome") if outcome is None else outcome
-        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns, labels)
         if contrast is ...:
             contrast = 1 if baseline == 0 else None
         baseline, contrast, positive = map(plain_value, (baseline, contrast, positive))
@@ -172,9 +178,11 @@ class CausalGraph:
         ):
             if fault := text_fault(names):
                 raise GraphError(f"{what.capitalize()} cannot be told apart, or not be written: {fault}. Rename one.")
-        given = (listed.nodes, listed.edges, sensitive, outcome, baseline, contrast, positive, hidden, column_map)
-        for field, value in zip(fields(self), given, strict=True):
-            object.__setattr__(self, field.name, value)
+        roles = (sensitive, outcome, baseline, contrast, positive)
+        named = _read_labels(labels, baseline, contrast)
+        given = (listed.nodes, listed.edges, *roles, hidden, column_map, named)
+        for each, value in zip(fields(self), given, strict=True):
+            object.__setattr__(self, each.name, value)
         self._validate()
 
     @classmethod
@@ -189,6 +197,7 @@ class CausalGraph:
         contrast: Hashable = 1,
         positive: Hashable = 1,
         columns: Mapping[str, str | Sequence[str]] | None = None,
+        labels: Mapping[Any, str] | None = None,
     ) -> CausalGraph:
         """Read the graph off a Pyro program: the exact parents of each node, through computed steps and noise.
 
@@ -201,7 +210,7 @@ class CausalGraph:
         nodes
             Sites in its plate of units. With ``columns``, each column is a site, or names a component of a vector site,
             in order; by default these are ``M[0]``, ``M[1]``, ...
-        sensitive, outcome, baseline, contrast, positive, columns
+        sensitive, outcome, baseline, contrast, positive, columns, labels
             As for the class.
 
         Raises
@@ -222,7 +231,7 @@ class CausalGraph:
         """
         from pyrofair.programs.vectors import read_scalar_sites  # other graphs need no Pyro
 
-        _require_roles(sensitive, outcome, baseline, contrast, positive, columns)
+        _require_roles(sensitive, outcome, baseline, contrast, positive, columns, labels)
         nodes = require_names("nodes", nodes, "node names", error=GraphError)
         require_callable("program", program, "a Pyro program of the number of units", error=GraphError)
 
@@ -237,6 +246,7 @@ class CausalGraph:
             contrast=contrast,
             positive=positive,
             columns=read.columns,
+            labels=labels,
         )
 
     @classmethod
@@ -395,6 +405,20 @@ class CausalGraph:
         require_choice("value", value, (0, 1))
         return self.require_contrast().contrast if value else self.baseline
 
+    @property
+    def labels(self) -> dict[Hashable, str]:
+        """How reports write values of the sensitive attribute; empty if they write the values."""
+        return dict(self.label_map)
+
+    def named(self, level: Any) -> Any:
+        """Return what a report writes for a value of the sensitive attribute: its label, or the value.
+
+        >>> graph = CausalGraph("A -> Y", sensitive="A", outcome="Y", labels={1: "black"})
+        >>> graph.named(1), graph.named(0)
+        ('black', 0)
+        """
+        return self.labels.get(level, level)
+
     def require_contrast(self) -> CausalGraph:
         """Return the graph, or raise a DataError if each other level is its contrast, and one is asked for."""
         if self.contrast is None:
@@ -408,8 +432,13 @@ class CausalGraph:
     @property
     def coding(self) -> str:
         """The two values of the sensitive attribute in words."""
-        other = "each other level" if self.contrast is None else repr(self.contrast)
-        return f"0 is {self.baseline!r}, 1 is {other}"
+
+        def told(level: Hashable) -> str:
+            return f"{self.labels[level]!r} (coded {level!r})" if level in self.labels else repr(level)
+
+        others = ", ".join(told(each) for each in self.labels if each != self.baseline)
+        every = f"each other level{others and f': {others}'}"
+        return f"0 is {told(self.baseline)}, 1 is {every if self.contrast is None else told(self.contrast)}"
 
     @cached_property
     def dag(self) -> nx.DiGraph[str]:
@@ -544,7 +573,9 @@ class CausalGraph:
 
     def coded(self) -> CausalGraph:
         """Return the same graph with the values of the sensitive attribute, and of the outcome, coded as 0 and 1."""
-        return self.remade(baseline=0, contrast=1, positive=1)
+        levels = {0: self.baseline, 1: self.contrast}
+        labels = {code: self.labels[level] for code, level in levels.items() if level in self.labels}
+        return self.remade(baseline=0, contrast=1, positive=1, labels=labels)
 
     def remade(
         self, nodes: Iterable[str] | None = None, edges: Iterable[tuple[str, str]] | None = None, **changed: Any
@@ -552,6 +583,10 @@ class CausalGraph:
         """Return the graph with other nodes, edges, roles or columns, and all else as it is."""
         roles = ("sensitive", "outcome", "baseline", "contrast", "positive", "latent")
         settings: Any = {role: getattr(self, role) for role in roles} | {"columns": self._columns} | changed
+        if "labels" not in changed:  # those of levels that the new graph compares
+            levels = {} if "sensitive" in changed else self.labels
+            compared = None if settings["contrast"] is None else (settings["baseline"], settings["contrast"])
+            settings["labels"] = {each: levels[each] for each in levels if compared is None or each in compared}
         own, drawn = (self.nodes if nodes is None else nodes), (self.edges if edges is None else edges)
         return CausalGraph(EdgeList(tuple(own), tuple(drawn), tuple(settings["latent"])), **settings)
 
@@ -665,6 +700,26 @@ class CausalGraph:
             )
 
 
+def _read_labels(
+    labels: Mapping[Any, str] | None, baseline: Hashable, contrast: Hashable
+) -> tuple[tuple[Any, str], ...]:
+    """Return each level that has a label, with it; levels that a report would write alike are refused."""
+    found = {plain_value(level): text for level, text in (labels or {}).items()}
+    for level, text in found.items():
+        require_label("labels", level, error=GraphError)
+        require_instance(f"labels[{level!r}]", text, str, "a text, such as 'white'", error=GraphError)
+    if contrast is not None and (others := [each for each in found if each not in (baseline, contrast)]):
+        raise GraphError(
+            f"labels name {others[0]!r}, which is neither the baseline {baseline!r} nor the contrast {contrast!r}. "
+            "Label these two, or compare each other level with the baseline, contrast=None."
+        )
+    levels = dict.fromkeys([baseline, *({contrast} - {None}), *found])
+    shown = [look(found.get(each, str(each))) for each in levels]
+    if not all(shown) or len({*shown}) < len(shown) or text_fault(found.values()):
+        raise GraphError(f"labels={found} must be texts that can be written, and no two levels may look alike.")
+    return tuple(found.items())
+
+
 def _marked(role: str, nodes: Sequence[str], word: str) -> str:
     """Return the one node that a graph marks for a role."""
     if len(nodes) == 1:
@@ -674,14 +729,18 @@ def _marked(role: str, nodes: Sequence[str], word: str) -> str:
 
 
 def _require_roles(
-    sensitive: object, outcome: object, baseline: object, contrast: object, positive: object, columns: object
-) -> None:
-    """Refuse roles that are no names, labels that no column can hold, and columns that are no dictionary."""
+    sensitive: object, outcome: object, baseline: object, contrast: object, positive: object, columns: object,
+    labels: object,
+) -> None:  # fmt: skip
+    """Refuse roles that are no names, values that no column can hold, and columns or labels that are no dictionary."""
     for role, name in (("sensitive", sensitive), ("outcome", outcome)):
         require_instance(role, name, str, "the name of a node", error=GraphError)
     for role, label in (("baseline", baseline), ("contrast", contrast), ("positive", positive)):
         if role != "contrast" or label is not None:
             require_label(role, label, error=GraphError)
+    if labels is not None:
+        expected = "a dictionary from values to texts, such as {0: 'white', 1: 'black'}"
+        require_instance("labels", labels, Mapping, expected, error=GraphError)
     if columns is not None:
         expected = "a dictionary from nodes to their columns, such as {'S': ['savings', 'checking']}"
         require_instance("columns", columns, Mapping, expected, error=GraphError)

@@ -429,10 +429,10 @@ class UnfairPaths:
         lines = lines if self.paths else ["unfair: no path", *lines]
         lines.append(f"shared by both worlds: {', '.join(self.shared) or 'nothing observed'}")
         if self.swapped:
-            graph = self.graph
+            zero, one = (self.graph.named(each) for each in (self.graph.baseline, self.graph.contrast))
             lines.append(
-                f"swapped: the baseline world has {graph.sensitive}={graph.contrast!r} on all paths, and the other "
-                f"{graph.baseline!r} on the unfair ones"
+                f"swapped: the baseline world has {self.graph.sensitive}={one!r} on all paths, and the other "
+                f"{zero!r} on the unfair ones"
             )
         return "\n".join(lines)
 

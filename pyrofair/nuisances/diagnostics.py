@@ -249,8 +249,9 @@ def _separated(part: RegimeEstimand, group: int | None, nuisances: Nuisances, me
     whose = "all" if group is None else f"group {group}'s"
     return (
         f"given {', '.join(graph.columns_of(prefix)) or 'nothing'}, the probability of "
-        f"{graph.sensitive_column}={graph.label(value)!r} is at most {chances[value, prefix][0].max():.1g} in "
-        f"{whose} {int(member.sum())} rows, so the two groups have no such features in common."
+        f"{graph.sensitive_column}={graph.named(graph.label(value))!r} is at most "
+        f"{chances[value, prefix][0].max():.1g} in {whose} {int(member.sum())} rows, so the two groups have no such "
+        "features in common."
     )
 
 

@@ -143,12 +143,13 @@ def _require(holds: bool, otherwise: str) -> None:
 # -- graphs and sources ------------------------------------------------------------------------------------------------
 
 
-def _make_graph(nodes: Any, edges: Any, latent: Any, column_map: Any, **roles: Any) -> CausalGraph:
+def _make_graph(nodes: Any, edges: Any, latent: Any, column_map: Any, label_map: Any, **roles: Any) -> CausalGraph:
     """Return a graph by its constructor, which refuses what is none of texts."""
     names = [*nodes, *latent, *chain.from_iterable(edges), roles["sensitive"], roles["outcome"]]
     _require(all(isinstance(each, str) for each in names), "its graph has a name that is no text")
     _require({*names} == {*nodes} and len({*nodes}) == len(nodes), "its graph has other nodes than those it lists")
-    made = CausalGraph(EdgeList(nodes, edges, latent), columns=dict(column_map), latent=latent, **roles)
+    settings = {"columns": dict(column_map), "latent": latent, "labels": dict(label_map)}
+    made = CausalGraph(EdgeList(nodes, edges, latent), **settings, **roles)
     _require((made.latent, made.column_map) == (latent, column_map), "its graph is not the one that was saved")
     return made
 

@@ -165,7 +165,7 @@ class Disclosed(OneStep):
     def describe(self) -> list[str]:
         """Return in how many rows A is known, with what probability, and the effective size of either group."""
         graph, known = self.unfair.graph, self.known
-        sizes = " and ".join(f"{self._size(value):,.0f} with {graph.label(value)!r}" for value in (0, 1))
+        sizes = " and ".join(f"{self._size(value):,.0f} with {graph.named(graph.label(value))!r}" for value in (0, 1))
         return [
             f"{graph.sensitive_column!r} is known in {int(known.sum()):,} of {len(known):,} rows ({known.mean():.0%}), "
             f"with a probability estimated at {self.chance.min():.2g} to {self.chance.max():.2g}; the effective sizes "

@@ -91,5 +91,6 @@ def _ordered(graph: CausalGraph, order: tuple[str, ...], given: dict[str, tuple[
         baseline=graph.baseline,
         contrast=graph.contrast,
         positive=graph.positive,
+        labels=graph.labels,
         columns={node: columns for node, columns in graph.columns.items() if node in position},
     )

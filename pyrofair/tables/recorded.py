@@ -138,7 +138,7 @@ def missing_shares(
     found: dict[str, Any] = {"column": own} | ({"all rows": np.average(gaps, axis=0, weights=weight)} if own else {})
     for level in observed_levels(groups[weight > 0.0]) if own else ():
         share = weight * (known & np.asarray(groups == level, dtype=bool))
-        found[f"{groups.name}={level}"] = share @ gaps / share.sum()
+        found[f"{groups.name}={graph.named(level)}"] = share @ gaps / share.sum()
     return pd.DataFrame(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from functools import cache
 from typing import Any
@@ -254,3 +255,39 @@ def test_a_judgement_is_put_into_words_once(status: Any) -> None:
     assert "{" not in each.head + each.text
     assert ("the cause" in each.text) == ("{cause}" in WORDINGS[status].body)
     assert [*each.as_json()] == ["status", "text", "least", "most", "cause"]
+
+
+@pytest.mark.parametrize(("contrast", "swapped"), [("b", False), ("b", True), (None, False)])
+def test_a_table_of_labelled_codes_reads_as_that_of_the_labels(contrast: str | None, swapped: bool) -> None:
+    """Whatever a person reads has the labels; the tables behind it have the codes."""
+    codes = {"a": 0, "b": 1, "c": 2}
+    table = rows()
+    table = table[table["A"].isin(["a", contrast] if contrast else list(codes))].reset_index(drop=True)
+    table["M"] = table["M"].where(table.index % 7 > 0)
+    found = []
+    for of in (dict(zip(codes, codes, strict=True)), codes):
+        known = {of[each]: each for each in codes if contrast is None or each in ("a", contrast)}
+        roles = {"baseline": of["a"], "contrast": contrast and of[contrast], "labels": known if of is codes else None}
+        paths = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y", **roles).unfair("A -> Y")
+        model = Known(lambda X, b=of["b"]: 0.3 + 0.25 * (X["A"] == b) + 0.1 * X["C"])
+        df, how = table.assign(A=table["A"].map(of)), {"missing": "recorded", "random_state": 0}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pf.PyrofairWarning)
+            source = pf.OneStep(paths.reversed() if swapped else paths, missing="recorded", **SATURATED)
+            audit = pf.audit({"m": model}, source, df, thresholds=[0.4], subgroups=["C"], progress=False, **how)
+            parts = pf.decompose({"m": model}, paths.graph, df, unfair=paths, **{**SATURATED, **how})
+        found.append((audit, parts))
+    (texts, parts), (coded, coded_parts) = found
+
+    def read(report: Any) -> list[str]:
+        page = re.sub(r'<a href="data:text/csv.*?</a>|<pre.*?</pre>', "", report.to_html(), flags=re.DOTALL)
+        whole = report.details() if isinstance(report, pf.Audit) else report.view.text()
+        own = r"(?<=each other level): [^<]*(?=</bdi>)| \(coded \d\)"
+        return [re.sub(own, "", text) for text in (str(report), whole, page)]
+
+    assert read(coded) == read(texts)
+    assert read(coded_parts) == read(parts)
+    told = json.loads(coded.to_json())
+    assert (told["question"] if contrast else told)["labels"]["1"] == "b"
+    assert json.loads(coded_parts.to_json())["labels"]["0"] == "a"
+    assert {*coded.rates["group"]} == {"difference", *(str(codes[each]) for each in codes if each in {*table["A"]})}

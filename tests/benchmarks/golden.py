@@ -122,8 +122,8 @@ def result(name: str) -> dict[str, Any]:
     return tables
 
 
-def run(folder: Path, only: str) -> None:
-    """Call the entries that ``only`` names, and write a file for each."""
+def run(folder: Path, only: str) -> int:
+    """Call the entries that ``only`` names, and write a file for each; return the number of those that raise."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     print(f"pyrofair is {pf.__file__}", flush=True)
@@ -141,6 +141,7 @@ def run(folder: Path, only: str) -> None:
         print(f"{time.perf_counter() - started:6.1f} s  {name}: {told}", flush=True)
     spent = time.process_time() - begin
     print(f"{tables} tables, {numbers} numbers, {failed} entries that raise; {spent:.0f} CPU seconds without commands")
+    return failed
 
 
 # --- compare ---------------------------------------------------------------------------------------------------------
@@ -233,8 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if len(options.folders) != 1 + (options.command == "compare"):
         parser.error("run takes one folder, compare takes two")
     if options.command == "run":
-        run(*options.folders, options.only)
-        return 0
+        return min(run(*options.folders, options.only), 1)
     return min(compare(*options.folders, options.only, options.most, options.texts), 1)
 
 

@@ -710,6 +710,30 @@ def test_contrasts_that_do_not_fit_are_refused(call: Call, arguments: tuple[str,
     assert (code, part in err) == (2, True), err
 
 
+def test_codes_have_labels_in_reports_and_stay_codes_in_files(call: Call) -> None:
+    codes = {"White": 0, "Black": 1, "Asian": 2, "Other": 3}
+    df = races()
+    df.assign(race=df["race"].map(codes)).to_csv("races.csv", index=False)
+    asked = ("audit", "races.csv", *RACES, *FAST, "--score", "p", "--baseline", "0", "--contrast", "all")
+    code, out, _ = call(*asked, "--labels", "0=White", "1=Black", "2=a=b")
+    assert (code, "p, 'Black': " in out, "p, 'a=b': " in out, "p, 3: " in out) == (0, True, True, True)
+    assert {*pd.read_csv("audit-races/audit.csv")["contrast"]} == {1, 2, 3}
+    for labels, part in (
+        (["0"], "--labels '0' must be VALUE=LABEL"),
+        (["4=x"], "--labels '4' is no value of the column 'race'"),
+        (["0=x", "0.0=y"], "'0.0' two labels, 'x' and 'y'"),
+        (["0=x", "1=x"], "look alike"),
+    ):
+        code, _, err = call(*asked, "--labels", *labels)
+        assert (code, part in err) == (2, True), err
+    code, _, err = call(*asked[:-1], "1", "--drop-other-groups", "--labels", "0=White", "2=Asian")
+    assert (code, "--labels '2'" in err) == (2, True)
+    code, out, _ = call("check", *asked[1:8], "--labels", "3=Other")
+    assert code == 0
+    code, out, _ = call("identify", *RACES, "--labels", "0=White")
+    assert (code, "race=0 is 'White' (coded 0), 1 is 1" in out) == (0, True)
+
+
 def test_one_hot_columns_are_one_attribute(call: Call) -> None:
     df = races()
     hot = pd.get_dummies(df["race"], dtype=int)

@@ -11,6 +11,7 @@ import networkx as nx
 import pytest
 
 from pyrofair import CausalGraph, DataError, GraphError
+from pyrofair.graph.changes import join_nodes
 from pyrofair.graph.parse import EdgeList
 
 EDGES = "Q -> A; {Q A} -> D; {Q A} -> M; {Q A D M} -> Y"
@@ -258,6 +259,12 @@ def test_copies_are_equal_before_and_after_use(copied: Any) -> None:
         ("A <- Y", {}, "Turn the edge around"),
         ([("A", "Y"), "AY"], {}, "is not a .parent, child. pair of names"),
         (None, {}, "no graph can be read from None"),
+        ("A -> Y", {"labels": {0: "w", 2: "b"}}, "labels name 2, .* baseline 0 nor the contrast 1"),
+        ("A -> Y", {"labels": {0: "w", 1: "w "}}, "labels=.*'w '.* look alike"),
+        ("A -> Y", {"labels": {0: "1"}}, "labels=.*look alike"),
+        ("A -> Y", {"labels": {0: " "}}, "labels=.*' '"),
+        ("A -> Y", {"labels": {0: "\udc80"}}, "labels=.*can be written"),
+        ("A -> Y", {"labels": {0: 1}}, r"labels\[0\]=1 must be a text"),
     ],
 )
 def test_refused(edges: Any, settings: dict[str, Any], message: str) -> None:
@@ -346,3 +353,23 @@ def test_beside_a_named_baseline_each_other_level_is_the_contrast() -> None:
     assert each.label(0) == "w"
     with pytest.raises(DataError, match="baseline 'w' of 'A' and no contrast"):
         each.label(1)
+
+
+def test_labels_are_what_reports_call_levels_and_change_nothing_else() -> None:
+    plain, labels = hiring(baseline=0, contrast=None), {0: "white", 1: "black", 2: "asian"}
+    graph = hiring(baseline=0, contrast=None, labels=labels)
+    assert graph == plain
+    assert hash(graph) == hash(plain)
+    assert graph.labels == labels
+    assert [graph.named(each) for each in (0, 2, 3)] == ["white", "asian", 3]
+    assert [plain.named(each) for each in (0, 2)] == [0, 2]
+    assert (graph.baseline, graph.with_contrast(2).label(1)) == (0, 2)
+    assert graph.with_contrast(2).labels == {0: "white", 2: "asian"}
+    assert graph.with_latent("D").labels == pickle.loads(pickle.dumps(graph)).labels == labels
+    assert hiring(baseline=1, contrast=2, labels={1: "m", 2: "f"}).coded().labels == {0: "m", 1: "f"}
+    assert join_nodes(graph, ["A", "Q"], "AQ", "a, q", "b, q").labels == {}
+    assert "0 is 'white' (coded 0), 1 is 'asian' (coded 2)" in str(graph.with_contrast(2))
+    assert "1 is each other level: 'black' (coded 1), 'asian' (coded 2)" in str(graph)
+    assert "'asian' on all paths" in str(graph.with_contrast(2).unfair(direct=True).reversed())
+    tiers = CausalGraph.from_tiers([["A"], ["Y"]], sensitive="A", outcome="Y", labels={1: "black"})
+    assert tiers.labels == {1: "black"}

@@ -112,8 +112,10 @@ def half_gap(one: Any, other: Any) -> Any:
 
 def test_graphs_and_paths_are_equal(tmp_path: Path) -> None:
     latent = pf.CausalGraph("U -> M; U -> Y; A -> M -> Y", sensitive="A", outcome="Y", columns={"M": ["m 1", "m 2"]},
-                            latent=["U"], baseline=1.5, contrast=2.5, positive="ja")  # fmt: skip
-    assert again(latent, tmp_path) == latent
+                            latent=["U"], baseline=1.5, contrast=2.5, positive="ja", labels={2.5: "b"})  # fmt: skip
+    saved = again(latent, tmp_path)
+    assert saved == latent
+    assert saved.labels == {2.5: "b"}
     found = again(latent.unfair("A -> M -> Y").reversed(), tmp_path / "..")
     assert found == latent.unfair("A -> M -> Y").reversed()
     assert found.graph == latent

@@ -31,8 +31,8 @@ KEPT = (
 )  # fmt: skip
 """What JSON takes from the context as it is."""
 OF_GRAPH = (
-    "sensitive", "sensitive_column", "baseline", "contrast", "outcome", "outcome_column", "positive", "nodes", "edges",
-    "latent", "columns",
+    "sensitive", "sensitive_column", "baseline", "contrast", "labels", "outcome", "outcome_column", "positive", "nodes",
+    "edges", "latent", "columns",
 )  # fmt: skip
 TABLES = (
     "table", "groups", "stages", "thresholds", "subgroups", "overlap", "rates", "missing", "disclosure",

@@ -78,8 +78,9 @@ def span(row: Any, *, points: bool = False) -> str:
 
 
 def compared(paths: UnfairPaths) -> tuple[Any, Any]:
-    """Return the label that all paths carry in the baseline world, and that of the unfair ones in the other world."""
-    labels = paths.graph.baseline, paths.graph.contrast
+    """Return what reports call the value on all paths in the baseline world, and on the unfair ones in the other."""
+    graph = paths.graph
+    labels = graph.named(graph.baseline), graph.named(graph.contrast)
     return labels[::-1] if paths.swapped else labels
 
 
