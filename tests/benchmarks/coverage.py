@@ -70,7 +70,6 @@ class SEM:
 
     @property
     def n_roots(self) -> int:
-        """The number of roots."""
         return len(self.names)
 
     def paths(self) -> pf.UnfairPaths:
@@ -80,7 +79,6 @@ class SEM:
         return pf.CausalGraph(edges, sensitive="A", outcome="Y").unfair(*self.unfair)
 
     def draw(self, n: int, seed: int) -> pd.DataFrame:
-        """Return n observed rows without an outcome."""
         u = np.random.default_rng(seed).random((n, self.n_roots + 3))
         roots = self.roots(u[:, : self.n_roots])
         a = (u[:, -3] < self.propensity(roots)).astype(np.int64)
@@ -103,7 +101,6 @@ class Known:
         self.sem = SEMS[sem]
 
     def predict_proba(self, X: pd.DataFrame) -> Values:
-        """Return the probabilities of both classes."""
         columns: Columns = {name: X[name].to_numpy(np.float64) for name in X}
         score = self.sem.score(columns["A"], columns, columns["M1"], columns["M2"])
         return np.column_stack([1 - score, score])
@@ -265,7 +262,6 @@ def by_posterior(df: pd.DataFrame, unfair: pf.UnfairPaths, seed: int) -> pd.Data
 
 
 def by_audit(df: pd.DataFrame, unfair: pf.UnfairPaths, design: str, source: str, seed: int) -> pd.DataFrame:
-    """Return the table of a sample's audit."""
     made = SOURCES[source]
     settings: dict[str, Any] = {"n_boot": made.n_boot, "n_jobs": 1, "progress": False, "random_state": seed}
     return pf.audit({"known": Known(design)}, made.make(unfair, random_state=seed), df, **settings).table
@@ -395,7 +391,6 @@ def markdown(found: pd.DataFrame, decisions: str) -> str:
 
 
 def main() -> None:
-    """Run, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=["run", "table", "truth"])
     parser.add_argument("--out", type=Path, default=Path("build/coverage"))

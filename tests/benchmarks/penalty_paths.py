@@ -31,13 +31,11 @@ QUICK: dict[str, Any] = {"dtype": "float32"}
 
 
 def data() -> tuple[Any, Any]:
-    """Return the rows to train on and those to measure on."""
     hiring = pf.simulate.scenario("hiring")
     return hiring.draw(5000, random_state=0), hiring.draw(1000, random_state=1)
 
 
 def make(arm: Any, **settings: Any) -> pf.PenalizedClassifier:
-    """Return the classifier."""
     source = pf.IPW(pf.simulate.scenario("hiring").unfair, **({} if arm == "auto" else {"arm": arm}))
     return pf.PenalizedClassifier(source=source, penalty=pf.disagreement, progress=False, **settings)
 

@@ -34,7 +34,6 @@ def measured(pscf: PSCF, model: Scenario, test: Any, units: int, seed: int) -> t
 
 
 def run(name: str, seeds: int, units: int, settings: dict[str, Any]) -> None:
-    """Print the table of a scenario."""
     model = scenario(name)
     found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     times = []
