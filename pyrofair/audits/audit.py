@@ -370,7 +370,7 @@ class Audit:
         ...         p = 0.2 + 0.5 * X["A"].to_numpy()
         ...         return np.column_stack([1 - p, p])
         >>> report = audit({"model": Model()}, unfair, df, random_state=0)
-        >>> "For how many individuals" in report.to_html()
+        >>> "for how many individuals" in report.to_html()
         True
         """
         return view_of(self, decisions, individuals).html(path, title)

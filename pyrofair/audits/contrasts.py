@@ -16,9 +16,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from pyrofair._progress import progress_bar
-from pyrofair._random import seed_from
-from pyrofair._validation import require_integer, require_real, require_seed
-from pyrofair.audits.audit import Audit, audit, default_source, refuse_gaps, require_audit_settings, with_missing
+from pyrofair._validation import require_integer, require_real
+from pyrofair.audits.audit import Audit, audit, default_source, refuse_gaps, with_missing
 from pyrofair.audits.audit_view import (
     graph_block,
     subgroup_tables,
@@ -29,13 +28,14 @@ from pyrofair.audits.audit_view import (
 )
 from pyrofair.audits.display.page import Table
 from pyrofair.audits.display.tracks import forest
-from pyrofair.audits.display.words import of_decisions, percent
+from pyrofair.audits.display.words import of_decisions
 from pyrofair.audits.family import (
     KEY,
     REFUSALS,
     SCHEMA,
     FamilyAudit,
     Members,
+    read_seed,
     require_unfitted,
     with_paths,
 )
@@ -51,7 +51,6 @@ from pyrofair.exceptions import DataError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.paths import show_paths
 from pyrofair.tables.labels import read_contrasts
-from pyrofair.tables.partitions import require_table
 from pyrofair.tables.reading import as_pandas, describe_reading, feature_columns, read_groups, read_table, read_weight
 from pyrofair.tables.recorded import Missing
 from pyrofair.tables.row_identity import hash_groups
@@ -59,6 +58,8 @@ from pyrofair.tables.row_identity import hash_groups
 __all__ = ["POPULATION", "ContrastAudit", "Levels", "audit_contrasts"]
 
 WORST_OF = OF_WORLDS[2:]
+WORDS = {"mean_unfair_effect": ("mean unfair effect", " points"), "piu_upper": ("upper bound on PIU", "%")}
+"""The largest of these are said, each in its unit."""
 REPLICATES_BEYOND = 5
 """The replicates beyond each end of an interval that 200 have at 95 %; with fewer, ends are unstable."""
 POPULATION = "A contrast refers to the population of its two levels together; rows of other levels are left out of it."
@@ -145,22 +146,18 @@ class ContrastAudit(FamilyAudit):
         found = []
         for title, table in (("Thresholds", self.thresholds), ("Subgroups", self.subgroups)):
             name, tables, pictures = title.lower(), list[Table](), list[Callable[[], Markup]]()
-            for i, (contrast, one) in enumerate(self.audits.items()):
-                own = table[table["contrast"] == contrast] if len(table) else table
-                if own.empty:
+            for i, (contrast, own) in enumerate(table.groupby("contrast", sort=False) if len(table) else ()):
+                if contrast not in self.audits:
                     continue
+                held: dict[str, Any] = {name: own}
+                part, of = replace(self.audits[contrast], **held), f"{self.label(contrast)}, "
                 if name == "thresholds":
-                    part = replace(one, thresholds=own)
-                    made = threshold_tables(part, read_thresholds(own, one.context))
+                    made = threshold_tables(part, read_thresholds(own, part.context))
                     pictures.append(partial(thresholds_markup, part, f"{name}-drawing-{i}"))
                 else:
-                    part = replace(one, subgroups=own)
-                    made = subgroup_tables(part, read_levels(own, one.context), "threshold")
-                    pictures.append(partial(subgroups_markup, part, f"subgroup-{i}", f"{self.label(contrast)}, "))
-                tables += [
-                    replace(each, name=f"{each.name}-{i}", caption=f"{self.label(contrast)}, {each.caption}")
-                    for each in made
-                ]
+                    made = subgroup_tables(part, read_levels(own, part.context), "threshold")
+                    pictures.append(partial(subgroups_markup, part, f"subgroup-{i}", of))
+                tables += [replace(each, name=f"{each.name}-{i}", caption=of + each.caption) for each in made]
             if tables:
                 found.append(Block(name, title, tables=tables, markup=partial(_joined, pictures)))
         return found
@@ -180,17 +177,18 @@ class ContrastAudit(FamilyAudit):
         how = joint if self.intervals == MAX_T else "Bonferroni's inequality"
         every = "all audited contrasts" if self.failures else "all contrasts"
         lines = []
-        for row in self.worst[self.worst["quantity"].isin(("mean_unfair_effect", "piu_upper"))].to_dict("records"):
-            what = "mean unfair effect" if row["quantity"] == "mean_unfair_effect" else "upper bound on PIU"
-            ends = f"; the largest of {every} is in [{percent(row['lower'])}, {percent(row['upper'])}]"
+        for row in self.worst[self.worst["quantity"].isin(WORDS)].to_dict("records"):
+            what, unit = WORDS[row["quantity"]]
+            size, low, high = (f"{100.0 * row[each]:.1f}" for each in ("size", "lower", "upper"))
             lines.append(
                 f"{row['model']}, {of_decisions(row['decisions'])}: worst {what}: {self.label(row['contrast'])}, "
-                f"{percent(row['size'])} in size{ends if np.isfinite(row['lower']) else ''}"
+                f"{size}{unit} in size"
+                f"{f'; the largest of {every} is in [{low}, {high}]' if np.isfinite(row['lower']) else ''}"
             )
         return View(
             title=f"Audit of the contrasts of {column}",
             question=[
-                f"For how many individuals does the decision depend on {column} through the unfair paths?",
+                f"Does the decision depend on {column} through the unfair paths, and for how many individuals?",
                 f"Comparison: as if each other level instead of {baseline} on the unfair paths only. "
                 f"{context['rows']:,} people were audited.",
                 f"Unfair: {show_paths(unfair.paths)}.",
@@ -303,10 +301,7 @@ def audit_contrasts(
     >>> report.worst.query("decisions == 'score' and quantity == 'mean_unfair_effect'")["contrast"].item()
     'black'
     """
-    require_table(df, "audit_contrasts")
-    require_seed(random_state)
-    seed = None if random_state is None else seed_from(random_state)
-    require_audit_settings(settings, "audit_contrasts")
+    seed = read_seed(df, random_state, settings, "audit_contrasts")
     if settings.get("proxies") is not None:
         raise DataError(
             "proxies= is for two groups, and here each level is compared with the baseline. Name one of them: "
@@ -421,7 +416,10 @@ class Levels:
                 "groups": None if self.labels is None else self.labels[at],
                 "subgroups": _labels_of(subgroups, at, n),
             }
-            members.run(each, partial(make, each, _on_rows(models, at, n), df[known].iloc[at], **within), REFUSALS)
+            own = models  # the audit refuses what is no dictionary
+            if isinstance(models, Mapping):
+                own = {name: _scores_of(name, model, at, n) for name, model in models.items()}
+            members.run(each, partial(make, each, own, df[known].iloc[at], **within), REFUSALS)
         if not members.audits:
             first = next((error for each, error in members.failures.items() if each not in few), None)
             raise first or DataError(
@@ -436,15 +434,6 @@ class Levels:
 
 def _joined(pictures: Sequence[Callable[[], Markup]]) -> Markup:
     return Markup("").join(each() for each in pictures)
-
-
-def _on_rows(models: Any, at: NDArray[np.int64], n: int) -> Any:
-    """Return models, with given scores (n,) those of some rows; the audit refuses what is no dictionary."""
-    return (
-        {name: _scores_of(name, each, at, n) for name, each in models.items()}
-        if isinstance(models, Mapping)
-        else models
-    )
 
 
 def _few_replicates(n_boot: int, level: float, k: int) -> str:
@@ -540,17 +529,13 @@ def _labels_of(subgroups: Any, at: NDArray[np.int64], n: int) -> Any:
 def _worst(table: pd.DataFrame) -> pd.DataFrame:
     """Return for each model, decisions and effect or bound the contrast of the largest absolute value."""
     rows = []
-    for (model, decisions, quantity), own in table.groupby(["model", "decisions", "quantity"], sort=False):
-        if quantity not in WORST_OF or own["estimate"].isna().all():
+    for key, own in table[table["quantity"].isin(WORST_OF)].groupby(KEY, sort=False):
+        own = own.dropna(subset="estimate")
+        if own.empty:
             continue
-        ends = [
-            absolute_interval(low, high)
-            for low, high in zip(own["lower"], own["upper"], strict=True)
-            if np.isfinite([low, high]).all()
-        ]
-        known = len(ends) == int(own["estimate"].notna().sum())
-        low, high = (max(each) for each in zip(*ends, strict=True)) if known and ends else (np.nan, np.nan)
-        size = own["estimate"].abs().to_numpy()
-        at = int(np.nanargmax(size))
-        rows.append((model, decisions, quantity, own["contrast"].iloc[at], float(size[at]), low, high))
-    return pd.DataFrame(rows, columns=["model", "decisions", "quantity", "contrast", "size", "lower", "upper"])
+        ends: Any = [absolute_interval(*each) for each in own[["lower", "upper"]].to_numpy()]
+        known = np.isfinite(own[["lower", "upper"]]).all(axis=None)
+        low, high = np.max(ends, axis=0) if known else (np.nan, np.nan)
+        worst = own.iloc[own["estimate"].abs().argmax()]
+        rows.append((*key, worst["contrast"], abs(worst["estimate"]), low, high))
+    return pd.DataFrame(rows, columns=[*KEY, "contrast", "size", "lower", "upper"])

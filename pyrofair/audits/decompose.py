@@ -30,10 +30,10 @@ from pyrofair.audits.audit import default_source, refuse_gaps, require_models
 from pyrofair.audits.clusters import Clusters, describe_units
 from pyrofair.audits.context import collected, texts_of
 from pyrofair.audits.contrasts import Levels
-from pyrofair.audits.decomposition import FAIR_PATHS, UNFAIR_PATHS, WORLDS, Decomposition
+from pyrofair.audits.decomposition import WORLDS, Decomposition
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import AuditedModel, ScoresAre
-from pyrofair.audits.parts import NONE, Means, Plan, tell_all
+from pyrofair.audits.parts import NONE, UNFAIR_PATHS, Means, Pieces, Plan, tell_all
 from pyrofair.audits.subgroups import Subgroup, read_subgroups
 from pyrofair.audits.thresholds import read_thresholds
 from pyrofair.audits.wald import Scores, describe_doubts, label_stages
@@ -42,7 +42,7 @@ from pyrofair.effects.potential_outcomes import FEWEST_ROWS
 from pyrofair.effects.scoring import DECISIONS, decide
 from pyrofair.exceptions import DataError, PositivityError, PyrofairWarning
 from pyrofair.graph import CausalGraph, UnfairPaths, identify
-from pyrofair.graph.first_edges import Block, Switched, beginning_with, heads_of, world_of
+from pyrofair.graph.first_edges import Switched, heads_of, world_of
 from pyrofair.graph.identification import Estimand, RegimeEstimand, Target
 from pyrofair.graph.paths import require_unfair
 from pyrofair.nuisances.folds import FOLDS
@@ -60,108 +60,50 @@ NOT_FOR_OUTCOME = "the data do not identify the total effect on it"
 FEWER_PARTS = "some parts cannot be told apart for it; outcome=True merges these for the models too"
 
 
-@dataclass(frozen=True, eq=False)
-class Pieces:
-    """What a difference is split along: first edges, by their heads, or the unfair paths and the fair ones as wholes.
-
-    ``groups`` are the heads by whether their paths are unfair, if that was said.
-    """
-
-    graph: CausalGraph
-    groups: tuple[Block, ...]
-    whole: Mapping[str, UnfairPaths] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-    swapped: bool = False
-
-    @classmethod
-    def of(cls, graph: CausalGraph, unfair: UnfairPaths | None, names: Mapping[str, str]) -> Pieces:
-        """Return the first edges, or, if unfair and fair paths begin with one edge, these as wholes."""
-        if unfair is None:
-            every = graph.directed_paths(graph.sensitive, graph.outcome)
-            return cls(graph, (heads_of(every, graph),), names=names)
-        groups = [heads_of(paths, graph) for paths in (unfair.paths, unfair.fair_paths)]
-        kept, swapped = tuple(filter(None, groups)), unfair.swapped
-        if not {*groups[0]} & {*groups[1]}:
-            return cls(graph, kept, names=names, swapped=swapped)
-        whole = {UNFAIR_PATHS: unfair, FAIR_PATHS: unfair.complement()}
-        return cls(graph, ((UNFAIR_PATHS,), (FAIR_PATHS,)), whole, names, swapped)
-
-    @property
-    def heads(self) -> Block:
-        """All heads."""
-        return tuple(head for group in self.groups for head in group)
-
-    def paths(self, switched: Switched) -> UnfairPaths:
-        """Return the paths that are switched."""
-        if self.whole and len(switched) == 1:
-            return self.whole[next(iter(switched))]
-        graph = self.graph
-        every = graph.directed_paths(graph.sensitive, graph.outcome)
-        heads = heads_of(every, graph) if self.whole and switched else switched
-        return replace(beginning_with(heads, graph), swapped=self.swapped)
-
-    def named(self, block: Sequence[str]) -> str:
-        """Return the words for a block."""
-        return " and ".join(map(self._name, block))
-
-    def _name(self, head: str) -> str:
-        if self.whole:
-            return head
-        return "directly" if head == self.graph.outcome else f"by way of {self.names.get(head, head)}"
-
-    def named_world(self, switched: Switched) -> str:
-        """Return the name of a world: the first nodes of the paths that are switched, "direct" for the direct edge."""
-        names = self.names if self.whole else {**self.names, self.graph.outcome: "direct"}
-        return " + ".join(names.get(head, head) for head in self.heads if head in switched) or "baseline"
-
-
 @dataclass(eq=False)
 class Asked:
     """The worlds of one target, and what is wrong with their overlap in one order of the features."""
 
     target: Target
     scores: Scores
+    pieces: Pieces
     worlds: dict[Switched, RegimeEstimand | None]
-    problems: dict[Switched, str] = field(default_factory=dict)
+    problems: Mapping[Switched, str] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls,
-        target: Target,
-        models: Sequence[AuditedModel],
-        *,
-        observed: Mapping[str, NDArray[Any]],
-        threshold: float,
-        rules: Sequence[Any],
-        pieces: Pieces,
-        order: Block | None,
-    ) -> Asked:
+        cls, target: Target, models: Sequence[AuditedModel], pieces: Pieces, observed: Mapping[str, NDArray[Any]],
+        threshold: float, rules: Sequence[Any],
+    ) -> Asked:  # fmt: skip
         """Return the worlds that single edges ask for, in the declared order of the features."""
         scores = Scores(models, observed, threshold, fresh=True, rules=tuple(rules))
-        of = [order] if order else pieces.groups
-        singles = Plan(tuple(tuple((head,) for head in group) for group in of), stated=order is not None)
-        return cls(target, scores, {each: world_of(pieces.paths(each), target) for each in singles.worlds})
+        of = [pieces.order] if pieces.order else pieces.groups
+        singles = Plan(tuple(tuple((head,) for head in group) for group in of), stated=pieces.order is not None)
+        return cls(target, scores, pieces, {each: world_of(pieces.paths(each), target) for each in singles.worlds})
 
-    def choose_order(self, learners: Any, pieces: Pieces, order: Block | None) -> None:
+    def choose_order(self, learners: Any) -> None:
         """Put the features in an order in which most parts have overlap in all splits; note which worlds have none."""
-        named = {pieces.named_world(each): each for each, part in self.worlds.items() if part is not None}
+        named = {self.pieces.named_world(each): each for each, part in self.worlds.items() if part is not None}
         known = {name: self.worlds[each] for name, each in named.items()}
 
-        def tried(problems: Mapping[str, str]) -> Asked:
-            return replace(self, problems={named[name]: text for name, text in problems.items()})
-
         def cost(problems: Mapping[str, str]) -> tuple[int, int]:
-            plan, _ = _plan_or_none([tried(problems)], pieces, order)
+            tried = replace(self, problems={named[name]: text for name, text in problems.items()})
+            plan, _ = _plan_or_none([tried], self.pieces)
             return -len(plan.blocks) if plan else 0, len(problems)
 
         if known:
-            found, problems = learners.choose_order(self.estimand(pieces), known, cost)
+            found, problems = learners.choose_order(self.estimand, known, cost)
             self.worlds |= {named[name]: part for name, part in found.items()}
-            self.problems = tried(problems).problems
+            self.problems = {named[name]: text for name, text in problems.items()}
 
-    def estimand(self, pieces: Pieces) -> Estimand:
-        """Return the estimand of the total effect."""
-        return identify(pieces.paths(Switched(pieces.heads)), self.target)
+    @property
+    def estimand(self) -> Estimand:
+        """The estimand of the total effect."""
+        return identify(self.pieces.paths(Switched(self.pieces.heads)), self.target)
+
+    def named(self, worlds: Sequence[Switched]) -> dict[str, RegimeEstimand | None]:
+        """Return worlds by their names."""
+        return {self.pieces.named_world(each): self.worlds[each] for each in worlds}
 
     def good(self, switched: Switched) -> bool:
         """Return whether a world is identified, and its groups overlap."""
@@ -297,16 +239,16 @@ def decompose(
     require_learner("regression", regression, target="regression")
     rules = (*DECISIONS, *read_thresholds(thresholds))
     pieces = Pieces.of(graph, unfair, _read_names(names, graph))
-    wanted = None if order is None else _read_order(order, pieces)
-    if wanted is None and len(pieces.heads) > MOST_HEADS:
+    if order is not None:
+        pieces = _ordered(pieces, order)
+    elif len(pieces.heads) > MOST_HEADS:
         raise DataError(
             f"{graph.sensitive!r} has {len(pieces.heads)} edges that lead to the outcome; parts are averaged over the "
             f"orders of at most {MOST_HEADS}. Say in which order they are switched: order={list(pieces.heads)}."
         )
     whole = UnfairPaths(graph, graph.directed_paths(graph.sensitive, graph.outcome))
-    for paths in (whole, unfair):
-        if paths is not None:
-            identify(paths)
+    for paths in filter(None, (whole, unfair)):
+        identify(paths)
     df = as_pandas(df)
     refuse_gaps(df, graph)
     read = AuditedRows.of(df, graph, both=True, sample_weight=sample_weight, groups=groups, missing=missing)
@@ -314,7 +256,7 @@ def decompose(
     rows = Rows.of(table, read.a, read.weight, table, groups=None if clusters is None else clusters.key)
     if clusters is not None and (few := clusters.fewer()):
         raise DataError(f"Parts need intervals, and {few}. Leave out groups= to have them of rows, or add groups.")
-    if (size := min(kish_size(rows.weight * (rows.a == group)) for group in (0, 1))) < FEWEST_ROWS:
+    if (size := _smaller(rows, np.arange(len(table)))) < FEWEST_ROWS:
         raise DataError(f"A group has {size:.1f} effective rows, fewer than {FEWEST_ROWS}: too few for its mean.")
     within = read_subgroups(subgroups, default_source(whole, seed), table)
     judged = JudgedModels.of(models, read, graph, scores, threshold)
@@ -322,14 +264,14 @@ def decompose(
         warnings.warn(text, PyrofairWarning, stacklevel=2)
     nuisances = Nuisances(graph, propensity, rows, seed, None, folds, missing)
     learners = default_of("means in many worlds")(nuisances, regression, splits)
-    ask = partial(Asked.of, observed=judged.observed, threshold=threshold, pieces=pieces, order=wanted)
+    ask = partial(Asked.of, pieces=pieces, observed=judged.observed, threshold=threshold)
     targets: dict[Target, list[AuditedModel]] = {"prediction": [], "outcome": []}
     for model in judged.models:
         targets["outcome" if judged.types[model.name].is_outcome else "prediction"].append(model)
     asked = [ask(target, own, rules=rules) for target, own in targets.items() if own]
     for each in asked:
-        each.choose_order(learners, pieces, wanted)
-    plan, notes = _plan(asked, pieces, wanted)
+        each.choose_order(learners)
+    plan, notes = _plan(asked, pieces)
     beside = f"{graph.outcome_column}, observed"
     y, reason = (None, "") if outcome is False else _observed_outcome(read, graph)
     if y is not None:
@@ -337,45 +279,34 @@ def decompose(
         own = ask("outcome", [AuditedModel(beside, y, graph, read.order, None, True)], rules=DECISIONS[:1])
         joint, told = None, [NOT_FOR_OUTCOME]
         if own.worlds[NONE] is not None and own.worlds[Switched(pieces.heads)] is not None:
-            own.choose_order(learners, pieces, wanted)
-            joint, told = _plan_or_none([*asked, own], pieces, wanted)
+            own.choose_order(learners)
+            joint, told = _plan_or_none([*asked, own], pieces)
         if joint is None:
             reason = told[0] if told else "the groups do not overlap enough for it"
         elif len(joint.blocks) < len(plan.blocks) and not outcome:
             reason = FEWER_PARTS
         else:
-            plan, notes = joint, told
-            asked.append(own)
+            plan, notes, asked = joint, told, [*asked, own]
     if reason and outcome:
         raise DataError(f"outcome=True splits the observed outcome, which cannot be: {reason}.")
     notes += [f"The observed outcome is left out: {reason}."] if reason and y is not None else []
     compared = y is not None and not reason
     with collected() as caught:
-        values, stages = _walk(asked, pieces, learners, plan.worlds, judged.observed, clusters)
+        values, stages = _walk(asked, learners, plan, (beside, DECISIONS[0]) if compared else None, clusters)
     warned += texts_of(caught)
-
-    def lacks(at: NDArray[np.int64]) -> str:
-        named = ((one, {pieces.named_world(each): one.worlds[each] for each in plan.worlds}) for one in asked)
-        found = [text for one, parts in named for text in learners.lacking(one.estimand(pieces), parts, at).values()]
-        return f"the groups overlap too little, stage {found[0]}" if found else ""
-
-    grouped = (UNFAIR_PATHS, FAIR_PATHS) if len(plan.groups) > 1 and not pieces.whole else ()
     heads = {UNFAIR_PATHS} if pieces.whole else {*heads_of(unfair.paths, graph)} if unfair is not None else set()
-    of = partial(
-        values.within, plan=plan, named=pieces.named, named_world=pieces.named_world, groups=grouped,
-        beside=(beside, DECISIONS[0]) if compared else None,
-    )  # fmt: skip
-    told = [describe_units(rows.groups, rows.weight)]
     worlds = [(pieces.paths(switched), each.target) for each in asked for switched in plan.worlds]
-    told += [text for made in (identify(*each) for each in worlds) for text in made.assumptions if text != made.support]
     records = [assumed_of_records(paths, table, target, chosen=False) for paths, target in worlds]
-    first = next(part for part in asked[0].worlds.values() if part is not None)
-    told += [text for stated in records for text in stated]
+    told = [
+        describe_units(rows.groups, rows.weight),
+        *(text for made in (identify(*each) for each in worlds) for text in made.assumptions if text != made.support),
+        *(text for stated in records for text in stated),
+    ]
     for text in (truths := join_truths(text for _, *of_truths in filter(None, records) for text in of_truths)):
         warnings.warn(text, PyrofairWarning, stacklevel=2)
+    first = next(part for part in asked[0].worlds.values() if part is not None)
     doubts = describe_doubts(stages, pd.DataFrame())
-    subsets, absent = _by_subgroup(values, within, of, lacks)
-    estimates = of(np.arange(len(table)), within=subsets, absent=absent)
+    estimates = replace(values.means(np.arange(len(table))), **values.by_subgroup(within, asked, learners))
     return Decomposition(
         **tell_all({"": estimates}, level)[""],
         estimates=estimates,
@@ -389,7 +320,7 @@ def decompose(
         level=level,
         threshold=threshold,
         settings={"propensity": str(propensity), "regression": str(regression), "folds": folds, "splits": splits}
-        | {"threshold": threshold, "order": wanted, "level": level, "random_state": random_state},
+        | {"threshold": threshold, "order": pieces.order, "level": level, "random_state": random_state},
         notes=(*notes, WORLDS) if doubts else tuple(notes),
         doubts=doubts,
         assumptions=tuple(join_truths(told)),
@@ -421,17 +352,22 @@ def _each_level(
 
 def require_order(order: Sequence[str], graph: CausalGraph, unfair: UnfairPaths) -> None:
     """Refuse an order of switching that does not fit the edges of a graph."""
-    _read_order(order, Pieces.of(graph, unfair, {}))
+    _ordered(Pieces.of(graph, unfair, {}), order)
 
 
-def _read_order(order: Sequence[str], pieces: Pieces) -> Block:
+def _ordered(pieces: Pieces, order: Sequence[str]) -> Pieces:
     given = require_names("order", order, "nodes")
     if sorted(given) != sorted(pieces.heads):
         raise DataError(
             f"order={list(given)} must name each node that an edge from {pieces.graph.sensitive!r} leads to once: "
             f"{', '.join(pieces.heads)} in any order ({pieces.graph.outcome!r} stands for the direct edge)."
         )
-    return given
+    return replace(pieces, order=given)
+
+
+def _smaller(rows: Rows, at: NDArray[np.int64]) -> float:
+    """Return the effective number of some rows in the smaller group."""
+    return min(kish_size(rows.weight[at] * (rows.a[at] == group)) for group in (0, 1))
 
 
 def _read_names(names: object, graph: CausalGraph) -> dict[str, str]:
@@ -455,26 +391,27 @@ def _observed_outcome(rows: AuditedRows, graph: CausalGraph) -> tuple[NDArray[np
     return (y.astype(np.float64), "") if len(rows.labels) > 1 else (None, f"{name!r} has one value in all rows")
 
 
-def _plan_or_none(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[Plan | None, list[str]]:
+def _plan_or_none(asked: Sequence[Asked], pieces: Pieces) -> tuple[Plan | None, list[str]]:
     """Return the finest plan whose worlds are all good, and what it could not tell apart."""
-    finest: Callable[..., Plan | None] = Plan.in_order if order else Plan.finest
-    of: Any = order or pieces.groups
+    finest: Callable[..., Plan | None] = Plan.in_order if pieces.order else Plan.finest
+    of: Any = pieces.order or pieces.groups
     identified = finest(of, lambda each: all(one.worlds[each] is not None for one in asked))
     plan = identified and finest(of, lambda each: all(one.good(each) for one in asked))
-    if plan is None and not order and len(pieces.groups) > 1:
-        return _plan_or_none(asked, pieces, pieces.heads)
+    if plan is None and not pieces.order and len(pieces.groups) > 1:
+        return _plan_or_none(asked, replace(pieces, order=pieces.heads))
     notes = []
     for block in (each for each in (plan.blocks if plan else ()) if len(each) > 1):
-        latent = identified is not None and block in identified.blocks
-        parting = [text for one in asked for S, text in one.problems.items() if 0 < len(S & {*block}) < len(block)]
-        why = "latent causes join these paths" if latent else "the groups overlap too little for that"
-        why += "".join(f", stage {text.split('; ')[0]}" for text in parting[:1] if not latent)
+        why = "latent causes join these paths"
+        if identified is None or block not in identified.blocks:
+            parting = [text for one in asked for S, text in one.problems.items() if 0 < len(S & {*block}) < len(block)]
+            stage = f", stage {parting[0].split('; ')[0]}" if parting else ""
+            why = f"the groups overlap too little for that{stage}"
         notes.append(f"Not told apart: {pieces.named(block)}; {why}.")
     return plan, notes
 
 
-def _plan(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[Plan, list[str]]:
-    plan, notes = _plan_or_none(asked, pieces, order)
+def _plan(asked: Sequence[Asked], pieces: Pieces) -> tuple[Plan, list[str]]:
+    plan, notes = _plan_or_none(asked, pieces)
     if plan is not None:
         return plan, notes
     whole = Switched(pieces.heads)
@@ -492,7 +429,7 @@ def _plan(asked: Sequence[Asked], pieces: Pieces, order: Block | None) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Influence values of every world and group mean (n, F), by how much splits move them, and what they are of."""
+    """Influence values of every world (n, F), by how much splits move them, and the decisions they are of, by label."""
 
     labels: list[Any]
     values: NDArray[np.float64]
@@ -501,23 +438,18 @@ class Values:
     sizes: Mapping[Switched, float]
     rows: Rows
     clusters: Clusters | None
-    swapped: bool
+    plan: Plan
+    pieces: Pieces
+    beside: tuple[str, Any] | None
 
-    @property
-    def pairs(self) -> list[tuple[str, Any]]:
-        """The models and decisions."""
-        return [*self.observed]
-
-    def within(self, at: NDArray[np.int64], **told: Any) -> Means:
+    def means(self, at: NDArray[np.int64]) -> Means:
         """Return the means of some rows in all worlds, and in both groups, first that of the baseline world."""
         a, weight = self.rows.a[at], self.rows.weight[at]
-        columns = [*self.values[at].T]
-        labels = list(self.labels)
-        sizes: dict[Any, float] = {}
+        columns, labels = [*self.values[at].T], [*self.labels]
         part = kish_size(weight) / kish_size(self.rows.weight)
-        sizes |= {each: size * part for each, size in self.sizes.items()}
+        sizes: dict[Any, float] = {each: size * part for each, size in self.sizes.items()}
         for group in (0, 1):
-            own = a == (group != self.swapped)
+            own = a == (group != self.pieces.swapped)
             member = weight * own
             sizes[group] = kish_size(member)
             for pair, of in self.observed.items():
@@ -528,58 +460,53 @@ class Values:
         moves = None if self.moves is None else np.pad(self.moves[:, at], ((0, 0), (0, 0), (0, more)))
         index = pd.MultiIndex.from_tuples(labels, names=["model", "decisions", "functional"])
         frame = pd.DataFrame(np.column_stack(columns), columns=index)
-        code = None if self.clusters is None else self.clusters.code[at]
-        arm = None if self.clusters is None else a
-        return Means(Estimates(frame, weight, at=at, groups=code, arm=arm, apart=moves), sizes, **told)
+        units: dict[str, Any] = {} if self.clusters is None else {"groups": self.clusters.code[at], "arm": a}
+        return Means(Estimates(frame, weight, at=at, apart=moves, **units), sizes, self.plan, self.pieces, self.beside)
+
+    def by_subgroup(self, levels: Sequence[Subgroup], asked: Sequence[Asked], learners: Any) -> dict[str, Any]:
+        """Return the means ``within`` each level of subgroups, and why some are ``absent``, such as poor overlap."""
+
+        def lacks(at: NDArray[np.int64]) -> str:
+            if (size := _smaller(self.rows, at)) < FEWEST_ROWS:
+                return f"a group has {size:.0f} effective rows, fewer than {FEWEST_ROWS}"
+            if self.clusters is not None and (few := self.clusters.at(at).fewer()):
+                return few
+            lacking = (learners.lacking(one.estimand, one.named(self.plan.worlds), at) for one in asked)
+            stages = [text for problems in lacking for text in problems.values()]
+            return f"the groups overlap too little, stage {stages[0]}" if stages else ""
+
+        places = {
+            (each.name, name): np.flatnonzero(each.codes == code)
+            for each in levels
+            for code, name in enumerate(each.levels)
+        }
+        absent = {key: text for key, at in places.items() if (text := lacks(at))}
+        return {"within": {key: self.means(at) for key, at in places.items() if key not in absent}, "absent": absent}
 
 
 def _walk(
-    asked: Sequence[Asked],
-    pieces: Pieces,
-    learners: Any,
-    worlds: Sequence[Switched],
-    observed: Mapping[str, NDArray[Any]],
-    clusters: Clusters | None,
+    asked: Sequence[Asked], learners: Any, plan: Plan, beside: tuple[str, Any] | None, clusters: Clusters | None
 ) -> tuple[Values, pd.DataFrame]:
     """Return the influence values of all worlds for all models, and the diagnostics of their stages."""
-    rows, names = learners.nuisances.rows, [pieces.named_world(each) for each in worlds]
+    rows, pieces = learners.nuisances.rows, asked[0].pieces
+    named = {pieces.named_world(each): each for each in plan.worlds}
+    sizes = dict.fromkeys(plan.worlds, kish_size(rows.weight))
     labels: list[Any] = []
-    means, moves, tables = [], [], []
+    means, moves, tables = [], [], [pd.DataFrame()]
     decided: dict[tuple[str, Any], NDArray[Any]] = {}
-    sizes = {each: kish_size(rows.weight) for each in worlds}
     for one in asked:
-        parts = dict(zip(names, (one.worlds[each] for each in worlds), strict=True))
-        found, stages = learners.walk(one.estimand(pieces), parts, one.scores)
+        found, stages = learners.walk(one.estimand, one.named(plan.worlds), one.scores)
         if len(stages):
             tables.append(label_stages(stages, one.scores, rows.weight))
-            smallest = stages.groupby("regime")["ess"].min()
-            both = zip(worlds, names, strict=True)
-            sizes |= {each: min(sizes[each], smallest.get(name, np.inf)) for each, name in both}
+            for name, ess in stages.groupby("regime")["ess"].min().items():
+                sizes[named[name]] = min(sizes[named[name]], ess)
         mean = found.mean(axis=0)
         means.append(mean)
         moves.append((found - mean) / np.sqrt(len(found)))
-        labels += [(*pair, switched) for pair in one.scores.columns for switched in worlds]
-        decided |= {pair: decide(observed[pair[0]], pair[1], one.scores.threshold) for pair in one.scores.columns}
+        labels += [(*pair, switched) for pair in one.scores.columns for switched in plan.worlds]
+        decided |= {
+            pair: decide(one.scores.observed[pair[0]], pair[1], one.scores.threshold) for pair in one.scores.columns
+        }
     apart = np.concatenate(moves, axis=2) if len(moves[0]) > 1 else None
-    held = Values(labels, np.hstack(means), apart, decided, sizes, rows, clusters, pieces.swapped)
-    return held, pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-
-
-def _by_subgroup(
-    values: Values, levels: Sequence[Subgroup], of: Callable[..., Means], lacks: Callable[..., str]
-) -> tuple[dict[Any, Means], dict[Any, str]]:
-    """Return the means in each level of subgroups, and why some have none, such as what their rows lack of overlap."""
-    found, absent = {}, {}
-    for each in levels:
-        for code, name in enumerate(each.levels):
-            at = np.flatnonzero(each.codes == code)
-            size = min(kish_size(values.rows.weight[at] * (values.rows.a[at] == group)) for group in (0, 1))
-            if size < FEWEST_ROWS:
-                absent[each.name, name] = f"a group has {size:.0f} effective rows, fewer than {FEWEST_ROWS}"
-            elif values.clusters is not None and (few := values.clusters.at(at).fewer()):
-                absent[each.name, name] = few
-            elif text := lacks(at):
-                absent[each.name, name] = text
-            else:
-                found[each.name, name] = of(at)
-    return found, absent
+    held = Values(labels, np.hstack(means), apart, decided, sizes, rows, clusters, plan, pieces, beside)
+    return held, pd.concat(tables, ignore_index=True)

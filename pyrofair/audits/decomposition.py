@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from pyrofair.audits.display.tracks import Panel as Tracks
 from pyrofair.audits.display.tracks import of_parts, scale_of
 from pyrofair.audits.display.words import Answer, percent, shorten
 from pyrofair.audits.family import Members
-from pyrofair.audits.parts import CONFOUNDING, GAP, TOTAL, Means, Plan
-from pyrofair.audits.view import PARTS, Block, View
+from pyrofair.audits.parts import CONFOUNDING, FAIR_PATHS, GAP, TOTAL, UNFAIR_PATHS, Means, Plan
+from pyrofair.audits.view import PARTS, Block, Report, View
 from pyrofair.audits.waterfall import Panel, draw_waterfalls, points
 from pyrofair.graph import CausalGraph
 from pyrofair.graph.svg import graph_svg
@@ -29,9 +28,8 @@ from pyrofair.graph.svg import graph_svg
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FAIR_PATHS", "UNFAIR_PATHS", "WORLDS", "Decomposition"]
+__all__ = ["WORLDS", "Decomposition"]
 
-UNFAIR_PATHS, FAIR_PATHS = "unfair paths", "fair paths"
 WHOLE = (GAP, TOTAL, UNFAIR_PATHS, FAIR_PATHS)
 """The rows of the table that are sums of parts."""
 NO_VERDICT = "A part is not a verdict: you say which paths are unfair. Confounding does not mean no discrimination."
@@ -47,7 +45,7 @@ MOST_PARTS = 7
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Decomposition:
+class Decomposition(Report):
     """The result of :func:`decompose`; print it for a few lines a model.
 
     Attributes
@@ -159,6 +157,9 @@ class Decomposition:
     def _of(self, pair: tuple[str, Any]) -> pd.DataFrame:
         return _rows_of(self.table, pair).set_index("part", drop=False)
 
+    def _parts(self, pair: tuple[str, Any]) -> pd.DataFrame:
+        return self._of(pair).drop(index=[*WHOLE], errors="ignore")
+
     def _labels(self) -> tuple[str, str]:
         """Return the labels of the group that is compared with, and of the other one."""
         one, other = (str(self.graph.named(self.graph.label(int(value != self.swapped)))) for value in (0, 1))
@@ -190,40 +191,31 @@ class Decomposition:
 
     def _lines(self, pair: tuple[str, Any]) -> list[str]:
         """Return the text about one model."""
-        own = self._of(pair)
-        parts = own.drop(index=[*WHOLE], errors="ignore")
-        words = {each: self._word(each) for each in parts.index}
-        width = min(max(map(len, words.values())), 60)
+        parts = self._parts(pair)
+        width = min(max(map(len, map(self._word, parts.index))), 60)
         lines = [f"Where the gap comes from: {self._what(pair)}, {self.rows:,} rows", f"  {self._head(pair)}"]
         largest = parts["estimate"].abs().nlargest(MOST_PARTS if len(parts) > MOST_PARTS + 1 else len(parts)).index
         rows: Any = parts[parts.index.isin(largest)].itertuples()
         for row in rows:
             by_order = f"by order {_range(row)}" if np.isfinite(row.smallest) else ""
-            texts = [f"{words[row.part]:<{width}}", f"{_span(row):<20}"]
+            texts = [f"{self._word(row.part):<{width}}", f"{_span(row):<20}"]
             texts += [f"{by_order:<23}"] if parts["smallest"].notna().any() else []
             texts += [f"{'unfair' if row.part in self.unfair else '':<6}"] if self.unfair else []
             lines.append("  " + "  ".join([*texts, self._beside(pair, row.part)]).rstrip())
         if len(rest := parts.drop(index=largest)):
             lines.append(f"  {len(rest)} smaller parts together {points(rest['estimate'].sum())}, see .table")
-        if turned := [each for each in parts["part"] if self._turns(pair, each)]:
+        added = _rows_of(self.contrasts, pair).groupby("part")
+        turns = (added["upper"].min() < 0.0) & (added["lower"].max() > 0.0)  # by more than chance
+        if turned := [each for each in parts["part"] if turns.get(each, False)]:
             lines.append(f"  The sign depends on the order: {', '.join(turned)}.")
-        if UNFAIR_PATHS in own.index:
-            first, last = self._after(pair, UNFAIR_PATHS)["estimate"]
+        if added.size().get(UNFAIR_PATHS) == 2:
+            first, last = added.get_group(UNFAIR_PATHS)["estimate"]
             lines.append(
                 f"  Unfair paths: {points(first)} if switched first, as an audit does, and {points(last)} if last."
             )
         if pair[0] in self.doubts:
             lines.append(f"  In doubt: {self.doubts[pair[0]]}.")
         return lines
-
-    def _after(self, pair: tuple[str, Any], part: str) -> pd.DataFrame:
-        own = _rows_of(self.contrasts, pair)
-        return own[own["part"] == part]
-
-    def _turns(self, pair: tuple[str, Any], part: str) -> bool:
-        """Return whether the sign of a part changes over orders by more than chance."""
-        own = self._after(pair, part)
-        return bool((own["upper"] < 0.0).any() and (own["lower"] > 0.0).any())
 
     def _beside(self, pair: tuple[str, Any], part: str) -> str:
         """Return by how much the part of a model is more than that of the observed outcome."""
@@ -256,7 +248,7 @@ class Decomposition:
         (one, other), (first, last) = self._labels(), self._group_means(pair)
         more = "more" if last >= first else "fewer"
         what, column = self._what(pair), shorten(self.graph.sensitive_column)
-        parts = own.drop(index=[*WHOLE], errors="ignore")
+        parts = self._parts(pair)
         return Panel(
             parts,
             own.loc[GAP],
@@ -331,12 +323,9 @@ class Decomposition:
 
     def _answer(self, pair: tuple[str, Any]) -> Answer:
         """Return the gap, and its parts in the order of their size."""
-        own = self._of(pair)
-        parts = own.drop(index=[*WHOLE], errors="ignore")
-        parts = parts.loc[parts["estimate"].abs().sort_values(ascending=False).index]
-        rows: Any = parts.itertuples()
-        listed = [f"{points(row.estimate)} {self._word(row.part)}" for row in rows]
-        return Answer(f"A gap of {points(own['estimate'][GAP])} points", f"{'; '.join(listed)}.", "open")
+        parts = self._parts(pair)["estimate"].sort_values(key=abs, ascending=False)
+        listed = [f"{points(value)} {self._word(str(part))}" for part, value in parts.items()]
+        return Answer(f"A gap of {points(self._of(pair)['estimate'][GAP])} points", f"{'; '.join(listed)}.", "open")
 
     @property
     def view(self) -> View:
@@ -393,17 +382,6 @@ class Decomposition:
     def _data(self, rows: bool) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in (*TOLD, *TABLES)} | {"labels": self.graph.labels}
         return told | {"versions": known_versions(), "failures": {name: str(e) for name, e in self.failures.items()}}
-
-    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """Return the decomposition as one self-contained page, and write it to ``path`` if given."""
-        return self.view.html(path, title)
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """Return the decomposition as JSON: every table, notes, assumptions and warnings; NaN is null."""
-        return self.view.json(indent=indent)
-
-    def _repr_html_(self) -> str:
-        return self.view.fragment()
 
     def _text(self, decisions: Any = "threshold") -> list[str]:
         told = [each for each in self._told(decisions) if each[1][0] != self.outcome]

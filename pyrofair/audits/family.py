@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from pyrofair._validation import require_choice, shown
-from pyrofair.audits.audit import Audit
+from pyrofair._random import seed_from
+from pyrofair._validation import require_choice, require_seed, shown
+from pyrofair.audits.audit import Audit, require_audit_settings
 from pyrofair.audits.audit_view import RIGHT_GRAPH, basis_of, missing_blocks, rates_block, settings_of
 from pyrofair.audits.display.export import audit_data, known_versions
 from pyrofair.audits.display.page import spans_table
@@ -23,12 +23,13 @@ from pyrofair.audits.display.words import answer, changes, describe_comparison, 
 from pyrofair.audits.plots import plot_members
 from pyrofair.audits.report import check_line, in_doubt, section_lines, verdict_lines
 from pyrofair.audits.verdicts import Verdict, judge, quantities_of, read_audit, summed_up
-from pyrofair.audits.view import MOST_CARDS, Block, View
+from pyrofair.audits.view import MOST_CARDS, Block, Report, View
 from pyrofair.audits.wald import require_estimates
 from pyrofair.effects.potential_outcomes import SeveralContrasts, refuse_fitted
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PyrofairWarning
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import require_unfair
+from pyrofair.tables.partitions import require_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,6 +40,7 @@ __all__ = [
     "SCHEMA",
     "FamilyAudit",
     "Members",
+    "read_seed",
     "require_unfitted",
     "with_paths",
 ]
@@ -55,7 +57,7 @@ NUMBERS = ("estimate", "low", "high", "lower", "upper", "ess")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FamilyAudit(ABC):
+class FamilyAudit(Report):
     """The audits of a family; print it for its verdicts.
 
     Attributes
@@ -130,19 +132,14 @@ class FamilyAudit(ABC):
         require_choice("decisions", decisions, list(dict.fromkeys(own["decisions"])))
         own = own[own["decisions"] == decisions]
         several = len(models) > 1
-        labels = own["model"].map(lambda each: f"{each}, " if several else "") + own[self.key].map(self.label)
-        beside = {
-            f"{f'{each}, ' if several else ''}{self.label(name)}": text
-            for each in models
-            for name, text in self._beside(each, decisions).items()
-        }
-        return plot_members(
-            own.assign(member=labels).set_index(["member", "quantity"]),
-            beside,
-            of_decisions(decisions) + ("" if several else f" of {models[0]}"),
-            self.context["level"],
-            self._title(),
-        )
+
+        def named(each: str, name: Any) -> str:
+            return f"{each}, {self.label(name)}" if several else self.label(name)
+
+        rows = own.assign(member=list(map(named, own["model"], own[self.key]))).set_index(["member", "quantity"])
+        beside = {named(each, name): text for each in models for name, text in self._beside(each, decisions).items()}
+        what = of_decisions(decisions) + ("" if several else f" of {models[0]}")
+        return plot_members(rows, beside, what, self.context["level"], self._title())
 
     def _title(self) -> str:
         """Return the comparison and the rows, as figures are headed."""
@@ -287,10 +284,6 @@ class FamilyAudit(ABC):
             found["audits"] = {name: audit_data(each, rows) for name, each in self.audits.items()}
         return found
 
-    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """Return the family as one self-contained page, and write it to ``path`` if given."""
-        return self.view.html(path, title)
-
     def to_json(self, *, rows: bool = False, indent: int | None = None) -> str:
         """Return the family as JSON: quantities, overall, verdicts and failures; with ``rows`` the audits as well."""
         return self.view.json(rows=rows, indent=indent)
@@ -303,10 +296,6 @@ class FamilyAudit(ABC):
                 if (name, model) not in found:
                     found[name, model] = summed_up(verdicts[name, model, decisions].status, of)
         return pd.DataFrame([*found.values()], index=pd.MultiIndex.from_tuples(found, names=[self.key, "model"]))
-
-    def details(self) -> str:
-        """Return the whole report in plain text: every quantity, checks and assumptions."""
-        return self.view.text()
 
     def _opening(self) -> list[str]:
         """Return the first lines of the short report: what was compared."""
@@ -336,9 +325,6 @@ class FamilyAudit(ABC):
         lines += [line for pair in pairs for line in self._short(*pair)]
         lines += section_lines(context.get("sections", ()))
         return "\n".join([*lines, "", check_line(failed, context.get("warnings", ())), MORE])
-
-    def _repr_html_(self) -> str:
-        return self.view.fragment()
 
     def __repr__(self) -> str:
         names = ", ".join(repr(each) for each in dict.fromkeys(self.quantities[self.key]))
@@ -418,6 +404,14 @@ class Members:
             part.insert(0, self.key, [name] * len(part))
             whole.append(part)
         return pd.concat(whole, ignore_index=True)
+
+
+def read_seed(df: Any, random_state: Any, settings: Mapping[str, Any], name: str) -> int | None:
+    """Return the seed of all members; refuse a table, a seed or settings of which none could be made."""
+    require_table(df, name)
+    require_seed(random_state)
+    require_audit_settings(settings, name)
+    return None if random_state is None else seed_from(random_state)
 
 
 def with_paths(source: Any, unfair: UnfairPaths) -> Any:

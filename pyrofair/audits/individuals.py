@@ -213,10 +213,9 @@ def _flips_of(
             scores = found.scores(each, threshold=threshold).rename(columns={"decisions_differ": "flips"})
             scores = scores.assign(row=list(rows.index), model=model, path=name)
             parts.append(scores.reset_index(drop=True)[COLUMNS])
-    joined = pd.concat(parts, ignore_index=True)
-    number = {name: i for i, name in enumerate(models)}
-    order = joined["model"].map(number).to_numpy().argsort(kind="stable")
-    return pd.DataFrame(joined.iloc[order].reset_index(drop=True))
+    place = {name: i for i, name in enumerate(models)}
+    joined: pd.DataFrame = pd.concat(parts)
+    return joined.sort_values("model", key=lambda names: names.map(place), kind="stable", ignore_index=True)
 
 
 def _alone(sem: Any, path: tuple[str, ...]) -> Any:

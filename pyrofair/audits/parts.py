@@ -14,20 +14,25 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair.effects.estimates import Estimate, Estimates, Share, reach_of_all
-from pyrofair.graph.first_edges import Block, Switched, partitions_of, subsets_of
+from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph.first_edges import Block, Switched, beginning_with, heads_of, partitions_of, subsets_of
 
 __all__ = [
     "CONFOUNDING",
+    "FAIR_PATHS",
     "GAP",
     "NONE",
     "TOTAL",
+    "UNFAIR_PATHS",
     "Means",
+    "Pieces",
     "Plan",
     "tell_all",
     "union_of",
 ]
 
 GAP, CONFOUNDING, TOTAL = "gap", "confounding", "total effect"
+UNFAIR_PATHS, FAIR_PATHS = "unfair paths", "fair paths"
 TABLE_COLUMNS = (
     "model", "decisions", "part", "estimate", "lower", "upper", "smallest", "largest", "share",
 )  # fmt: skip
@@ -40,6 +45,60 @@ Pair = tuple[str, Any]
 def union_of(blocks: Sequence[Block]) -> Switched:
     """Return the heads of some blocks."""
     return NONE.union(*blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """What a difference is split along: first edges, by their heads, or the unfair paths and the fair ones as wholes.
+
+    ``groups`` are the heads by whether their paths are unfair, if that was said; ``order`` is the only one if stated.
+    """
+
+    graph: CausalGraph
+    groups: tuple[Block, ...]
+    whole: Mapping[str, UnfairPaths] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    swapped: bool = False
+    order: Block | None = None
+
+    @classmethod
+    def of(cls, graph: CausalGraph, unfair: UnfairPaths | None, names: Mapping[str, str]) -> Pieces:
+        """Return the first edges, or, if unfair and fair paths begin with one edge, these as wholes."""
+        if unfair is None:
+            every = graph.directed_paths(graph.sensitive, graph.outcome)
+            return cls(graph, (heads_of(every, graph),), names=names)
+        groups = [heads_of(paths, graph) for paths in (unfair.paths, unfair.fair_paths)]
+        kept, swapped = tuple(filter(None, groups)), unfair.swapped
+        if not {*groups[0]} & {*groups[1]}:
+            return cls(graph, kept, names=names, swapped=swapped)
+        whole = {UNFAIR_PATHS: unfair, FAIR_PATHS: unfair.complement()}
+        return cls(graph, ((UNFAIR_PATHS,), (FAIR_PATHS,)), whole, names, swapped)
+
+    @property
+    def heads(self) -> Block:
+        """All heads."""
+        return tuple(head for group in self.groups for head in group)
+
+    def paths(self, switched: Switched) -> UnfairPaths:
+        """Return the paths that are switched."""
+        if self.whole and len(switched) == 1:
+            return self.whole[next(iter(switched))]
+        graph = self.graph
+        every = graph.directed_paths(graph.sensitive, graph.outcome)
+        heads = heads_of(every, graph) if self.whole and switched else switched
+        return replace(beginning_with(heads, graph), swapped=self.swapped)
+
+    def named(self, block: Sequence[str]) -> str:
+        """Return the words for a block."""
+        if self.whole:
+            return " and ".join(block)
+        outcome, names = self.graph.outcome, self.names
+        return " and ".join("directly" if head == outcome else f"by way of {names.get(head, head)}" for head in block)
+
+    def named_world(self, switched: Switched) -> str:
+        """Return the name of a world: the first nodes of the paths that are switched, "direct" for the direct edge."""
+        names = self.names if self.whole else {**self.names, self.graph.outcome: "direct"}
+        return " + ".join(names.get(head, head) for head in self.heads if head in switched) or "baseline"
 
 
 @dataclass(frozen=True)
@@ -130,10 +189,8 @@ class Means:
         Their estimates; columns (model, decisions, world or group).
     sizes
         The effective rows of each world and group.
-    plan, named, named_world
-        The plan, and the names of a block and of a world.
-    groups
-        The names of the groups of the plan, if these are parts themselves.
+    plan, pieces
+        The plan, and what it is made of.
     beside
         The observed outcome, if models are compared with it.
     within, absent
@@ -143,12 +200,15 @@ class Means:
     of: Estimates
     sizes: Mapping[Any, float]
     plan: Plan
-    named: Callable[[Block], str]
-    named_world: Callable[[Switched], str]
-    groups: Sequence[str] = ()
+    pieces: Pieces
     beside: Pair | None = None
     within: Mapping[tuple[str, Any], Means] = field(default_factory=dict)
     absent: Mapping[tuple[str, Any], str] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """The names of the groups of the plan, if these are parts themselves."""
+        return (UNFAIR_PATHS, FAIR_PATHS) if len(self.plan.groups) > 1 and not self.pieces.whole else ()
 
     @cached_property
     def _means(self) -> dict[Any, float]:
@@ -187,21 +247,26 @@ class Means:
 
     def table(self, pair: Pair) -> Iterator[Span]:
         """Yield gap (the first), total effect, parts, and named groups of the plan, with their ranges over orders."""
-        ranges = self._ranges(pair)
-        found = [(GAP, self.sum_of(pair, {1: 1.0, 0: -1.0}), GAP)]
-        found += [(TOTAL, self.sum_of(pair, {union_of(self.plan.blocks): 1.0, NONE: -1.0}), TOTAL)]
-        found += [(name, each, "parts") for name, each in self.parts(pair).items()]
-        found += [(name, self._of_group(pair, i), name) for i, name in enumerate(self.groups)]
-        yield from (Span((name, *ranges.get(name, (np.nan, np.nan))), each, family) for name, each, family in found)
+        parts, whole = self.parts(pair), union_of(self.plan.blocks)
+        found = {GAP: self.sum_of(pair, {1: 1.0, 0: -1.0}), TOTAL: self.sum_of(pair, {whole: 1.0, NONE: -1.0})} | parts
+        for name, own in zip(self.groups, map(union_of, self.plan.groups), strict=False):
+            found[name] = self.sum_of(pair, {own: 0.5, NONE: -0.5, whole: 0.5, whole - own: -0.5})
+        added: dict[str, list[float]] = {}
+        for (name, _), each, _ in () if self.plan.stated else self.contrasts(pair):
+            added.setdefault(name, []).append(each.value)
+        for name, each in found.items():
+            values = added.get(name, [np.nan])
+            yield Span((name, min(values), max(values)), each, "parts" if name in parts else name)
 
     def contrasts(self, pair: Pair) -> Iterator[Span]:
         """Yield every comparison of a part, and each named group of the plan before and after the other one."""
+        blocks, named = self.plan.blocks, self.pieces.named
         for of in self.plan.contrasts:
-            yield Span((self.named(of.block), self._after(of)), self._added(pair, of), "contrasts")
-        for i, name in enumerate(self.groups):
-            first, last = self._ends_of_group(pair, i)
-            yield Span((name, ""), first, "contrasts")
-            yield Span((name, self.groups[1 - i]), last, "contrasts")
+            after = "; ".join(named(block) for block in blocks if {*block} <= of.after)
+            yield Span((named(of.block), after), self.sum_of(pair, {of.switched: 1.0, of.after: -1.0}), "contrasts")
+        for name, other, own in zip(self.groups, self.groups[::-1], map(union_of, self.plan.groups), strict=False):
+            for before, text in ((NONE, ""), (union_of(blocks) - own, other)):
+                yield Span((name, text), self.sum_of(pair, {own | before: 1.0, before: -1.0}), "contrasts")
 
     def differences(self, pair: Pair) -> Iterator[Span]:
         """Yield by how much each part of a model is more than that of the observed outcome."""
@@ -213,20 +278,9 @@ class Means:
         """Yield the mean in each world and group."""
         every: list[Any] = [*self.plan.worlds, 0, 1]
         for each in every:
-            name = f"group {each}" if isinstance(each, int) else self.named_world(each)
+            name = f"group {each}" if isinstance(each, int) else self.pieces.named_world(each)
             shares = [] if pair[1] == "score" else [Share(self._means[*pair, each], self.sizes[each])]
             yield Span((name, self.sizes[each]), self.of.sum_of({(*pair, each): 1.0}, shares), name)
-
-    def _ranges(self, pair: Pair) -> dict[str, tuple[float, float]]:
-        """Return the smallest and the largest of each part over orders; none in a stated one."""
-        if self.plan.stated:
-            return {}
-        added: dict[str, list[float]] = {}
-        for of in self.plan.contrasts:
-            added.setdefault(self.named(of.block), []).append(self._added(pair, of).value)
-        for i, name in enumerate(self.groups):
-            added[name] = [each.value for each in self._ends_of_group(pair, i)]
-        return {name: (min(values), max(values)) for name, values in added.items()}
 
     def parts(self, pair: Pair) -> dict[str, Estimate]:
         """Return confounding and the average of each block."""
@@ -237,24 +291,8 @@ class Means:
             for of in (each for each in self.plan.contrasts if each.block == block):
                 factors[of.switched] = factors.get(of.switched, 0.0) + of.weight
                 factors[of.after] = factors.get(of.after, 0.0) - of.weight
-            found[self.named(block)] = self.sum_of(pair, factors)
+            found[self.pieces.named(block)] = self.sum_of(pair, factors)
         return found
-
-    def _after(self, of: Contrast) -> str:
-        return "; ".join(self.named(block) for block in self.plan.blocks if {*block} <= of.after)
-
-    def _added(self, pair: Pair, of: Contrast) -> Estimate:
-        return self.sum_of(pair, {of.switched: 1.0, of.after: -1.0})
-
-    def _ends_of_group(self, pair: Pair, which: int) -> tuple[Estimate, Estimate]:
-        """Return what a group adds before the other one, and after it."""
-        own, whole = union_of(self.plan.groups[which]), union_of(self.plan.blocks)
-        return self.sum_of(pair, {own: 1.0, NONE: -1.0}), self.sum_of(pair, {whole: 1.0, whole - own: -1.0})
-
-    def _of_group(self, pair: Pair, which: int) -> Estimate:
-        """Return what a group adds on average over both."""
-        own, whole = union_of(self.plan.groups[which]), union_of(self.plan.blocks)
-        return self.sum_of(pair, {own: 0.5, NONE: -0.5, whole: 0.5, whole - own: -0.5})
 
 
 class Span(NamedTuple):

@@ -35,7 +35,7 @@ from pyrofair._validation import (
     shown,
 )
 from pyrofair._workers import delayed
-from pyrofair.audits.audit import Audit, audit, default_source, fit_source, with_missing
+from pyrofair.audits.audit import audit, default_source, fit_source, with_missing
 from pyrofair.audits.bootstrap import make_views
 from pyrofair.audits.clusters import ROWS, Clusters, describe_units
 from pyrofair.audits.display import table_fragment
@@ -52,7 +52,7 @@ from pyrofair.effects.influence import InfluenceBased
 from pyrofair.effects.potential_outcomes import Bounding, PotentialOutcomes, SeveralContrasts
 from pyrofair.effects.scoring import DECISIONS, Decisions
 from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError, PositivityWarning, PyrofairWarning
-from pyrofair.graph import CausalGraph, UnfairPaths
+from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import require_unfair
 from pyrofair.tables.labels import read_outcome, read_sensitive
 from pyrofair.tables.reading import as_pandas, feature_columns, read_table, read_weight, require_aligned, warn_unused
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PenaltyPath", "penalty_path"]
 
-Row = dict[str, Any]
 SUMMARISED = ("objective", "accuracy", "positive_rate", "mean_unfair_effect", "piu_lower", "piu_upper", "bimodal")
 BIMODAL = {"objective": 0.05, "positive_rate": 0.5}
 """Seeds whose columns lie farther apart are two groups of solutions; within one, objectives differ by some .01 nats."""
@@ -409,39 +408,38 @@ def penalty_path(
     >>> path.select(at_most=0.15, quantity="mean_unfair_effect").strength
     1.0
     """
-    if isinstance(classifier, PenalizedClassifier) and isinstance(classifier.source, SeveralContrasts):
+    source = classifier.source if isinstance(classifier, PenalizedClassifier) else None
+    if isinstance(source, SeveralContrasts):
         raise DataError(
-            f"source={shown(classifier.source)} holds several sources, and a path judges by one. Fit the strengths "
-            "with pf.classifiers.fit_many, and judge them with pf.audit_contrasts (contrasts) or pf.audit_graphs "
-            "(graphs); or take the path of one of them."
+            f"source={shown(source)} holds several sources, and a path judges by one. Fit the strengths with "
+            "pf.classifiers.fit_many, and judge them with pf.audit_contrasts (contrasts) or pf.audit_graphs (graphs); "
+            "or take the path of one of them."
         )
-    if isinstance(classifier, PenalizedClassifier) and isinstance(classifier.source, Bounding):
+    if isinstance(source, Bounding):
         raise DataError(
-            f"source={shown(classifier.source)} bounds the marginals, and a path judges by estimates of them. Fit the "
-            "strengths with pf.classifiers.fit_many, and compare source.bounds(model) of each."
+            f"source={shown(source)} bounds the marginals, and a path judges by estimates of them. Fit the strengths "
+            "with pf.classifiers.fit_many, and compare source.bounds(model) of each."
         )
-    if not isinstance(classifier, PenalizedClassifier) or not isinstance(classifier.source, PotentialOutcomes):
+    if not isinstance(source, PotentialOutcomes):
         raise DataError(
             f"classifier={shown(classifier)} must be a classifier with a source: "
             "PenalizedClassifier(source=IPW(unfair))."
         )
-    require_unfair("source.unfair", classifier.source.unfair)
+    graph = require_unfair("source.unfair", source.unfair).graph
     if test is not None and not (isinstance(test, tuple | list) and len(test) == 2):
         raise DataError(f"test={shown(test)} must be a pair (X, y), rows and their outcomes, or None.")
     require_real("threshold", threshold, least=0.0, below=1.0)
     require_flag("progress", progress)
     if resume is not None:
         require_instance("resume", resume, PenaltyPath, "what an interrupted penalty_path returned, or None")
-    order = _order(strengths)
-    wanted = _seeds(seeds)
+    order, wanted = _order(strengths), _seeds(seeds)
     require_real("held_out", held_out, above=0.0, below=1.0, such_as=0.25)
     require_integer("n_boot", n_boot, least=0)
     optional(partial(require_real, above=0.0))("least_gain", least_gain)
     optional(require_jobs)("n_jobs", n_jobs)
     optional(require_integer)("max_stack", max_stack)
-    found = _Found.of(resume, order)
+    found = {} if resume is None else _resumed(resume, order)
     # Measuring on unfit rows would fail only once the first strength is fitted.
-    graph = classifier.source.unfair.graph
     training = _Rows.read(classifier, X, y, sample_weight, groups)
     warn_unused(X, graph, groups=groups)
     if test is None:
@@ -450,9 +448,12 @@ def penalty_path(
         raise DataError("groups are labels of the rows X, and test has rows of its own: name a column of both tables.")
     else:
         measured = _Rows.read(classifier, *test, None, groups, "the table to measure on")
-    _check_judge(judge, classifier)
-    fingerprint = _fingerprint(classifier, graph) | {
-        "judge": _judge_fingerprint(judge, classifier),
+    own = judge is source
+    if judge is not None and not own:
+        require_estimates("judge", judge)
+        if _states(judge.unfair) != _states(source.unfair):
+            raise DataError("judge= has other unfair paths than the source of the classifier; make it of the same.")
+    fingerprint = _fingerprint(classifier, judge) | {
         "training data": training.digest(),
         "test set": measured.digest(),
         "threshold": repr(float(threshold)),
@@ -465,68 +466,72 @@ def penalty_path(
             f"resume was made with another {', another '.join(other)}; go on with that of the call that was "
             "interrupted, or start anew without resume."
         )
-    own = judge is classifier.source
     if own and groups is not None:
         raise DataError("judge=classifier.source was fitted for training, by rows. With groups leave judge out.")
     keep = n_boot > 0 or judge is None or (not own and is_influence_based(judge))
-    open_seeds = [
-        seed for seed in wanted if len(found.finished(seed)) < len(order) or not found.is_audited(seed, keep=keep)
-    ]
-    judging = _fit_judge(judge, classifier, measured, found) if open_seeds else None
-    trace = _Trace(classifier, training, measured, order, judging, threshold, n_boot, least_gain, max_stack, keep)
-    total = sum(len(order) - len(found.finished(seed)) for seed in wanted)
+    found |= {number: _Seed(number) for number in wanted if number not in found}
+
+    def is_open(seed: _Seed) -> bool:
+        return len(seed.fitted) < len(order) or not seed.is_audited(keep=keep)
+
+    to_do = [found[number] for number in wanted if is_open(found[number])]
+    judging, warned = (None, {}) if own or not to_do else _fit_judge(judge, classifier, measured)
+    trace = _Trace(
+        classifier, training, measured, order, judging, threshold, n_boot, least_gain, max_stack, keep, warned
+    )
+    parts = _divide(to_do, joblib.effective_n_jobs(n_jobs), max_stack or TOGETHER)
+    total = sum(len(order) - len(seed.fitted) for seed in to_do)
     with progress_bar("penalty path", total=total, shown=progress) as bar:
-        parts = _divide(open_seeds, found, joblib.effective_n_jobs(n_jobs), max_stack or TOGETHER)
         try:
             if len(parts) == 1 or joblib.effective_n_jobs(n_jobs) == 1:
                 for part in parts:
-                    trace.run(part, found, bar.update)
+                    trace.run(part, bar.update)
             else:
-                run = delayed(_run_apart)
-                tasks = [run(trace, part, found.of_seeds(part)) for part in parts]
                 parallel = joblib.Parallel(n_jobs, return_as="generator_unordered")
-                with closing(parallel(tasks)) as work:
-                    for done in work:
-                        bar.update(found.take(done))
+                with closing(parallel([delayed(_run_apart)(trace, part) for part in parts])) as work:
+                    for done, texts in work:
+                        bar.update(sum(len(seed.fitted) - len(found[seed.number].fitted) for seed in done))
+                        found |= {seed.number: seed for seed in done}
+                        warned |= texts
         except KeyboardInterrupt:
-            begun = [seed for seed in open_seeds if not found.is_audited(seed, keep=keep) or seed in found.modules]
-            trace.fill(begun, found, keep=False)
-            names = ", ".join(map(str, found.open or begun[:1]))
+            begun: Any = next((part for part in parts if any(is_open(found[seed.number]) for seed in part)), [])
+            for number in wanted:
+                if not found[number].is_audited(keep=keep):
+                    trace.audit(found[number], keep=False)
             warnings.warn(
-                f"Interrupted in seed {names}; what was finished is returned. Pass it as resume=... to go on.",
+                f"Interrupted in seed {', '.join(str(seed.number) for seed in begun)}; what was finished is returned. "
+                "Pass it as resume=... to go on.",
                 PyrofairWarning,
                 stacklevel=2,
             )
-    found.sort(wanted)
-    for text, category in found.warned.items():
+    for text, category in warned.items():
         warnings.warn(text, category, stacklevel=2)
-    intervals, compared = (
-        pd.concat(tables, ignore_index=True) if tables else pd.DataFrame() for tables in (found.intervals, found.groups)
-    )
-    compared = join_seeds(compared)
+    every = [seed for seed in found.values() if seed.fitted]
+    compared = join_seeds(_join([seed.groups for seed in every]))
     if apart := _describe_apart(compared):
         warnings.warn(apart, PositivityWarning, stacklevel=2)
-    units = describe_units(None if measured.clusters is None else measured.clusters.code, measured.weight)
-    return PenaltyPath(pd.DataFrame(found.rows), found.models, intervals, compared, found.modules, fingerprint, units)
+    return PenaltyPath(
+        pd.DataFrame([row for seed in every for row in seed.rows]),
+        {(strength, seed.number): model for seed in every for strength, (model, _) in seed.fitted.items()},
+        _join([seed.intervals for seed in every]),
+        compared,
+        {seed.number: seed.module for seed in every if is_open(seed)},
+        fingerprint,
+        describe_units(None if measured.clusters is None else measured.clusters.code, measured.weight),
+    )
 
 
-def _check_judge(judge: Any, classifier: Any) -> None:
-    """Refuse what is no source of the unfair paths that the classifier penalises."""
-    if judge is None or judge is classifier.source:
-        return
-    require_estimates("judge", judge)
-    if _states(judge.unfair) != _states(classifier.source.unfair):
-        raise DataError("judge= has other unfair paths than the source of the classifier; make it of the same.")
+def _join(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the tables that have rows, one after another."""
+    return pd.concat([pd.DataFrame(), *(each for each in tables if len(each))], ignore_index=True)
 
 
 def _states(unfair: UnfairPaths) -> tuple[Any, ...]:
     return str(unfair.graph), unfair.paths.states, unfair.swapped
 
 
-def _fit_judge(judge: Any, classifier: Any, measured: _Rows, found: _Found) -> Any:
-    """Return the judge, fitted on the rows measured on unless it is fitted; None for the classifier's own source."""
-    if judge is classifier.source:
-        return None
+def _fit_judge(judge: Any, classifier: Any, measured: _Rows) -> tuple[Any, dict[str, type[Warning]]]:
+    """Return the judge, fitted on the rows measured on unless it is fitted, and what that warned of."""
     source = with_missing(default_source(classifier.source.unfair, 0) if judge is None else judge, classifier.missing)
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -537,8 +542,7 @@ def _fit_judge(judge: Any, classifier: Any, measured: _Rows, found: _Found) -> A
             f"{type(source).__name__} cannot judge the rows measured on: {error} Name another judge=..., such as "
             "classifier.source, or measure on more rows."
         ) from error
-    found.warned |= {str(each.message): each.category for each in caught}
-    return fitted
+    return fitted, {str(each.message): each.category for each in caught}
 
 
 def _describe_apart(groups: pd.DataFrame) -> str:
@@ -577,161 +581,77 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
     return found
 
 
-def _judge_fingerprint(judge: Any, classifier: PenalizedClassifier) -> str:
-    """Return a hash of the settings of a judge, and of the number of rows it was fitted on, 0 if none."""
-    if judge is None or judge is classifier.source:
-        return "one-step" if judge is None else "own"
-    settings = judge.get_params() if hasattr(judge, "get_params") else vars(judge)
-    known = [(name, _printed(value)) for name, value in sorted(settings.items()) if not isinstance(value, UnfairPaths)]
-    rows = judge.n_fitted_ if getattr(judge, "estimand_", None) is not None and hasattr(judge, "n_fitted_") else 0
-    return str(joblib.hash((type(judge).__qualname__, known, rows)))
-
-
-def _printed(value: object) -> str:
-    """Return a setting as another process would print it."""
-    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(value))
-
-
-def _fingerprint(classifier: PenalizedClassifier, graph: CausalGraph) -> dict[str, str]:
-    """Return hashes of the settings of classifier, source and penalty, without those that a path sets itself.
+def _fingerprint(classifier: PenalizedClassifier, judge: Any) -> dict[str, str]:
+    """Return hashes of the settings of classifier, source, penalty and judge, without those that a path sets itself.
 
     Settings enter as text, functions by name: objects cannot be hashed themselves, for they keep caches and tensors.
     """
-    found: dict[str, list[Any]] = {"classifier": [], "source": [str(graph)], "penalty": []}
+    source: Any = classifier.source
+    found: dict[str, list[Any]] = {"classifier": [], "source": [str(source.unfair.graph)], "penalty": []}
     for name, value in sorted(classifier.get_params().items()):
-        if name in ("strength", "random_state", "progress"):
-            continue
-        if isinstance(value, UnfairPaths):  # its repr names the first paths only
-            value = (value.paths.states, value.swapped)
-        part = name.split("__")[0]
-        found[part if part in found else "classifier"].append((name, _printed(value)))
+        if name not in ("strength", "random_state", "progress"):
+            part = name.split("__")[0]
+            found[part if part in found else "classifier"].append((name, _printed(value)))
+    if judge is None or judge is source:
+        found["judge"] = ["one-step" if judge is None else "own"]
+    else:  # a fitted judge differs from one that is yet to be fitted
+        settings = judge.get_params() if hasattr(judge, "get_params") else vars(judge)
+        rows = getattr(judge, "n_fitted_", 0) if getattr(judge, "estimand_", None) is not None else 0
+        found["judge"] = [
+            type(judge).__qualname__,
+            rows,
+            *((each, _printed(settings[each])) for each in sorted(settings)),
+        ]
     return {name: str(joblib.hash(settings)) for name, settings in found.items()}
 
 
+def _printed(value: object) -> str:
+    """Return a setting as another process would print it; the repr of unfair paths names the first ones only."""
+    return re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(_states(value) if isinstance(value, UnfairPaths) else value))
+
+
 @dataclass
-class _Found:
-    """What is finished of a path."""
+class _Seed:
+    """What is finished of a seed: by strength, strongest first, a classifier and its objective, and their audit."""
 
-    rows: list[Row] = field(default_factory=list)
-    models: dict[tuple[float, int], PenalizedClassifier] = field(default_factory=dict)
-    intervals: list[pd.DataFrame] = field(default_factory=list)
-    groups: list[pd.DataFrame] = field(default_factory=list)
-    modules: dict[int, nn.Module] = field(default_factory=dict)
-    warned: dict[str, type[Warning]] = field(default_factory=dict)
-    open: list[int] = field(default_factory=list)
-    earlier: list[int] = field(default_factory=list)
+    number: int
+    fitted: dict[float, tuple[PenalizedClassifier, float]] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    intervals: pd.DataFrame = field(default_factory=pd.DataFrame)
+    groups: pd.DataFrame = field(default_factory=pd.DataFrame)
 
-    def of_seeds(self, seeds: Sequence[int]) -> _Found:
-        """Return what is finished of some seeds that are not audited."""
-        models = {key: model for key, model in self.models.items() if key[1] in seeds}
-        modules = {seed: module for seed, module in self.modules.items() if seed in seeds}
-        return _Found([row for row in self.rows if row["seed"] in seeds], models, modules=modules)
+    @property
+    def module(self) -> nn.Module:
+        """The module fitted last, from which the next strength starts."""
+        return [*self.fitted.values()][-1][0].module_
 
-    def take(self, other: _Found) -> int:
-        """Take in seeds that were finished elsewhere, and return the number of their classifiers that are new."""
-        seeds = {row["seed"] for row in other.rows}
-        new = len(other.models.keys() - self.models.keys())
-        self.rows = [row for row in self.rows if row["seed"] not in seeds] + other.rows
-        self.models |= other.models
-        self.intervals += other.intervals
-        self.groups += other.groups
-        self.modules = {seed: module for seed, module in self.modules.items() if seed not in seeds}
-        for text, category in other.warned.items():
-            self.warned.setdefault(text, category)
-        return new
+    def is_audited(self, *, keep: bool) -> bool:
+        """Return whether the figures of all that is fitted are written or, to ``keep`` intervals, these are made."""
+        return len(self.intervals) > 0 if keep else len(self.rows) == len(DECISIONS) * len(self.fitted)
 
-    def sort(self, wanted: Sequence[int]) -> None:
-        """Order everything by seeds: those that were there before, then those wanted."""
-        seeds = [*dict.fromkeys([*self.earlier, *wanted])]
-        place = {seed: at for at, seed in enumerate(seeds)}
-        self.rows.sort(key=lambda row: place[row["seed"]])
-        self.models = dict(sorted(self.models.items(), key=lambda item: (place[item[0][1]], -item[0][0])))
-        for tables in (self.intervals, self.groups):
-            whole = pd.concat(tables) if tables else pd.DataFrame()
-            tables[:] = [whole[whole["seed"] == seed] for seed in seeds if len(whole) and (whole["seed"] == seed).any()]
 
-    @classmethod
-    def of(cls, resume: PenaltyPath | None, order: list[float]) -> _Found:
-        """Return what an earlier call has finished."""
-        if resume is None:
-            return cls()
-        rows = [dict(zip(map(str, resume.table), row, strict=True)) for row in resume.table.itertuples(index=False)]
-        intervals, groups = ([each] if len(each) else [] for each in (resume.intervals, resume.groups))
-        found = cls(rows, dict(resume.models), intervals, groups, dict(resume.unfinished))
-        found.earlier = list(dict.fromkeys(row["seed"] for row in rows))
-        for seed in found.earlier:
-            done = found.finished(seed)
-            if done != order[: len(done)] or (len(done) < len(order) and seed not in found.modules):
-                raise DataError(
-                    f"resume holds the strengths {done} for seed {seed}, which are no beginning of {order}; go on with "
-                    "the strengths of the call that was interrupted."
-                )
-        return found
-
-    def finished(self, seed: int) -> list[float]:
-        """Return the finished strengths of a seed, in order."""
-        return list(dict.fromkeys(row["strength"] for row in self.rows if row["seed"] == seed))
-
-    def is_audited(self, seed: int, *, keep: bool) -> bool:
-        """Return whether the figures of a seed are written or, if intervals are to be kept, these are made."""
-        if keep:
-            return any((each["seed"] == seed).any() for each in self.intervals)
-        return all("accuracy" in row for row in self.rows if row["seed"] == seed)
-
-    def audit(self, seed: int, measured: _Rows, threshold: float, n_boot: int, judge: Any, *, keep: bool) -> None:
-        """Audit all classifiers of a seed together, by a fitted judge or else by their own source.
-
-        Its figures are written into the rows of the table; ``keep`` keeps its intervals, and what it warned of.
-        """
-        strengths = {f"strength {strength!r}": strength for strength in self.finished(seed)}
-        models = {name: self.models[strength, seed] for name, strength in strengths.items()}
-        source: Any = next(iter(models.values())).source_ if judge is None else judge
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            report = audit(
-                models,
-                source,
-                measured.table.assign(**{measured.graph.outcome_column: measured.y.to_numpy()}),
-                n_boot=n_boot if keep else 0,
-                threshold=threshold,
-                sample_weight=measured.weight,
-                groups=None if measured.clusters is None else measured.clusters.labels,
-                progress=False,
-                random_state=seed,
+def _resumed(path: PenaltyPath, order: list[float]) -> dict[int, _Seed]:
+    """Return what an earlier call has finished of each seed."""
+    found = {}
+    seeds: Any = path.table.groupby("seed", sort=False) if len(path.table) else ()
+    for number, own in seeds:
+        done = own["strength"].unique().tolist()
+        if done != order[: len(done)] or not all((strength, number) in path.models for strength in done):
+            raise DataError(
+                f"resume holds the strengths {done} for seed {number}, which are no beginning of {order}; go on with "
+                "the strengths of the call that was interrupted."
             )
-        self._fill(seed, report, strengths)
-        if not keep:
-            return
-        for each in caught:
-            if "groups, weighted alone, disagree" not in str(each.message):  # one warning serves all seeds
-                self.warned.setdefault(str(each.message), each.category)
-        # Whether the groups disagree is tested over the whole path; its groups hold the result.
-        note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
-        # Influence values do not depend on weights alone, so that a path judged by them is not tested for that.
-        groups = report.groups.iloc[:0] if report.context.wald else report.groups
-        for tables, found in ((self.intervals, report.table.assign(note=note)), (self.groups, groups)):
-            if len(found):
-                labelled = found.assign(strength=found["model"].map(strengths), seed=seed).drop(columns="model")
-                tables.append(labelled[["strength", "seed", *labelled.columns[:-2]]])
-
-    def _fill(self, seed: int, report: Audit, strengths: Mapping[str, float]) -> None:
-        """Write the figures of an audit into the rows of its seed."""
-        names = {strength: name for name, strength in strengths.items()}
-        of = {(row.model, row.decisions, row.quantity): row.estimate for row in report.table.itertuples()}
-        quantities = dict.fromkeys(report.table["quantity"])
-        for row in self.rows:
-            if row["seed"] != seed:
-                continue
-            for quantity in dict.fromkeys((*FROM_OUTCOMES, *quantities)):
-                decisions = "threshold" if quantity in FROM_OUTCOMES else row["decisions"]
-                row[quantity] = of[names[row["strength"]], decisions, quantity]
+        objectives = own.drop_duplicates("strength")["objective"]
+        fitted = {each: (path.models[each, number], value) for each, value in zip(done, objectives, strict=True)}
+        audited = (each[each["seed"] == number] if len(each) else each for each in (path.intervals, path.groups))
+        found[int(number)] = _Seed(int(number), fitted, own.to_dict("records"), *audited)
+    return found
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of a table with what the graph reads of them, their outcomes as given and in 0 and 1, and their weights."""
+    """Rows of a table that a classifier reads, their outcomes as given and in 0 and 1, and their weights."""
 
-    graph: CausalGraph
     table: pd.DataFrame
     y: pd.Series[Any]
     outcome: NDArray[np.int8]
@@ -739,47 +659,42 @@ class _Rows:
     clusters: Clusters | None
 
     @classmethod
-    def read(
-        cls,
-        reader: Any,
-        table: pd.DataFrame,
-        outcome: Any,
-        weight: npt.ArrayLike | None,
-        groups: npt.ArrayLike | str | None,
-        what: str = "X",
-    ) -> _Rows:
+    def read(cls, reader: Any, table: pd.DataFrame, outcome: Any, weight: Any, groups: Any, what: str = "X") -> _Rows:
         """Return the rows that a classifier with a source reads."""
         table, graph = as_pandas(table), reader.source.unfair.graph
         found = read_table(table, feature_columns(graph), what=what, missing=reader.missing)
         found = found[[name for name in table.columns if name in found]]  # the order of a classifier's inputs
         require_aligned(found, outcome)
         y = pd.Series(np.ravel(outcome) if not isinstance(outcome, pd.Series) else outcome.array, index=found.index)
-        own = read_weight(weight, found, table=what)
-        units = None
+        own, units = read_weight(weight, found, table=what), None
         if groups is not None:
             units = Clusters.read(groups, table, graph, read_sensitive(found, graph, both=False), own)
-        return cls(graph, found, y, read_outcome(outcome, graph.positive)[0], own, units)
+        return cls(found, y, read_outcome(outcome, graph.positive)[0], own, units)
 
     def split(self, fraction: float) -> tuple[_Rows, _Rows]:
         """Return the rows to train on and those held out, at random but always the same ones."""
-        found, groups = [], self.clusters
-        key = None if groups is None else groups.key
-        for at in hold_out(self.outcome, fraction, np.random.RandomState(0), "held_out", key):
-            own = self.table.iloc[at], self.y.iloc[at], self.outcome[at], self.weight[at]
-            found.append(_Rows(self.graph, *own, None if groups is None else groups.at(at)))
-        return found[0], found[1]
+        units = self.clusters
+        key = None if units is None else units.key
+        training, held_out = (
+            _Rows(
+                self.table.iloc[at], self.y.iloc[at], self.outcome[at], self.weight[at],
+                None if units is None else units.at(at),
+            )
+            for at in hold_out(self.outcome, fraction, np.random.RandomState(0), "held_out", key)
+        )  # fmt: skip
+        return training, held_out
 
     def digest(self) -> str:
         """Return a hash of the rows, their outcomes and weights."""
-        columns = feature_columns(self.graph)
-        rows = hash_rows(self.table[columns])
+        columns = sorted(self.table, key=str)
         units = () if self.clusters is None else (self.clusters.key,)
+        rows = hash_rows(self.table[columns])
         return str(joblib.hash((columns, rows, self.outcome, self.weight / self.weight.mean(), *units)))
 
 
 @dataclass(frozen=True)
 class _Trace:
-    """What the fits of a path have in common; ``keep``: their audits have intervals."""
+    """What the fits of a path have in common; ``keep``: their audits have intervals; ``warned``: what these warn of."""
 
     classifier: PenalizedClassifier
     training: _Rows
@@ -791,60 +706,93 @@ class _Trace:
     least_gain: float | None
     max_stack: int | None
     keep: bool
+    warned: dict[str, type[Warning]]
 
-    @property
-    def by_influence(self) -> bool:
-        """Whether influence values judge, which measure all classifiers of a seed together."""
-        return self.judging is not None and is_influence_based(self.judging)
-
-    def run(self, seeds: Sequence[int], found: _Found, tell: Callable[[int], Any]) -> None:
+    def run(self, seeds: Sequence[_Seed], tell: Callable[[int], Any]) -> None:
         """Fit and audit seeds, of which as many strengths are finished; enter what each strength came to at once."""
-        found.open = list(seeds)
         with neutral_torch():
-            for strength, models, objectives in self._fits(seeds, found):
-                found.rows += [
-                    {"strength": strength, "seed": seed, "decisions": decisions, "objective": objective}
-                    for seed, objective in zip(seeds, objectives, strict=True)
-                    for decisions in DECISIONS
-                ]
-                for seed, model in zip(seeds, models, strict=True):
-                    found.models[strength, seed] = model
-                    found.modules[seed] = model.module_
+            for strength, fitted in self._fits(seeds):
+                for seed, own in zip(seeds, fitted, strict=True):
+                    seed.fitted[strength] = own
                 tell(len(seeds))
-        self.fill(seeds, found, keep=self.keep)
         for seed in seeds:
-            found.modules.pop(seed, None)
-        found.open = []
+            self.audit(seed, keep=self.keep)
 
-    def fill(self, seeds: Sequence[int], found: _Found, *, keep: bool) -> None:
-        """Write the figures of finished classifiers into the table, and keep their intervals where an audit has any."""
-        for seed in seeds:
-            if found.finished(seed) and not found.is_audited(seed, keep=self.keep):
-                found.audit(seed, self.measured, self.threshold, self.n_boot, self.judging, keep=keep)
+    def audit(self, seed: _Seed, *, keep: bool) -> None:
+        """Audit all classifiers of a seed together, by the judge or else by their own source.
 
-    def _fits(
-        self, seeds: Sequence[int], found: _Found
-    ) -> Iterator[tuple[float, list[PenalizedClassifier], list[float]]]:
-        """Fit strength after strength, all seeds together, from the modules of unfinished ones if there are some.
-
-        Yields the strength, the classifiers, and their objectives on all training rows.
+        ``keep`` keeps the intervals, and what the audit warned of.
         """
-        strengths = self.order[len(found.finished(seeds[0])) :]
-        if not strengths:
+        models = {f"strength {strength!r}": model for strength, (model, _) in seed.fitted.items()}
+        if not models:
             return
-        strongest = strengths[0] or 1.0  # strength 0 alone may be left, but the source is wanted all the same
+        source: Any = next(iter(models.values())).source_ if self.judging is None else self.judging
+        rows, graph = self.measured, source.unfair.graph
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            report = audit(
+                models,
+                source,
+                rows.table.assign(**{graph.outcome_column: rows.y.to_numpy()}),
+                n_boot=self.n_boot if keep else 0,
+                threshold=self.threshold,
+                sample_weight=rows.weight,
+                groups=None if rows.clusters is None else rows.clusters.labels,
+                progress=False,
+                random_state=seed.number,
+            )
+        of = {(row.model, row.decisions, row.quantity): row.estimate for row in report.table.itertuples()}
+        quantities = dict.fromkeys((*FROM_OUTCOMES, *report.table["quantity"]))
+        seed.rows = [
+            {"strength": strength, "seed": seed.number, "decisions": decisions, "objective": objective}
+            | {each: of[name, "threshold" if each in FROM_OUTCOMES else decisions, each] for each in quantities}
+            for name, (strength, (_, objective)) in zip(models, seed.fitted.items(), strict=True)
+            for decisions in DECISIONS
+        ]
+        if not keep:
+            return
+        for each in caught:
+            if "groups, weighted alone, disagree" not in str(each.message):  # one warning serves all seeds
+                self.warned.setdefault(str(each.message), each.category)
+        # Whether the groups disagree is tested over the whole path; its groups hold the result.
+        note = report.table["note"].str.removesuffix(DISAGREE).str.removesuffix("; ")
+        # Influence values do not depend on weights alone, so that a path judged by them is not tested for that.
+        groups = report.groups.iloc[:0] if report.context.wald else report.groups
+        strengths = dict(zip(models, seed.fitted, strict=True))
+
+        def labelled(own: pd.DataFrame) -> pd.DataFrame:
+            made = own.assign(strength=own["model"].map(strengths), seed=seed.number).drop(columns="model")
+            return made[["strength", "seed", *made.columns[:-2]]]
+
+        seed.intervals = labelled(report.table.assign(note=note))
+        seed.groups = labelled(groups) if len(groups) else groups
+
+    def _prepare(self, seeds: Sequence[_Seed], strength: float) -> tuple[list[PenalizedClassifier], list[Problem]]:
+        """Return for each seed a classifier whose source and encoder are fitted, and what it is trained on."""
         weight = None if (self.training.weight == 1.0).all() else self.training.weight
         models: list[PenalizedClassifier] = []
         problems: list[Problem] = []
         for seed in seeds:
-            model = clone(self.classifier).set_params(random_state=seed, strength=strongest, progress=False)
-            problem = model.prepare(self.training.table, self.training.y, weight)
-            problems.append(share_rows(problem, problems))
+            model = clone(self.classifier).set_params(random_state=seed.number, strength=strength, progress=False)
+            problems.append(share_rows(model.prepare(self.training.table, self.training.y, weight), problems))
             models.append(model)
-            if not self.by_influence:  # a judge that refuses the rows measured on does so before training
+            if self.judging is None or not is_influence_based(self.judging):
+                # a judge that refuses the rows measured on does so before training
                 source: Any = model.source_ if self.judging is None else self.judging
-                make_views(source, self.measured.table, self.measured.weight, seed)
-        modules = [found.modules[seed] for seed in seeds if seed in found.modules]
+                make_views(source, self.measured.table, self.measured.weight, seed.number)
+        return models, problems
+
+    def _fits(self, seeds: Sequence[_Seed]) -> Iterator[tuple[float, list[tuple[PenalizedClassifier, float]]]]:
+        """Fit strength after strength, all seeds together, from the modules of unfinished ones if there are some.
+
+        Yields the strength, and each classifier with its objective on all training rows.
+        """
+        strengths = self.order[len(seeds[0].fitted) :]
+        if not strengths:
+            return
+        # strength 0 alone may be left, but the source is wanted all the same
+        models, problems = self._prepare(seeds, strengths[0] or 1.0)
+        modules = [seed.module for seed in seeds if seed.fitted]
         if not modules:
             starts = [
                 [model.fit_of(module, problem) for module in model.first_modules(problem)]
@@ -864,34 +812,32 @@ class _Trace:
                 if 0.0 < strength < self.order[0]:  # it starts from a stronger one
                     fit = replace(fit, schedule=replace(fit.schedule, least_gain=self.least_gain))
                 fits.append(fit)
-            for error in train_many(fits, self.max_stack):
-                if error is not None:
-                    raise error
+            for error in filter(None, train_many(fits, self.max_stack)):
+                raise error
             modules = [fit.module for fit in fits]
             for model, fit in zip(models, fits, strict=True):
                 model.module_, model.history_ = fit.module, pd.DataFrame(fit.schedule.history)
             objectives = [evaluate(fit.module, fit.problem, fit.penalty, strength) for fit in fits]
-            yield strength, models, objectives
+            yield strength, [*zip(models, objectives, strict=True)]
 
 
-def _run_apart(trace: _Trace, seeds: Sequence[int], found: _Found) -> _Found:
-    """Fit and audit seeds in a process of their own; return what was found, with what was warned of."""
+def _run_apart(trace: _Trace, seeds: Sequence[_Seed]) -> tuple[list[_Seed], dict[str, type[Warning]]]:
+    """Fit and audit seeds in a process or thread of their own; return them, and what was warned of."""
+    found = [replace(seed, fitted={**seed.fitted}) for seed in seeds]
     # Recording warnings is global, so that threads of one process wait for each other.
     with PYRO_LOCK, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        trace.run(seeds, found, lambda _: None)
-    for each in caught:
-        found.warned.setdefault(str(each.message), each.category)
-    return found
+        trace.run(found, lambda _: None)
+    return found, trace.warned | {str(each.message): each.category for each in caught}
 
 
-def _divide(seeds: Sequence[int], found: _Found, n_jobs: int, most: int) -> list[list[int]]:
+def _divide(seeds: Sequence[_Seed], n_jobs: int, most: int) -> list[list[_Seed]]:
     """Divide seeds evenly into parts, at most ``most`` in one, of which as many strengths are finished."""
-    alike: dict[int, list[int]] = {}
+    alike: dict[int, list[_Seed]] = {}
     for seed in seeds:
-        alike.setdefault(len(found.finished(seed)), []).append(seed)
+        alike.setdefault(len(seed.fitted), []).append(seed)
     return [
-        list(map(int, part))
+        [members[at] for at in part]
         for members in alike.values()
-        for part in np.array_split(members, max(min(len(members), n_jobs), -(-len(members) // most)))
+        for part in np.array_split(np.arange(len(members)), max(min(len(members), n_jobs), -(-len(members) // most)))
     ]

@@ -264,8 +264,9 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
     effect = [column("mean_unfair_effect", end, "estimate") for end in ("low", "high")]
     piu = [column(quantity, "estimate") for quantity in ("piu_lower", "piu_upper")]
     far = column("piu_lower", "lower"), column("piu_upper", "upper")
-    _bars(left, height, effect, (column("mean_unfair_effect", "lower"), column("mean_unfair_effect", "upper")), BLUE)
-    _bars(right, height, piu, far, RED)
+    limits = column("mean_unfair_effect", "lower"), column("mean_unfair_effect", "upper")
+    handles = _bars(left, height, effect, limits, BLUE, "mean unfair effect", "mean unfair effect, its bounds")
+    handles += _bars(right, height, piu, far, RED, "PIU, both bounds nearly equal", "PIU, lower to upper bound")
     left.axvline(0.0, color=GREY, linewidth=0.8)
     left.set_xlabel(f"mean unfair effect (points),\n{what}")
     most = max(float(np.nanmax([*piu, *far], initial=0.0)), 0.01)
@@ -273,11 +274,7 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
     right.set_xlim(least - 0.01 * most, 1.04 * most)
     right.set_xlabel(f"individual unfairness (PIU, %),\n{what}")
     write_beside(right, height, list(members.values()))
-    handles = [
-        Patch(color=RED, alpha=0.4, label="PIU, lower to upper bound"),
-        Line2D([], [], color=BLUE, marker="o", markersize=5, label="mean unfair effect"),
-        Line2D([], [], color=GREY, linewidth=1.2, label=f"thin lines: {level:.0%} confidence intervals"),
-    ]
+    handles.append(Line2D([], [], color=GREY, linewidth=1.2, label=f"thin lines: {level:.0%} confidence intervals"))
     figure.legend(handles=handles, ncols=3, **LEGEND)
     for axes in (left, right):
         in_percent(axes.xaxis)
@@ -285,9 +282,10 @@ def plot_members(rows: pd.DataFrame, members: Mapping[str, str], what: str, leve
 
 
 def _bars(
-    axes: Axes, height: NDArray[np.float64], ends: Sequence[NDArray[np.float64]], far: Sequence[Any], colour: str
-) -> None:
-    """Draw a bar from one end to the other, or a point where these are near, and a thin line to the limits of both."""
+    axes: Axes, height: NDArray[np.float64], ends: Sequence[NDArray[np.float64]], far: Sequence[Any], colour: str,
+    dot: str, bar: str,
+) -> list[Any]:  # fmt: skip
+    """Draw bars between both ends, or dots where these are near, and thin lines; return the legend's entries."""
     low, high = ends
     known = np.isfinite(low) & np.isfinite(high)
     axes.barh(height[known], (high - low)[known], left=low[known], height=0.4, color=colour, alpha=0.4)
@@ -295,6 +293,8 @@ def _bars(
     size = max(float(np.nanmax(np.abs([*ends, *far]), initial=0.0)), 1e-9)
     point = known & (np.abs(high - low) < 0.01 * size)
     axes.plot(low[point], height[point], "o", color=colour, markersize=5)
+    dots = [Line2D([], [], color=colour, marker="o", markersize=5, linestyle="", label=dot)] if point.any() else []
+    return [*dots, *([Patch(color=colour, alpha=0.4, label=bar)] if (known & ~point).any() else [])]
 
 
 def _whiskers(axes: Axes, rows: pd.DataFrame, height: Any, colour: str, marker: str = "o") -> None:

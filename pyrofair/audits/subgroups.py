@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -111,43 +111,25 @@ def _read(name: str, given: Any, graph: CausalGraph, table: pd.DataFrame, allowe
         labels, columns = table[given], (given,)
         labels = as_level(labels) if labels.isna().any() else labels
     elif isinstance(given, pd.Series) or callable(given):
-        roots, columns = table[list(allowed)], tuple(allowed)
-        if not allowed:
-            raise DataError(f"The labels {name!r} can be no function of columns: there are {_these([])}.")
-        labels = given if isinstance(given, pd.Series) else _called(name, given, roots)
-        if isinstance(given, pd.Series):
-            require_aligned(table, given, f"the subgroup {name!r}", table="df")
-            _check_series(name, given, roots)
-        else:
-            alone = "The function may read what it is given alone, and no other table."
-            _check_function(name, labels, roots, alone)
-            _check_same(name, given, labels, roots)
+        labels, columns = _labels(name, given, table[list(allowed)]), tuple(allowed)
     else:
         raise DataError(
             f"The subgroup {name!r} is {shown(given)}; give a column, a function of the table's columns "
             f"{_these(allowed)}, or a Series of labels."
         )
-    if labels.isna().any():
-        raise DataError(
-            f"The subgroup {name!r} has no label for {int(labels.isna().sum())} row(s); give these a label of their "
-            "own, such as 'unknown'."
-        )
-    ordered = labels.cat.remove_unused_categories() if isinstance(labels.dtype, pd.CategoricalDtype) else labels
-    levels: Any
-    codes: Any
-    if isinstance(ordered.dtype, pd.CategoricalDtype):
-        levels, codes = ordered.cat.categories, ordered.cat.codes
-    else:
-        codes, levels = pd.factorize(ordered, sort=True)
+    if unknown := int(labels.isna().sum()):
+        raise DataError(f"The subgroup {name!r} has no label for {unknown} row(s); give these one, such as 'unknown'.")
+    known = pd.Categorical(labels).remove_unused_categories()
+    levels: Any = known.categories
     if len(levels) > MOST_LEVELS:
         raise DataError(
             f"The subgroup {name!r} has {len(levels):,} levels, more than {MOST_LEVELS}, such as {levels[0]}. Gather "
             f"them: subgroups={{{name!r}: lambda table: pd.cut(table[{columns[0]!r}], 4)}}."
         )
-    return Subgroup(name, np.asarray(codes, dtype=np.int64), tuple(map(str, levels)), columns)
+    return Subgroup(name, np.asarray(known.codes, dtype=np.int64), tuple(map(str, levels)), columns)
 
 
-def _these(allowed: Sequence[str]) -> str:
+def _these(allowed: Iterable[Any]) -> str:
     return ", ".join(map(repr, allowed)) or "(none: the sensitive attribute causes all that a classifier reads)"
 
 
@@ -155,33 +137,55 @@ def _check_column(name: str, column: str, graph: CausalGraph, allowed: Sequence[
     """Refuse a column within whose levels the mean of influence values estimates no effect."""
     if column in allowed:
         return
-    which = f"The subgroup {name!r} is made of {column!r}, "
-    choose = f"Choose among {_these(allowed)}."
-    if column == graph.sensitive_column:
-        raise DataError(
-            f"{which}the sensitive attribute: within a value only one world's regressions are corrected, so that the "
-            f"errors of the other's stay, and no interval covers them. {choose} For the effect in one observed group, "
-            "audit with a sample_weight that moves the population there."
-        )
     node = graph.node_of.get(column)
-    if node is None:
-        if hint := did_you_mean(column, allowed):
-            raise DataError(f"{which}which is no column of the graph.{hint} {choose}")
-        raise DataError(
-            f"{which}which is no column of the graph. The weights and regressions do "
-            "not condition on it, so that their errors need not cancel within its levels. Add it to the graph, with "
-            f"its arrows ('{column} -> {graph.outcome}'), if the sensitive attribute does not cause it. {choose}"
+    arrow = f"'{column} -> {graph.outcome}'"
+    if column == graph.sensitive_column:
+        why = (
+            "the sensitive attribute: within one of its values the regressions of the other world are not corrected. "
+            "For the effect in one group, audit with a sample_weight that moves the population there."
         )
-    if node in graph.descendants(graph.sensitive):
-        raise DataError(
-            f"{which}which {graph.sensitive!r} causes: which units have a level of it differs between the two worlds, "
-            f"and rows are weighted by what follows {graph.sensitive!r}, so that the mean over a level estimates no "
-            f"effect on its units. {choose}"
+    elif node is None:
+        why = "which is no column of the graph." + (
+            did_you_mean(column, allowed)
+            or " Weights and regressions do not condition on it. Add it to the graph, with its arrows "
+            f"({arrow}), if the sensitive attribute does not cause it."
         )
-    raise DataError(
-        f"{which}which is no cause of what a classifier reads, so that nothing conditions on it. Add its arrow to the "
-        f"graph ('{column} -> {graph.outcome}'). {choose}"
-    )
+    elif node in graph.descendants(graph.sensitive):
+        why = (
+            f"which {graph.sensitive!r} causes: a level of it has other units in either world, so its mean "
+            "estimates no effect on its units."
+        )
+    else:
+        why = f"which is no cause of what a classifier reads: nothing conditions on it. Add its arrow, {arrow}."
+    raise DataError(f"The subgroup {name!r} is made of {column!r}, {why} Choose among {_these(allowed)}.")
+
+
+def _labels(name: str, given: Any, roots: pd.DataFrame) -> pd.Series[Any]:
+    """Return labels that are a function of the columns that may make subgroups; refuse those that are not."""
+    these = _these(roots.columns)
+    if roots.columns.empty:
+        raise DataError(f"The labels {name!r} can be no function of columns: there are {these}.")
+    remedy = f"Give a function of {these} instead, which reads nothing else: subgroups={{{name!r}: lambda table: ...}}."
+    if isinstance(given, pd.Series):
+        require_aligned(roots, given, f"the subgroup {name!r}", table="df")
+        labels = given
+    else:
+        labels, remedy = _called(name, given, roots), "The function may read what it is given alone, no other table."
+    cell = np.unique(hash_rows(roots), return_inverse=True)[1].ravel()
+    cells, codes = int(cell.max()) + 1, pd.factorize(labels.reset_index(drop=True))[0]
+    if len(pd.DataFrame({"cell": cell, "code": codes}).drop_duplicates()) > cells:
+        raise DataError(
+            f"The labels {name!r} differ between rows that agree in {these}, so they are no function of what the "
+            f"sensitive attribute does not cause. {remedy}"
+        )
+    if labels is not given:
+        _check_same(name, given, labels, roots)
+    elif (repeats := len(labels) - cells) < ENOUGH:
+        raise DataError(
+            f"Only {repeats:,} row(s) repeat another one in {these}, fewer than {ENOUGH}, so that the labels {name!r} "
+            f"cannot be checked to follow from these columns. {remedy}"
+        )
+    return labels
 
 
 def _called(name: str, function: Callable[[pd.DataFrame], Any], roots: pd.DataFrame) -> pd.Series[Any]:
@@ -190,8 +194,8 @@ def _called(name: str, function: Callable[[pd.DataFrame], Any], roots: pd.DataFr
         labels = function(roots.copy())
     except KeyError as error:
         raise DataError(
-            f"The function of the subgroup {name!r} asks for {error}, and is given {_these(list(roots.columns))}: the "
-            "columns that the sensitive attribute does not cause."
+            f"The function of the subgroup {name!r} asks for {error}, and is given {_these(roots.columns)}: what the "
+            "sensitive attribute does not cause."
         ) from error
     if isinstance(labels, pd.Series):
         if not labels.index.equals(roots.index):
@@ -215,9 +219,9 @@ def _check_same(
     table by their content alone cannot be told from a function of the content.
     """
     why = (
-        f"so it is no function of the columns that it is given, {_these(list(roots.columns))}: it may read another "
-        "table by the index or the order of rows, which may hold what the sensitive attribute causes, or draw. Make it "
-        f"of these columns alone: subgroups={{{name!r}: lambda table: pd.cut(table[{roots.columns[0]!r}], 4)}}."
+        f"so it is no function of the columns that it is given, {_these(roots.columns)}: it may read another table "
+        "by the index or the order of rows, or draw. Make it of these columns alone: "
+        f"subgroups={{{name!r}: lambda table: pd.cut(table[{roots.columns[0]!r}], 4)}}."
     )
     order = np.random.default_rng(0).permutation(len(roots))
     try:
@@ -233,34 +237,6 @@ def _check_same(
         raise DataError(
             f"The function of the subgroup {name!r} gives {changed:,} of {len(roots):,} rows another label when the "
             f"same rows come in another order with the index 0, 1, ..., {why}"
-        )
-
-
-def _check_function(name: str, labels: pd.Series[Any], roots: pd.DataFrame, remedy: str) -> int:
-    """Refuse labels that differ between equal rows of the columns that may make subgroups; return how many repeat."""
-    cell = np.unique(hash_rows(roots), return_inverse=True)[1].ravel()
-    codes = pd.factorize(labels.reset_index(drop=True))[0]
-    pairs = len(pd.DataFrame({"cell": cell, "code": codes}).drop_duplicates())
-    cells = int(cell.max()) + 1
-    if pairs > cells:
-        raise DataError(
-            f"The labels {name!r} differ between rows that agree in {_these(list(roots.columns))}, so they are no "
-            f"function of what the sensitive attribute does not cause. {remedy}"
-        )
-    return len(labels) - cells
-
-
-def _check_series(name: str, labels: pd.Series[Any], roots: pd.DataFrame) -> None:
-    """Refuse a Series of labels that is no function of the columns, or too rarely repeats to be shown to be one."""
-    remedy = (
-        f"Give it as a function of {_these(list(roots.columns))} instead, which reads nothing else: "
-        f"subgroups={{{name!r}: lambda table: ...}}."
-    )
-    repeats = _check_function(name, labels, roots, remedy)
-    if repeats < ENOUGH:
-        raise DataError(
-            f"Only {repeats:,} row(s) repeat another one in {_these(list(roots.columns))}, fewer than "
-            f"{ENOUGH}, so that the labels {name!r} cannot be checked to follow from these columns. {remedy}"
         )
 
 
@@ -295,13 +271,18 @@ def estimate_subgroups(
 ) -> Within:
     """Return the estimates in each level, for :func:`estimate_levels`."""
     found = []
-    tests = max(1, sum(len(each.levels) for each in subgroups))
+    tests, weight = max(1, sum(len(each.levels) for each in subgroups)), estimates.weight
     for source, scores in asked:
         _check_conditioned(source, subgroups)
         models = [model.name for model in scores.models]
         for subgroup in subgroups:
-            for each, at in _levels(subgroup, source, table, a, estimates.weight, tests, groups):
-                found.append((each, estimates.within(at, each.sizes(models)), models))
+            for code, name in enumerate(subgroup.levels):
+                at = np.flatnonzero((subgroup.codes == code) & (weight > 0.0))
+                own = None if groups is None else groups.at(at)
+                size = float(kish_size(weight[at])) if len(at) else np.nan
+                reasons = _size(source, table.iloc[at], a[at], weight[at], tests, own)
+                level = Level(subgroup.name, name, len(at), size, *reasons)
+                found.append((level, estimates.within(at, level.sizes(models)), models))
     return found
 
 
@@ -341,19 +322,6 @@ def _check_conditioned(source: Any, subgroups: Sequence[Subgroup]) -> None:
                 "corrections are weighted wrongly. Use form='prefix', which conditions on all, or a subgroup of "
                 f"{_these(sorted(known))}."
             )
-
-
-def _levels(
-    subgroup: Subgroup, source: Any, table: pd.DataFrame, a: NDArray[np.int8], weight: Array, tests: int, groups: Any
-) -> list[tuple[Level, NDArray[np.int64]]]:
-    found = []
-    for code, name in enumerate(subgroup.levels):
-        at = np.flatnonzero((subgroup.codes == code) & (weight > 0.0))
-        own = None if groups is None else groups.at(at)
-        ess, reason, doubt = _size(source, table.iloc[at], a[at], weight[at], tests, own)
-        size = float(kish_size(weight[at])) if len(at) else np.nan
-        found.append((Level(subgroup.name, name, len(at), size, ess, reason, doubt), at))
-    return found
 
 
 def _size(

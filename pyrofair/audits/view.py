@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from pyrofair.audits.display.page import CITATIONS, Table, environment, next_nam
 from pyrofair.audits.display.words import Answer
 from pyrofair.exceptions import DataError
 
-__all__ = ["MOST_CARDS", "PARTS", "Block", "View", "drawn"]
+__all__ = ["MOST_CARDS", "PARTS", "Block", "Report", "View", "drawn"]
 
 MOST_CARDS = 3
 """More answers are listed on the first page, not shown side by side."""
@@ -145,6 +146,30 @@ class View:
             "citations": CITATIONS,
         }
         return environment().get_template(template).render(held | more)
+
+
+class Report(ABC):
+    """A result whose text, page and JSON are renderings of its view."""
+
+    @property
+    @abstractmethod
+    def view(self) -> View:
+        """The report as data."""
+
+    def details(self) -> str:
+        """Return the whole report in plain text: every quantity, checks and assumptions."""
+        return self.view.text()
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """Return the report as one self-contained page, and write it to ``path`` if given."""
+        return self.view.html(path, title)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the report as JSON: every table, conclusions, assumptions and settings; NaN is null."""
+        return self.view.json(indent=indent)
+
+    def _repr_html_(self) -> str:
+        return self.view.fragment()
 
 
 def drawn(template: str, **held: Any) -> Markup:

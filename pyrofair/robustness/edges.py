@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 
 from pyrofair._progress import progress_bar
-from pyrofair._random import seed_from
-from pyrofair._validation import did_you_mean, require_seed, shown
-from pyrofair.audits.audit import Audit, audit, require_audit_settings
+from pyrofair._validation import did_you_mean, shown
+from pyrofair.audits.audit import Audit, audit
 from pyrofair.audits.audit_view import graph_block
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.display.words import of_decisions, span
-from pyrofair.audits.family import SCHEMA, FamilyAudit, Members, require_unfitted, with_paths
+from pyrofair.audits.family import SCHEMA, FamilyAudit, Members, read_seed, require_unfitted, with_paths
 from pyrofair.audits.view import Block, View
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Estimate, Key
 from pyrofair.effects.influence import InfluenceBased
@@ -27,7 +26,6 @@ from pyrofair.graph import CausalGraph, UnfairPaths
 from pyrofair.graph.changes import into_from_below, split_column, without_edges
 from pyrofair.graph.parse import read_path
 from pyrofair.graph.paths import show_paths
-from pyrofair.tables.partitions import require_table
 
 __all__ = ["EdgeCosts", "edge_costs"]
 
@@ -104,7 +102,7 @@ class EdgeCosts(FamilyAudit):
         return View(
             title="What each disputed edge costs",
             question=[
-                "Which of the disputed edges makes the interval of PIU wide?",
+                "Does the decision depend on the unfair paths, and for how many individuals, without a disputed edge?",
                 f"Judged were {self.context['rows']:,} individuals. Unfair: {show_paths(paths.paths)}.",
             ],
             lead=[
@@ -154,7 +152,7 @@ def _shown(costs: pd.DataFrame) -> pd.DataFrame:
         own: Any = costs[[name, f"{name}_lower", f"{name}_upper"]].set_axis(
             ["estimate", "lower", "upper"], axis="columns"
         )
-        return ["" if np.isnan(each.estimate) else span(each) for each in own.itertuples()]
+        return ["" if np.isnan(each.estimate) else span(each, points=True) for each in own.itertuples()]
 
     return pd.DataFrame(
         {
@@ -244,11 +242,8 @@ def edge_costs(
     >>> found.loc["M -> L", "becomes_shared"], found.loc["A -> M", "status"]
     ('L', 'no unfair path left')
     """
-    require_table(df, "edge_costs")
-    require_seed(random_state)
-    seed = None if random_state is None else seed_from(random_state)
+    seed = read_seed(df, random_state, settings, "edge_costs")
     require_unfitted(source, "graph")
-    require_audit_settings(settings, "edge_costs")
     for name in ("thresholds", "subgroups"):
         if settings.get(name) is not None:
             raise DataError(f"{name} is for one audit; edge_costs reports the interval of PIU of each graph.")
@@ -343,14 +338,9 @@ def _read(unfair: UnfairPaths, item: Any) -> _Absence:
 
 def _absent_edge(unfair: UnfairPaths, edge: Edge) -> _Absence:
     """Return the paths without an edge, whose ends may be columns of nodes of several."""
-    ends = []
+    graph, ends = unfair.graph, []
     for name in edge:
-        graph = unfair.graph
-        node = name if name in graph.nodes else graph.node_of.get(name)
-        if node is None:
-            raise _unknown(graph, name)
-        if node != name and len(graph.columns[node]) > 1:
-            unfair, node = split_column(unfair, name)
+        unfair, node = _split(unfair, name)
         ends.append(node)
     found = (ends[0], ends[1])
     if found not in unfair.graph.edges:
@@ -362,28 +352,39 @@ def _absent_edge(unfair: UnfairPaths, edge: Edge) -> _Absence:
 def _absent_node(unfair: UnfairPaths, name: str) -> _Absence:
     """Return the paths if nothing came to a column or node from the sensitive attribute and what it causes."""
     graph = unfair.graph
-    node = name if name in graph.nodes else graph.node_of.get(name)
-    if node is None:
-        raise _unknown(graph, name)
+    node = _node(graph, name)
     if node == graph.outcome or node not in graph.descendants(graph.sensitive):
         what = "is the outcome" if node == graph.outcome else f"is not caused by {graph.sensitive!r}"
         raise DataError(f"disputed names {name!r}, which {what}; name a node or column that it causes, or an edge.")
-    if node != name and len(graph.columns[node]) > 1:
-        unfair, node = split_column(unfair, name)
+    unfair, node = _split(unfair, name)
     edges = into_from_below(unfair.graph, node)
     tails = " ".join(tail for tail, _ in edges)
     return _Absence(f"{tails if len(edges) == 1 else f'{{{tails}}}'} -> {name}", without_edges(unfair, edges))
 
 
-def _unknown(graph: CausalGraph, name: str) -> DataError:
-    known = [*graph.nodes, *(column for column in graph.node_of if column not in graph.nodes)]
-    return DataError(
-        f"disputed names {shown(name)}, which is no node or column of the graph. These are: {', '.join(known)}."
-        f"{did_you_mean(name, known)}"
-    )
+def _split(unfair: UnfairPaths, name: str) -> tuple[UnfairPaths, str]:
+    """Return the node of a name, and the paths in a graph in which a column of several is a node of its own."""
+    node = _node(unfair.graph, name)
+    several = node != name and len(unfair.graph.columns[node]) > 1
+    return split_column(unfair, name) if several else (unfair, node)
+
+
+def _node(graph: CausalGraph, name: str) -> str:
+    node = name if name in graph.nodes else graph.node_of.get(name)
+    if node is None:
+        known = [*graph.nodes, *(column for column in graph.node_of if column not in graph.nodes)]
+        raise DataError(
+            f"disputed names {shown(name)}, which is no node or column of the graph. These are: {', '.join(known)}."
+            f"{did_you_mean(name, known)}"
+        )
+    return node
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
+
+
+Ends = tuple[Estimate | None, Estimate | None]
+"""The estimates of both bounds on PIU; None where a change of one has no interval."""
 
 
 def _ends(own: Any, members: Members, n: int, name: str, model: str, decisions: str, level: float) -> dict[str, Any]:
@@ -392,48 +393,36 @@ def _ends(own: Any, members: Members, n: int, name: str, model: str, decisions: 
     ``own`` are the quantities of a model and decisions there, by name.
     """
     low, high = (own.loc[each] for each in ENDS)
-    notes, kinks = [low["note"], high["note"]], ""
-    made: tuple[Estimate | None, Estimate | None] = (None, None)
-    if name in members.failures:
-        status = NOT_IDENTIFIED if isinstance(members.failures[name], NotIdentifiedError) else REFUSED
-    elif name not in members.audits:
-        nothing = Estimate(0.0, np.zeros(n))
-        status, made = NO_PATH, (nothing, nothing)
-    elif np.isfinite([low["estimate"], high["estimate"]]).all():
-        found = members.audits[name]
-        made, kinks = _estimates(found, model, decisions, level)
-        doubt = found.context.doubts.get(model, "")
-        status, notes = IDENTIFIED, [*notes, kinks, doubt and f"in doubt: {doubt}"]
+    found = {"low": low["estimate"], "high": high["estimate"], "lower": low["lower"], "upper": high["upper"]}
+    found["effect"] = own.loc["mean_unfair_effect", "estimate"]
+    one, error = members.audits.get(name), members.failures.get(name)
+    notes, kinks, made = [low["note"], high["note"]], "", (None, None)  # type: list[str], str, Ends
+    if error is not None:
+        status = NOT_IDENTIFIED if isinstance(error, NotIdentifiedError) else REFUSED
+    elif one is None:
+        status, made = NO_PATH, (Estimate(0.0, np.zeros(n)), Estimate(0.0, np.zeros(n)))
+    elif np.isnan([low["estimate"], high["estimate"]]).any():
+        status, found = REFUSED, dict.fromkeys(found, np.nan)
+        notes = [low["note"] or high["note"] or "it cannot be estimated"]
     else:
-        gone = dict.fromkeys(("low", "high", "lower", "upper", "effect"), np.nan)
-        note = low["note"] or high["note"] or "it cannot be estimated"
-        return gone | {"status": REFUSED, "estimates": made, "kinks": kinks, "note": note}
-    return {
-        "status": status,
-        "low": low["estimate"],
-        "high": high["estimate"],
-        "lower": low["lower"],
-        "upper": high["upper"],
-        "effect": own.loc["mean_unfair_effect", "estimate"],
-        "estimates": made,
-        "kinks": kinks,
-        "note": "; ".join(dict.fromkeys(filter(None, notes))),
-    }
+        made, kinks = _estimates(one, model, decisions, level)
+        doubt = one.context.doubts.get(model, "")
+        status, notes = IDENTIFIED, [*notes, kinks, doubt and f"in doubt: {doubt}"]
+    return found | {"status": status, "estimates": made, "kinks": kinks, "note": _listing(notes)}
 
 
-def _estimates(
-    found: Audit, model: str, decisions: Any, level: float
-) -> tuple[tuple[Estimate | None, Estimate | None], str]:
-    """Return the estimates of both ends of which a change has an interval, and why an end has none."""
-    of = found.context.estimates
-    if of is None:
-        return (None, None), NO_INTERVAL
-    keys = [Key(AUDITED, model, decisions, quantity) for quantity in ENDS]
-    if not {*keys} <= {*of.keys}:
-        return (None, None), ""
-    low, high = (of.of(key) for key in keys)
-    kinks = [AT_A_KINK.format(name) for name, each in (("lower", low), ("upper", high)) if each.near_kink(level)]
-    return (None if low.near_kink(level) else low, None if high.near_kink(level) else high), "; ".join(kinks)
+def _listing(notes: Sequence[str]) -> str:
+    return "; ".join(dict.fromkeys(filter(None, notes)))
+
+
+def _estimates(found: Audit, model: str, decisions: Any, level: float) -> tuple[Ends, str]:
+    """Return the estimates of both bounds of which a change has an interval, and why one has none."""
+    of, keys = found.context.estimates, [Key(AUDITED, model, decisions, quantity) for quantity in ENDS]
+    if of is None or not {*keys} <= {*of.keys}:
+        return (None, None), NO_INTERVAL if of is None else ""
+    low, high = ((each, each.near_kink(level)) for each in map(of.of, keys))
+    kinks = [AT_A_KINK.format(name) for name, (_, near) in (("lower", low), ("upper", high)) if near]
+    return (None if low[1] else low[0], None if high[1] else high[0]), "; ".join(kinks)
 
 
 def _costs(
@@ -447,21 +436,21 @@ def _costs(
     for (model, decisions), of in keys:
         rows: list[dict[str, Any]] = []
         for name, own in of.groupby("absent", sort=False):
-            ends = _ends(own.set_index("quantity"), members, n, name, model, decisions, level)
-            row = {"absent": name, "model": model, "decisions": decisions, "gain": np.nan} | ends
+            row = {"absent": name, "model": model, "decisions": decisions, "gain": np.nan}
+            row |= _ends(own.set_index("quantity"), members, n, name, model, decisions, level)
             if rows:
                 row |= _gains(rows[0], row, level)
-                notes = [row["note"], rows[0]["kinks"] if np.isfinite(row["gain"]) else ""]
-                row["note"] = "; ".join(dict.fromkeys(filter(None, notes)))
-            after = paths.get(name)
-            gone = after is None and name in paths
-            row["unfair_paths"] = show_paths(after.paths) if after is not None else "none" if gone else ""
-            row["becomes_shared"] = _new(before, after) if after is not None else "all" if gone else ""
+                row["note"] = _listing([row["note"], rows[0]["kinks"] if np.isfinite(row["gain"]) else ""])
+            if (after := paths.get(name)) is not None:
+                row |= {"unfair_paths": show_paths(after.paths), "becomes_shared": _new(before, after)}
+            else:
+                row |= {"unfair_paths": "none", "becomes_shared": "all"} if name in paths else {}
             rows.append(row)
         head, *rest = rows
         rest.sort(key=lambda row: (np.isnan(row["high"]), -row["gain"] if np.isfinite(row["gain"]) else row["high"]))
         parts += [head, *rest]
-    return pd.DataFrame(parts, columns=COLUMNS)
+    found = pd.DataFrame(parts, columns=COLUMNS)
+    return found.fillna({"unfair_paths": "", "becomes_shared": ""})
 
 
 def _gains(full: Mapping[str, Any], own: Mapping[str, Any], level: float) -> dict[str, float]:

@@ -11,12 +11,11 @@ import numpy as np
 import pandas as pd
 
 from pyrofair._progress import progress_bar
-from pyrofair._random import seed_from
-from pyrofair._validation import require_flag, require_integer, require_seed, shown
-from pyrofair.audits.audit import audit, require_audit_settings
+from pyrofair._validation import require_flag, require_integer, shown
+from pyrofair.audits.audit import audit
 from pyrofair.audits.display.page import make_table
 from pyrofair.audits.display.words import between, of_decisions, percent, span
-from pyrofair.audits.family import KEY, REFUSALS, SCHEMA, FamilyAudit, Members
+from pyrofair.audits.family import KEY, REFUSALS, SCHEMA, FamilyAudit, Members, read_seed
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.view import Block, View
 from pyrofair.effects.estimates import OF_WORLDS
@@ -27,7 +26,6 @@ from pyrofair.graph.paths import require_unfair, show_paths
 from pyrofair.robustness.miles import MilesBounds
 from pyrofair.robustness.partial_identification import SharpBounds, sharp_bounds
 from pyrofair.robustness.several import require_agreement
-from pyrofair.tables.partitions import require_table
 from pyrofair.tables.reading import as_pandas
 
 __all__ = ["GraphsAudit", "audit_graphs"]
@@ -114,7 +112,7 @@ class GraphsAudit(FamilyAudit):
         return View(
             title="Audits in candidate graphs",
             question=[
-                "How much of the decisions depends on the unfair paths, whichever of these graphs is right?",
+                "Does the decision depend on the unfair paths, and for how many individuals, whichever graph is right?",
                 f"Judged were {self.context['rows']:,} individuals.",
                 *(f"{name}: unfair {show_paths(each.paths)}." for name, each in self.unfair.items() if each),
             ],
@@ -201,12 +199,9 @@ def audit_graphs(
     >>> high[["high", "by"]].round(1).to_dict("index")
     {'M -> L': {'high': 1.0, 'by': 'estimate'}, 'L -> M': {'high': 0.7, 'by': 'sharp bounds'}}
     """
-    require_table(df, "audit_graphs")
-    require_seed(random_state)
+    seed = read_seed(df, random_state, settings, "audit_graphs")
     require_flag("bounds", bounds)
-    require_audit_settings(settings, "audit_graphs")
     require_integer("n_boot", settings.get("n_boot", N_BOOT), least=0)
-    seed = None if random_state is None else seed_from(random_state)
     if not isinstance(candidates, Mapping) or not candidates:
         raise DataError(f"candidates={shown(candidates)} must be a dictionary of unfair paths by the names of graphs.")
     for name, unfair in candidates.items():
@@ -341,18 +336,12 @@ def _union(table: pd.DataFrame) -> pd.DataFrame:
     """Return the range of each model, decisions and quantity over all graphs."""
     rows = []
     for key, own in table.groupby(KEY, sort=False):
-        row: dict[str, Any] = dict(zip(KEY, key, strict=True))
-        without = int(own["low"].isna().sum())
-        row |= dict.fromkeys(("smallest", "largest", "lower", "upper"), np.nan) | {"smallest_in": "", "largest_in": ""}
-        if not without:
-            low, high = (own[end].to_numpy(dtype=np.float64) for end in ("low", "high"))
-            row |= {
-                "smallest": float(low.min()),
-                "largest": float(high.max()),
-                "lower": own["lower"].min(skipna=False),
-                "upper": own["upper"].max(skipna=False),
-                "smallest_in": own["graph"].iloc[int(low.argmin())],
-                "largest_in": own["graph"].iloc[int(high.argmax())],
-            }
-        rows.append(row | {"without": without})
-    return pd.DataFrame(rows)
+        row: dict[str, Any] = {**dict(zip(KEY, key, strict=True)), "smallest_in": "", "largest_in": ""}
+        row["without"] = int(own["low"].isna().sum())
+        if not row["without"]:
+            low, high = own.iloc[own["low"].argmin()], own.iloc[own["high"].argmax()]
+            row |= {"smallest": low["low"], "smallest_in": low["graph"], "lower": own["lower"].min(skipna=False)}
+            row |= {"largest": high["high"], "largest_in": high["graph"], "upper": own["upper"].max(skipna=False)}
+        rows.append(row)
+    ends = ["smallest", "largest", "lower", "upper"]
+    return pd.DataFrame(rows, columns=[*KEY, *ends, "smallest_in", "largest_in", "without"])

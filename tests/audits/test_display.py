@@ -276,7 +276,11 @@ def test_thresholds_and_subgroups_are_drawn(report: pf.audits.Audit) -> None:
     assert "details::details-content" in page
     labels = [each.get_text() for each in report.plot_subgroups("plain").axes[0].get_yticklabels()]
     assert labels == [f"Q: {level}" for level in dict.fromkeys(report.subgroups["level"])]
-    assert len(report.plot_subgroups().axes[0].get_yticklabels()) == models * levels
+    figure = report.plot_subgroups()
+    assert len(figure.axes[0].get_yticklabels()) == models * levels
+    dots = [any(line.get_marker() == "o" and len(line.get_xdata()) for line in each.lines) for each in figure.axes[:2]]
+    named = [each.get_text() for each in figure.legends[0].get_texts()]
+    assert dots == ["mean unfair effect" in named, "PIU, both bounds nearly equal" in named]
     assert len(report.plot_thresholds().axes[0].collections) == models
     without = replace(report, thresholds=pd.DataFrame(), subgroups=report.subgroups.head(0))
     for draw in (without.plot_thresholds, without.plot_subgroups):

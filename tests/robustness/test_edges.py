@@ -107,6 +107,8 @@ def test_intervals_are_those_of_the_enumeration() -> None:
 def test_each_row_is_an_audit_of_its_graph() -> None:
     df = drawn(600, 1)
     costs = pf.edge_costs({"m": MODEL}, pf.OneStep(UNFAIR, **SATURATED), df, ["A -> L", ("A", "M")], random_state=0)
+    gains = next(each for each in costs.view.blocks if each.name == "gains").tables[0]
+    assert all("points" in row[2] for row in gains.rows[1:]), "a gain is a difference of shares"
     for name in (NOTHING, "A -> L"):
         altered = costs.unfair[name]
         assert altered is not None

@@ -112,9 +112,9 @@ def describe_question(
     first, other = compared(paths)
     shown = "; ".join(_arrows([read_as(graph, node) for node in path]) for path in paths.paths.shortest(SHOWN))
     more = f"; and {paths.paths.size - SHOWN:,} more" if paths.paths.size > SHOWN else ""
-    which = "this model's decision" if models == 1 else f"the decision of these {models} models"
+    which = "Does this model's decision" if models == 1 else f"Do the decisions of these {models} models"
     return [
-        f"For how many individuals does {which} depend on {shorten(graph.sensitive_column)} through the unfair paths?",
+        f"{which} depend on {shorten(graph.sensitive_column)} through the unfair paths, and for how many individuals?",
         f"Comparison: as if {_quoted(other)} instead of {_quoted(first)} on the unfair paths only. {rows:,} people "
         f"were audited. {_what_is_positive(graph, threshold, decisions, without_scores)}",
         f"Unfair: {shown}{more}." if paths.paths else "No path was marked as unfair.",

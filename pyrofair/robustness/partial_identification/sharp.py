@@ -502,13 +502,12 @@ class _Program:
         factors: Factors,
         *,
         certify: bool,
-    ) -> tuple[dict[Quantity, Ends], dict[Quantity, Ends], float, float]:
+    ) -> tuple[dict[Quantity, list[float]], dict[Quantity, list[float]], float, float]:
         """Return both ends of each quantity, their gaps, the slack, and the mass of contexts with unknown factors."""
         columns = [plan.context.index(node) for node in plan.key]
         keys, index = np.unique(contexts.rows[:, columns], axis=0, return_inverse=True)
         index = index.ravel()
-        totals = {name: [0.0, 0.0] for name in ends}
-        gaps = {name: [0.0, 0.0] for name in ends}
+        totals, gaps = np.zeros((2, len(ends), len(SIGNS)))
         slack = partly = 0.0
         for i, key in enumerate(keys):
             own = index == i
@@ -526,16 +525,10 @@ class _Program:
                 polytopes = [each.nearest() for each in polytopes]
                 slack += sum(each.slack for each in polytopes) * share
                 found = [optimise(each, polytopes, certify=certify) for each in tables]
-            for k, name in enumerate(ends):
-                for side, sign in enumerate(SIGNS):
-                    totals[name][side] += sign * found[2 * k + side].value
-                    gaps[name][side] += found[2 * k + side].gap
-        return (
-            {name: (low, high) for name, (low, high) in totals.items()},
-            {name: (low, high) for name, (low, high) in gaps.items()},
-            slack,
-            partly,
-        )
+            totals += np.reshape([each.value for each in found], totals.shape) * SIGNS
+            gaps += np.reshape([each.gap for each in found], gaps.shape)
+        of_totals, of_gaps = (dict(zip(ends, each.tolist(), strict=True)) for each in (totals, gaps))
+        return of_totals, of_gaps, slack, partly
 
     def notes(self, found: _Found) -> list[str]:
         """Return what the table lacks or contradicts; the first ``warned`` of these are warnings."""

@@ -128,7 +128,7 @@ class Confounding(Sweep):
         effects = effects[effects["gamma"].isin(self.context["gammas"][::2])]  # the CSV has all
         for cause in self._causes:
             own = effects[effects["hidden_cause"] == cause.name].to_dict("records")
-            spans = {f"gamma {each['gamma']:g}": f"[{each['low']:.3f}, {each['high']:.3f}]" for each in own}
+            spans = {f"gamma {each['gamma']:g}": self._between(each) for each in own}
             at = self.flips_at.loc[self.flips_at["hidden_cause"] == cause.name, "interval"].iloc[0]
             held = "not at 1" if np.isnan(at) else f"beyond {most:g}" if np.isinf(at) else f"{at:.3g}"
             lines.append({"hidden cause": cause.name, "holds up to": held, **spans})

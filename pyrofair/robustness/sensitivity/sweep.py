@@ -6,11 +6,10 @@ both bounds for each value of the parameter. All else is here: nested intervals,
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -25,9 +24,9 @@ from pyrofair._figures import BLUE, GREY, INK, LEGEND, RED, TEXT, finish, in_per
 from pyrofair._validation import listed, require_choice, require_real, shown
 from pyrofair.audits.audit_view import RIGHT_GRAPH, figure_markup, graph_block, missing_blocks
 from pyrofair.audits.display.export import known_versions
-from pyrofair.audits.display.page import make_table
-from pyrofair.audits.display.words import Answer, between, describe_comparison
-from pyrofair.audits.view import Block, View
+from pyrofair.audits.display.page import Table, make_table
+from pyrofair.audits.display.words import Answer, between, describe_comparison, span
+from pyrofair.audits.view import Block, Report, View
 from pyrofair.exceptions import DataError
 from pyrofair.robustness.sensitivity.problem import Problem
 
@@ -53,7 +52,6 @@ APART = 0.09
 """Labels that are closer than this share of the axis would overlap."""
 BEHIND = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
 MORE = 'More: .details(), .table, .flips_at, .plot(), .to_html("sensitivity.html").'
-CSV_HAS_ALL = "The CSV has every quantity."
 TITLES = {
     "mean_unfair_effect": "mean unfair effect",
     "piu": "PIU, by the two marginals",
@@ -210,7 +208,7 @@ def _first_zero(at: Array, margin: Array) -> float:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sweep(ABC):
+class Sweep(Report):
     """The result of a sensitivity analysis, and how it shows itself."""
 
     title: ClassVar[str]
@@ -261,43 +259,29 @@ class Sweep(ABC):
             lines.append(f"  {self._named(self.main)}: {'; '.join(spans)}")
         return "\n".join([*lines, "", MORE])
 
-    def details(self) -> str:
-        """Return the whole report in plain text: the bounds at each value, conclusions and assumptions."""
-        return self.view.text()
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.context['model']}; print it for a verdict>"
 
-    def _repr_html_(self) -> str:
-        return self.view.fragment()
-
-    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """Return the analysis as one self-contained page, and write it to ``path`` if given."""
-        return self.view.html(path, title)
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """Return the analysis as JSON: both tables, conclusions, assumptions and settings; NaN is null."""
-        return self.view.json(indent=indent)
-
-    def _rows(self, heading: str, rows: pd.DataFrame) -> list[str]:
-        """Return the bounds of a departure at each value, in lines."""
+    def _table(self, i: int, heading: str, rows: pd.DataFrame) -> Table:
+        """Return the bounds of a departure at each value, as texts."""
         names = [name for name in (self.parameter.name, *self.beside) if not rows[name].isna().any()]
-        return [
-            f"{heading}:",
-            *(
-                f"  {', '.join(f'{name} {each[name]:g}' for name in names)}: [{each['low']:.3f}, {each['high']:.3f}], "
-                f"{self.context['level']:.0%} interval [{each['lower']:.3f}, {each['upper']:.3f}]"
-                f"{'' if each['sharp'] else ' (valid, not sharp)'}"
-                for each in rows.to_dict("records")
-            ),
-        ]
+        ends: Any = rows.assign(estimate=np.nan).itertuples()
+        shown = (
+            rows[names]
+            .rename(columns=lambda name: name.replace("_", " "))
+            .assign(
+                bounds=[span(each, points=self.main == "mean_unfair_effect") for each in ends],
+                attained=np.where(rows["sharp"], "sharp", "valid, not sharp"),
+            )
+        )
+        note = f"In brackets {self.context['level']:.0%} intervals of both bounds. The CSV has every quantity."
+        return make_table(f"bounds-{i}", heading, shown.rename(columns={"attained": ""}), self.table, note=note)
 
     @property
     def view(self) -> View:
         """The report as data."""
         context, name, paths = self.context, self.parameter.name, self.context["paths"]
         parts = [*self._parts()]
-        shown = self.table[self.table["quantity"] == self.main].drop(columns="quantity")
         stated = [*self._stated(), context["units"], *context["records"]]
         if unused := ", ".join(context["unused"]):
             stated.append(f"{unused} shares a declared latent cause and is not used: no interval is called sharp.")
@@ -313,8 +297,7 @@ class Sweep(ABC):
                 Block(
                     "bounds",
                     f"Bounds against {name}",
-                    [line for _, heading, rows in parts for line in self._rows(heading, rows)],
-                    pictures=[make_table("bounds", self._named(self.main), shown, self.table, note=CSV_HAS_ALL)],
+                    tables=[self._table(i, heading, rows) for i, (_, heading, rows) in enumerate(parts)],
                     markup=lambda: figure_markup(
                         partial(self._plot, self.main), "bounds-drawing", self.title, self._about()
                     ),
@@ -329,7 +312,8 @@ class Sweep(ABC):
             basis=[RIGHT_GRAPH, f"Intervals hold with {context['level']:.0%}; the assumptions below."],
             changes=[
                 f"Compare the {name} at which the verdict changes with observed columns, or with what you know.",
-                f"Try values beyond {self._most:g} before you rely on a verdict that holds at all of them.",
+                *[f"Try values beyond {self._most:g} before you rely on a verdict that holds at all of them."]
+                * (self._most < self.parameter.most),
             ],
             assumptions=[("Assumptions:", stated)],
         )

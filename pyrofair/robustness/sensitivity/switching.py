@@ -26,6 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._progress import progress_bar
+from pyrofair.audits.display.words import percent
 from pyrofair.audits.models import ScoresAre
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.effects.scoring import Decisions
@@ -97,10 +98,10 @@ class Switching(Sweep):
         return self._plot("piu")
 
     def _about(self) -> str:
-        least, lower, upper = self.least
+        least, lower, upper = map(percent, self.least)
         return (
-            f"{', '.join(self.context['mediators'])} change between the worlds for at least {least:.3f} of the units "
-            f"({self.context['level']:.0%} interval [{lower:.3f}, {upper:.3f}]); gamma is the probability beyond that."
+            f"{', '.join(self.context['mediators'])} change between the worlds for at least {least} of the units "
+            f"({self.context['level']:.0%} interval {lower} to {upper}); gamma is the probability beyond that."
         )
 
 
