@@ -47,11 +47,10 @@ def equal_tailed(draws: NDArray[Any], level: float) -> tuple[Any, Any]:
 def summarise(data: Any, *, level: float = 0.95) -> pd.DataFrame:
     """Return mean, standard deviation, equal-tailed interval and, of several chains, diagnostics of each number.
 
-    The rows of the table are named ``NAME`` or ``NAME[LABEL, ...]``; the columns are ``mean``, ``sd``, ``eti_2.5%`` and
-    ``eti_97.5%`` (at level 0.95) and, of several chains, ``mcse_mean``, ``mcse_sd``, ``ess_bulk``, ``ess_tail`` (the
-    lesser of those of the 5 % and 95 % quantiles) and ``r_hat`` (rank-normalised, split; Vehtari et al., 2021). Of one
-    draw there is the mean alone. ArviZ is asked for each number by name, so that neither its version nor its settings
-    change one.
+    Rows are named ``NAME`` or ``NAME[LABEL, ...]``; columns are ``mean``, ``sd``, ``eti_2.5%`` and ``eti_97.5%`` (at
+    level 0.95) and, of several chains, ``mcse_mean``, ``mcse_sd``, ``ess_bulk``, ``ess_tail`` (the lesser of those of
+    the 5 % and 95 % quantiles) and ``r_hat`` (rank-normalised, split; Vehtari et al., 2021). Of one draw there is the
+    mean alone. ArviZ is asked for each number by name, so that its version and settings change none.
     """
     require_real("level", level, above=0.0, below=1.0, such_as=0.95)
     group = _variables(data)
@@ -70,10 +69,7 @@ def summarise(data: Any, *, level: float = 0.95) -> pd.DataFrame:
 
 
 def diagnose(samples: Mapping[str, NDArray[Any]]) -> tuple[dict[str, NDArray[np.float64]], ...]:
-    """Return the bulk effective sample size and split R-hat of each element of samples, shape (chain, draw, ...).
-
-    The halves of a single chain are compared.
-    """
+    """Return bulk effective sample sizes and split R-hat of samples (chain, draw, ...); of one chain, of its halves."""
     halves = {}
     for name, values in samples.items():
         half = values.shape[1] // 2

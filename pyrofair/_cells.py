@@ -20,15 +20,7 @@ from pyrofair._files import RUN, FolderLock, made_folder, read_run, run_record, 
 from pyrofair._validation import shown
 from pyrofair.exceptions import DataError, PyrofairWarning
 
-__all__ = [
-    "Cell",
-    "CellFolder",
-    "Failure",
-    "Key",
-    "attempt",
-    "cell_name",
-    "differences",
-]
+__all__ = ["Cell", "CellFolder", "Failure", "Key", "attempt", "cell_name", "differences"]
 
 Key = Mapping[str, Any]
 """What identifies a cell: text, numbers, booleans and lists of them by name, as JSON holds them."""
@@ -76,15 +68,11 @@ def attempt(key: Key, make: Callable[[], pd.DataFrame], about: Mapping[str, Any]
 
 @dataclass(frozen=True)
 class CellFolder:
-    """The finished cells of one run, each a file of its own.
+    """The finished cells of one run, each a file of its own, whole or absent; several processes may write at once.
 
-    A cell is written to a temporary file beside its place, forced to the disk, and renamed: at any time it is there
-    whole, or not. A process that is killed loses the cell that it was computing and no other; several processes may
-    write at once. Cells are in ``cells/*.parquet``, with key and what is said about them in the metadata ``pyrofair``
-    of the schema; errors, with tracebacks, in ``failures/*.json``; the settings of the run in ``run.json``.
-
-    Use :meth:`claimed` before any work, and :meth:`release` after the last file; an instance may be sent to other
-    processes.
+    Cells are in ``cells/*.parquet``, with key and what is said about them in the metadata ``pyrofair`` of the schema;
+    errors, with tracebacks, in ``failures/*.json``; the settings of the run in ``run.json``. Use :meth:`claimed` before
+    any work, and :meth:`release` after the last file; an instance may be sent to other processes.
     """
 
     folder: Path
@@ -102,27 +90,12 @@ class CellFolder:
     ) -> CellFolder:
         """Return a folder for the cells of a run, made if it does not exist, with those that are finished in it.
 
-        Parameters
-        ----------
-        folder
-            The folder.
-        run
-            All settings that the numbers of every cell depend on, as JSON holds them. Two calls with equal settings are
-            one run.
-        overwrite
-            Whether cells of another run are deleted.
-        share
-            Whether several processes with the same run may claim the folder at the same time.
-        files
-            Names of further files of the run in the folder, which are those of another run if it is not marked.
-
-        Raises
-        ------
-        DataError
-            If the folder cannot be made or written to, if another run works in it, or if it holds files of another run:
-            the message names what differs.
+        ``run`` are all settings that the numbers of every cell depend on, as JSON holds them: equal settings are one
+        run. With ``share`` several processes may claim it, and with ``overwrite`` cells of another run are deleted.
+        ``files`` are further files of the run in the folder. A DataError if the folder cannot be made or written to,
+        another run works in it, or it holds files of another run: the message names what differs.
         """
-        here = _identity(run)
+        here = dict(json.loads(_json(dict(run), "The settings of a run")))
         claimed = cls(path := made_folder(folder), FolderLock(path, share=share))
         try:
             claimed._claim(here, files, overwrite=overwrite)
@@ -188,32 +161,20 @@ class CellFolder:
         return self.has(result.key) if isinstance(result, Cell) else self._failure_path(result.key).exists()
 
     def read(self, key: Key) -> Cell | Failure | None:
-        """Return a finished cell, or how it failed, or None.
-
-        A damaged file is warned of, named, and counts as none; writing the cell again replaces it.
-        """
-        path = self.path(key)
-        failure = self._failure_path(key)
+        """Return a finished cell, or how it failed, or None; a damaged file is warned of and counts as none."""
+        path = self.path(key) if self.has(key) else self._failure_path(key)
         try:
-            if path.exists():
-                return _read_cell(path, key)
-            if failure.exists():
-                return _read_failure(failure, key)
+            return _read(path, key) if path.exists() else None
         except Exception as error:  # pyarrow has many errors for a damaged file, and OSError is one of them
-            damaged = path if path.exists() else failure
-            warnings.warn(
-                f"The file {str(damaged)!r} is damaged and is not used ({_error(error)}): its cell is computed again.",
-                PyrofairWarning,
-                stacklevel=2,
-            )
+            text = f"The file {str(path)!r} is damaged and is not used ({_error(error)}): its cell is computed again."
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
         return None
 
     def write(self, result: Cell | Failure) -> Path:
         """Write a finished cell or an error at once, and return its file; a finished cell replaces its error."""
         failure = self._failure_path(result.key)
         if isinstance(result, Failure):
-            content = {"key": result.key, "error": result.error, "traceback": result.traceback, "about": result.about}
-            write_whole(failure, (_json(content, "What is said about a cell", indent=2) + "\n").encode())
+            write_whole(failure, (_json(vars(result), "What is said about a cell", indent=2) + "\n").encode())
             return failure
         write_whole(self.path(result.key), _parquet(result))
         failure.unlink(missing_ok=True)
@@ -224,12 +185,9 @@ class CellFolder:
         try:
             self.write(result)
         except OSError as error:
-            warnings.warn(
-                f"The file {str(self.path(result.key))!r} cannot be written ({_error(error)}): its cell is in the "
-                "result of this call alone.",
-                PyrofairWarning,
-                stacklevel=2,
-            )
+            what = f"The file {str(self.path(result.key))!r} cannot be written ({_error(error)})"
+            text = f"{what}: its cell is in the result of this call alone."
+            warnings.warn(text, PyrofairWarning, stacklevel=2)
 
     def _failure_path(self, key: Key) -> Path:
         return self.failed / f"{cell_name(key)}.json"
@@ -252,10 +210,6 @@ class CellFolder:
             f"{text}: {'; '.join(differences(there, here))}. Name another folder, or pass "
             "overwrite=True (--overwrite) to delete them."
         )
-
-
-def _identity(run: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(json.loads(_json(dict(run), "The settings of a run")))
 
 
 def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
@@ -308,28 +262,23 @@ def _parquet(cell: Cell) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _read_cell(path: Path, key: Key) -> Cell:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _read(path: Path, key: Key) -> Cell | Failure:
+    """Return a cell or an error from its file; a ValueError or the like if that is damaged, or of another cell."""
+    if path.suffix == ".json":
+        content = json.loads(path.read_text(encoding="utf-8"))
+        result: Cell | Failure = Failure(dict(key), content["error"], content["traceback"], content["about"])
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
 
-    table = pq.read_table(pa.BufferReader(path.read_bytes()))
-    content = json.loads((table.schema.metadata or {})[METADATA])
-    digest = content.pop("digest")
-    if digest != _digest(table, _json(content, "What is said about a cell")):
-        raise ValueError("its content is not what was written")
-    _require_key(content["key"], key)
-    return Cell(dict(key), table.to_pandas(), content["about"])
-
-
-def _read_failure(path: Path, key: Key) -> Failure:
-    content = json.loads(path.read_text(encoding="utf-8"))
-    _require_key(content["key"], key)
-    return Failure(dict(key), content["error"], content["traceback"], content["about"])
-
-
-def _require_key(found: Key, key: Key) -> None:
-    if _json(found, "The key of a cell") != _json(dict(key), "The key of a cell"):
-        raise ValueError(f"it is of the cell {shown(found)}")
+        table = pq.read_table(pa.BufferReader(path.read_bytes()))
+        content = json.loads((table.schema.metadata or {})[METADATA])
+        if content.pop("digest") != _digest(table, _json(content, "What is said about a cell")):
+            raise ValueError("its content is not what was written")
+        result = Cell(dict(key), table.to_pandas(), content["about"])
+    if _json(content["key"], "The key of a cell") != _json(dict(key), "The key of a cell"):
+        raise ValueError(f"it is of the cell {shown(content['key'])}")
+    return result
 
 
 def _digest(table: Any, text: str) -> str:

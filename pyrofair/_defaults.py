@@ -20,13 +20,7 @@ def set_default(role: str, place: str) -> None:
 
 
 def default_of(role: str) -> Any:
-    """Return what plays a role.
-
-    Raises
-    ------
-    LookupError
-        If nothing does.
-    """
+    """Return what plays a role; a LookupError if nothing does."""
     if role not in _PLACES:
         raise LookupError(
             f"Nothing plays the role {role!r}; known are {', '.join(map(repr, _PLACES)) or 'none'}. "

@@ -104,10 +104,7 @@ def make_figure(width: float, height: float, title: str = "") -> ShownFigure:
 def make_rows(
     names: Sequence[object], widths: Sequence[float], width: float, title: str = ""
 ) -> tuple[ShownFigure, list[Axes], NDArray[np.float64]]:
-    """Return a figure of panels side by side whose rows have names, from the top, and the heights of the rows, (n,).
-
-    Rows are as far apart as the lines of the longest name need.
-    """
+    """Return a figure of panels side by side whose rows have names, as far apart as these need, and their heights."""
     lines = ["\n".join(fill(part, LONGEST) for part in str(each).split("\n")) for each in names]
     pitch = max(0.42, 0.12 + 0.17 * max((1 + each.count("\n") for each in lines), default=1))
     figure = make_figure(width, 1.7 + pitch * len(lines), title)
@@ -141,10 +138,7 @@ def in_percent(axis: Axis) -> None:
 
 
 def label_places(axes: Axes, places: ArrayLike, texts: Sequence[str], lines: Sequence[ArrayLike] = ()) -> None:
-    """Write a text near each of n places, shape (n, 2), that covers no other text, place or line, if that can be.
-
-    ``lines`` are joined points, shape (k, 2) each. It goes last, when the limits of the axes are final.
-    """
+    """Write a text near each of n places (n, 2), clear of others and of ``lines`` (k, 2), if possible; it goes last."""
     figure: Any = axes.figure
     figure.draw_without_rendering()
     at, panel, pixels = np.asarray(places, dtype=np.float64), axes.get_window_extent(), figure.dpi / 72.0

@@ -99,15 +99,10 @@ def read_run(folder: Path) -> dict[str, Any] | None:
 
 
 class FolderLock:
-    """The right to work in a folder, which ends with the process at the latest, however that ends.
+    """The right to work in a folder, which ends with the process at the latest; a DataError if another run has it.
 
     Others that ``share`` the folder may work in it at the same time: ``alone`` tells whether nobody does. A copy in
     another process holds nothing. On a file system without locks there is a warning instead.
-
-    Raises
-    ------
-    DataError
-        If another run works in the folder.
     """
 
     def __init__(self, folder: Path, *, share: bool = False) -> None:
@@ -191,10 +186,7 @@ def sweep(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, replace: bool = True) -> None:
-    """Write a file whole: to a temporary file in its folder, forced to the disk, then renamed.
-
-    Without ``replace`` a file that is there, or that another process makes meanwhile, is a FileExistsError.
-    """
+    """Write a file whole, forced to the disk; without ``replace`` one that is there is a FileExistsError."""
     temporary = temporary_beside(path)
     try:
         with temporary.open("xb") as file:
@@ -250,10 +242,7 @@ def csv_text(table: pd.DataFrame) -> str:
 
 
 def _plain_cell(value: Any) -> Any:
-    if not isinstance(value, str) or not (value[:1] in ("\t", "\r") or value.lstrip()[:1] in FORMULA):
+    with contextlib.suppress(ValueError):
+        float(value if isinstance(value, str) else 0)
         return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
+    return f"'{value}" if value[:1] in ("\t", "\r") or value.lstrip()[:1] in FORMULA else value

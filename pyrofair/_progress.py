@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -42,7 +42,7 @@ if "IPython" in sys.modules:  # before Pyro, which imports it as well, and lets 
 
 
 class _Hidden:
-    """A bar that nobody sees, over items or updated by hand."""
+    """A bar that nobody sees: it gives its items, and whatever is done to it has no effect."""
 
     n = 0
 
@@ -57,13 +57,8 @@ class _Hidden:
 
     def __exit__(self, *raised: object) -> None: ...
 
-    def update(self, n: int = 1) -> None: ...
-
-    def set_postfix_str(self, text: str) -> None: ...
-
-    def set_description(self, text: str, refresh: bool = True) -> None: ...
-
-    def clear(self) -> None: ...
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *given, **settings: None
 
 
 def progress_bar(

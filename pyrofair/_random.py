@@ -61,18 +61,12 @@ def seed_for(seed: int, *numbers: int) -> int:
 
 
 def stream_of(seed: int, *numbers: int) -> np.random.Generator:
-    """Return a generator for what a seed and numbers name, never that of ``np.random.default_rng(seed)``.
-
-    NumPy takes zeros at the end of a list of seeds for none, and data are often drawn with the seed of their analysis.
-    """
+    """Return a generator of its own for a seed and numbers: NumPy takes zeros at the end of seeds for none."""
     return np.random.default_rng([seed, *numbers, 1])
 
 
 def fresh_state(random_state: int | np.random.Generator | np.random.RandomState | None) -> np.random.RandomState:
-    """Return NumPy's generator of an estimator: seeded, the given one, or a fresh one.
-
-    ``check_random_state(None)`` would be the global one, and draws from it would advance that.
-    """
+    """Return NumPy's generator of an estimator: seeded, the given one, or a fresh one, never the global one."""
     if isinstance(random_state, np.random.RandomState):
         return random_state
     seed = seed_from(random_state)
@@ -209,10 +203,7 @@ Keys = NDArray[np.uint64]
 
 
 def row_keys(columns: Sequence[Tensor], n: int) -> Keys:
-    """Return a key for each of n rows, shape (n,), made of their values in columns of shape (n,): equal for equal rows.
-
-    Without columns all rows have the same key.
-    """
+    """Return a key for each of n rows (n,), made of their values in columns (n,): equal for equal rows."""
     values = {str(i): column.double().numpy() + 0.0 for i, column in enumerate(columns)}  # no minus zero
     if not values:
         return np.zeros(n, dtype=np.uint64)
@@ -247,10 +238,7 @@ def _mix(x: Keys) -> Keys:
 
 
 def keyed_strata(keys: Keys, seed: int, name: str, shape: Sequence[int]) -> Tensor:
-    """Return keyed uniform numbers of which those along the first axis lie one in each equal part of (0, 1).
-
-    Each number alone is uniform and the parts are in random order, so that a mean over them varies less.
-    """
+    """Return keyed uniform numbers; along the first axis, one lies in each equal part of (0, 1), in random order."""
     part = keyed_uniform(keys, seed, f"order of {name}", shape).argsort(0)
     return (part + keyed_uniform(keys, seed, name, shape)) / shape[0]
 

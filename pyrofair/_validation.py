@@ -7,6 +7,7 @@ import math
 import os
 import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -44,8 +45,6 @@ __all__ = [
     "text_fault",
 ]
 
-MOST_UNITS = 2**31 - 1
-MOST_SEED = 2**63 - 1
 MOST_RATE = 1e30
 """Single precision cannot take larger steps."""
 LONGEST_NAME, LONGEST_PATH = 255, 4095
@@ -78,9 +77,8 @@ def require_integer(name: str, value: object, *, least: int = 1, most: int | Non
     raise DataError(f"{name}={shown(value)} must be an integer {span}.{hint and f' {hint}'}")
 
 
-def require_units(name: str, value: object) -> int:
-    """Return a number of units to draw: an integer of at least 1, and no more than a table can hold."""
-    return require_integer(name, value, most=MOST_UNITS)
+require_units = partial(require_integer, most=2**31 - 1)
+"""Returns a number of units to draw: an integer of at least 1, and no more than a table can hold."""
 
 
 def require_real(
@@ -125,11 +123,10 @@ def require_choice(
         return
     if callables and callable(value):
         return
-    known = [repr(each) for each in choices]
+    *first, last = map(repr, choices)
+    text = f"{', '.join(first)} or {last}" if first else last
     if callables:
-        text = f"{', '.join(known)}, or {callables}"
-    else:
-        text = f"{', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else known[0]
+        text = f"{', '.join([*first, last])}, or {callables}"
     near = did_you_mean(value, filter(_is_text, choices)) if _is_text(value) else ""
     raise error(f"{name}={shown(value)} is not known; it is {text}.{near}")
 
@@ -232,9 +229,8 @@ def require_callable(name: str, value: object, what: str, *, error: type[Excepti
 
 def require_seed(value: object, name: str = "random_state") -> None:
     """Refuse what is neither a non-negative integer, nor a NumPy generator, nor None."""
-    if not (_is_integer(value) and 0 <= int(value) <= MOST_SEED) and not isinstance(
-        value, np.random.Generator | np.random.RandomState | None
-    ):
+    whole = _is_integer(value) and 0 <= int(value) < 2**63
+    if not whole and not isinstance(value, np.random.Generator | np.random.RandomState | None):
         raise DataError(
             f"{name}={shown(value)} must be a non-negative integer below 2^63, a NumPy generator, or None for a fresh "
             "seed."

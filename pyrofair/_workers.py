@@ -19,10 +19,7 @@ WATCH = "pyrofair: ends with the caller"
 
 
 def delayed(function: Callable[..., Any]) -> Any:
-    """Return a function for ``joblib.Parallel``, as ``joblib.delayed`` does, whose workers end with this process.
-
-    Those of a cluster do not, nor do those on Windows, where a process does not see that its parent has ended.
-    """
+    """Return a function as ``joblib.delayed`` does, whose local workers end with this process (not on Windows)."""
     return joblib.delayed(partial(_follow, os.getpid(), function))
 
 

@@ -41,20 +41,13 @@ from pyrofair.audits.display.export import known_versions
 from pyrofair.audits.display.words import describe_comparison, describe_propensity, of_decisions
 from pyrofair.audits.individuals import known_flips, likely_flips
 from pyrofair.audits.inputs import AuditedRows, JudgedModels
-from pyrofair.audits.models import (
-    AuditedModel,
-    ScoresAre,
-)
+from pyrofair.audits.models import AuditedModel, ScoresAre
 from pyrofair.audits.partitions import audit_partitions
 from pyrofair.audits.plots import plot_audit, plot_members, plot_stages, plot_thresholds
 from pyrofair.audits.rates import estimate_rates
 from pyrofair.audits.report import (
     Measured,
-    effective_sizes,
     group_table,
-    judged,
-    percentile_numbers,
-    rows_alike,
     short_lines,
     stage_lines,
 )
@@ -227,11 +220,7 @@ class Audit:
 
         ``least`` and ``most`` bound the share of units decided on unfairly, NaN where no verdict depends on them.
         """
-        found = self.read()
-        rows = [
-            (model, decisions, each.status, each.least, each.most, each.text)
-            for (model, decisions), each in found.items()
-        ]
+        rows = [(*of, each.status, each.least, each.most, each.text) for of, each in self.read().items()]
         return pd.DataFrame(rows, columns=["model", "decisions", "status", "least", "most", "verdict"])
 
     def read(self) -> dict[tuple[str, Any], Verdict]:
@@ -245,15 +234,9 @@ class Audit:
         """
         require_flag("paper_bound", paper_bound)
         require_choice("decisions", decisions, DECISIONS)
-        verdicts = self.read()
-        return plot_audit(
-            self.table,
-            decisions,
-            title=self._title(),
-            verdicts={model: each.head for (model, of), each in verdicts.items() if of == decisions},
-            level=self.context.level,
-            paper_bound=paper_bound,
-        )
+        heads = {model: each.head for (model, of), each in self.read().items() if of == decisions}
+        how: dict[str, Any] = {"level": self.context.level, "paper_bound": paper_bound}
+        return plot_audit(self.table, decisions, title=self._title(), verdicts=heads, **how)
 
     def _title(self) -> str:
         """Return the comparison and the rows, as figures are headed."""
@@ -279,15 +262,12 @@ class Audit:
         if model is not None:
             require_choice("model", model, models)
             models = [model]
-        own = self.subgroups[self.subgroups["model"].isin(models)]
-        names = [f"{subgroup}: {level}" for subgroup, level in zip(own["subgroup"], own["level"], strict=True)]
-        if len(models) > 1:
-            names = [f"{of}, {name}" for of, name in zip(own["model"], names, strict=True)]
-        own = own.assign(member=names)
+        several, own = len(models) > 1, self.subgroups[self.subgroups["model"].isin(models)]
+        names = (own["model"] + ", " if several else "") + own["subgroup"] + ": " + own["level"]
         sizes = {name: f"{rows:,} rows" for name, rows in zip(names, own["rows"], strict=True)}
-        what = of_decisions("threshold") + (f" of {models[0]}" if len(models) == 1 else "")
-        title = f"{self._title()}. Intervals hold together"
-        return plot_members(own.set_index(["member", "quantity"]), sizes, what, self.context.level, title)
+        what = of_decisions("threshold") + ("" if several else f" of {models[0]}")
+        rows, title = own.assign(member=names), f"{self._title()}. Intervals hold together"
+        return plot_members(rows.set_index(["member", "quantity"]), sizes, what, self.context.level, title)
 
     def plot_stages(self, model: str | None = None) -> Figure:
         """Draw the diagnostics of each stage, of one model or the largest of all, beside their limits.
@@ -322,10 +302,10 @@ class Audit:
         models = list(self.draws.columns.unique("model"))
         posterior, dims = {}, {}
         for quantity in self.draws.columns.unique("quantity"):
-            held: set[Any] = set(self.draws.columns.to_flat_index())
-            present = [each for each in DECISIONS if any((model, each, quantity) in held for model in models)]
-            columns = [(model, each, quantity) for model in models for each in present]
-            cube = self.draws.reindex(columns=columns).to_numpy().reshape(1, len(self.draws), len(models), len(present))
+            own: Any = self.draws.xs(quantity, axis="columns", level="quantity")
+            present = [each for each in DECISIONS if each in own.columns.unique("decisions")]
+            cube = own.reindex(columns=pd.MultiIndex.from_product([models, present])).to_numpy()
+            cube = cube.reshape(1, len(own), len(models), len(present))
             both = len(present) == len(DECISIONS)
             posterior[quantity] = cube if both else cube[..., 0]
             dims[quantity] = ["model", "decisions"] if both else ["model"]
@@ -412,11 +392,9 @@ class Audit:
         --------
         details : everything in words.
         """
-        verdicts = self.read()
         found: dict[str, dict[str, Any]] = {}
-        for (model, decisions), of in quantities_of(self.table).items():
-            if model not in found:
-                found[model] = summed_up(verdicts[model, decisions].status, of)
+        for (key, of), each in zip(quantities_of(self.table).items(), self.read().values(), strict=True):
+            found.setdefault(key[0], summed_up(each.status, of))
         return pd.DataFrame([*found.values()], index=pd.Index([*found], name="model"))
 
     def details(self) -> str:
@@ -588,29 +566,28 @@ def audit(
             raise DataError(
                 'missing="recorded" is for one table, and df is one in partitions. Impute its values before.'
             )
-        given: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
-        own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "groups": groups, "sample": sample}
         if proxies is not None:
             raise DataError("proxies= is for one table, and df is in partitions: pass rows of it, pf.sample_rows(...).")
+        both: dict[str, Any] = {"threshold": threshold, "subgroups": subgroups}
         alone: dict[str, Any] = {"level": level, "scores": scores, "thresholds": thresholds}
-        pilot = partial(audit, models, random_state=random_state, **alone, **given)
-        return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **given)
+        own: dict[str, Any] = {"thresholds": at, "weight": sample_weight, "groups": groups, "sample": sample}
+        pilot = partial(audit, models, random_state=random_state, **alone, **both)
+        return audit_partitions(pilot, models, chosen, df, seed=random_state, **own, **both)
     if sample is not None:
         raise DataError("sample= is for tables in partitions, and df is one table. To audit it by samples, pass [df].")
     graph = chosen.unfair.graph
     df = as_pandas(df)
     taken = getattr(chosen, "missing", None)
-    beside = () if proxies is None else require_names("proxies", proxies, one=True)
+    beside, known = () if proxies is None else require_names("proxies", proxies, one=True), None
     if proxies is None:
         refuse_gaps(df, graph)
     else:
         _refuse_readers(models, beside)
         chosen = default_of("source with proxies")(chosen, df, beside, disclosure)
-        df = chosen.filled
+        df, known = chosen.filled, chosen.known
     how: dict[str, Any] = {"sample_weight": sample_weight, "groups": groups, "missing": taken}
-    how |= {"beside": beside, "known": None if proxies is None else chosen.known}
-    rows = AuditedRows.of(df, graph, both=False, **how)
-    table, a, weight, outcome, clusters = rows.table, rows.a, rows.weight, rows.outcome, rows.clusters
+    rows = AuditedRows.of(df, graph, both=False, beside=beside, known=known, **how)
+    table, a, weight, clusters = rows.table, rows.a, rows.weight, rows.clusters
     levels = read_subgroups(subgroups, chosen, table)
     warned = _warn([*rows.of_outcome, *rows.texts])
     found = JudgedModels.of(models, rows, graph, scores, threshold)
@@ -659,47 +636,35 @@ def audit(
     answers: dict[str, Any] = {
         each.name: known_flips(each, table, a, observed[each.name], chosen.unfair, threshold) for each in audited
     }
-    if hasattr(chosen, "counterfactual"):
-        for each in audited:
-            if isinstance(answers[each.name], str) and not each.is_scores:
-                answers[each.name] = partial(
-                    likely_flips, each.name, each.model, chosen, table, threshold, seed_from(random_state)
-                )
+    for each in audited if hasattr(chosen, "counterfactual") else ():
+        if isinstance(answers[each.name], str) and not each.is_scores:
+            seed = seed_from(random_state)
+            answers[each.name] = partial(likely_flips, each.name, each.model, chosen, table, threshold, seed)
     rates = pd.DataFrame()
     if not beside:  # the group of some rows is not known
-        rates = estimate_rates(observed, threshold, a, outcome, weight, graph, level, clusters)
+        rates = estimate_rates(observed, rows, threshold, graph, level)
     with without_bars(not progress):
         if by_influence:
             asked = Scores(audited, observed, threshold)
-            report = _audit_by_influence(chosen, asked, rows, random_state, context, levels)
+            report = _audit_by_influence(chosen, asked, rows, context, levels)
         else:
             how = {"n_boot": n_boot, "bootstrap": bootstrap, "n_jobs": n_jobs, "progress": progress}
-            report = _audit_by_replicates(chosen, found, rows, at, random_state, context, **how)
+            report = _audit_by_replicates(chosen, found, rows, context, **how)
     return replace(report, rates=rates, answers=answers)
 
 
 def _audit_by_replicates(
-    source: Any,
-    found: JudgedModels,
-    rows: AuditedRows,
-    at: tuple[float, ...],
-    random_state: int | None,
-    context: Context,
-    *,
-    n_boot: int,
-    **how: Any,
+    source: Any, found: JudgedModels, rows: AuditedRows, context: Context, *, n_boot: int, **how: Any
 ) -> Audit:
     """Return the audit of a source of potential outcomes, whose uncertainty is that of replicates."""
-    table, a, outcome, weight, clusters = rows.table, rows.a, rows.outcome, rows.weight, rows.clusters
+    at, random_state = context.settings.get("thresholds", ()), context.settings["random_state"]
+    table, weight, clusters = rows.table, rows.weight, rows.clusters
     audited, outcomes, level, warned = found.models, found.outcomes, context.level, [*context.warnings]
-    used: Any = None
     with collected() as caught:
         fitted, index = fit_source(source, table, weight, clusters)
-        predicted = fitted
-        if outcomes:
-            used = fitted.for_outcome()
-            predicted = fitted if len(outcomes) < len(audited) else used
-        sources, worlds, failure = _worlds(predicted, table, a, weight, bool((index >= 0).all()), random_state)
+        used: Any = fitted.for_outcome() if outcomes else None
+        predicted = fitted if len(outcomes) < len(audited) else used
+        sources, worlds, failure = _worlds(predicted, rows, bool((index >= 0).all()), random_state)
         if outcomes and used is not predicted and not failure:
             sources[OUTCOME], worlds[OUTCOME] = used, make_views(used, table, weight, random_state)
     known = (index, fitted.n_fitted_) if worlds and isinstance(fitted, Refittable) else (np.full(len(table), -1), 0)
@@ -707,19 +672,7 @@ def _audit_by_replicates(
     if clusters is not None:
         key = clusters.key if fitted is not source or not known[1] else fitted.nuisances_.rows.groups
         units = Units.of_groups(clusters.key, key[: known[1]])
-    estimator = Estimator(
-        models=audited,
-        observed=found.observed,
-        table=table,
-        outcome=outcome,
-        weight=weight,
-        threshold=context.threshold,
-        sources=sources,
-        worlds=worlds,
-        units=units,
-        outcomes=outcomes if OUTCOME in worlds else (),
-        thresholds=at,
-    )
+    estimator = Estimator(found, rows, context.threshold, at, sources, worlds, units)
     point, notes = estimator.point()
     replicates = replicate(estimator, point, n_boot, random_state=random_state, **how)
     fresh = fitted is not source
@@ -735,22 +688,12 @@ def _audit_by_replicates(
         name: (fewer, fewer) if fewer else _find_small_groups(sources.get(label), table, weight, worlds.get(label))
         for name, label in labels.items()
     }
-    numbers, told = percentile_numbers(point, draws, level, estimator)
-    measured = Measured(
-        models=audited,
-        alike=rows_alike(judged(weight, outcome)) if clusters is None else 0,
-        few=fewer,
-        level=level,
-        numbers=numbers,
-        notes=told | notes,
-        sizes=effective_sizes(estimator),
-        failure=failure,
-        small=small,
-    )
-    more, drawn = doubts_by_threshold(at, disagreeing(compared)), pd.DataFrame(draws[AUDITED])
+    told: dict[str, Any] = {"failure": failure, "small": small, "few": fewer}
+    measured = Measured.of_replicates(estimator, point, notes, draws, level, **told)
+    drawn = pd.DataFrame(draws[AUDITED])
     text = "; ".join(getattr(predicted, "doubts", ())) if AUDITED in worlds else ""
     doubts = {model.name: text for model in audited if text}
-    more |= {(name, each): text for name in doubts for each in at}
+    more = doubts_by_threshold(at, disagreeing(compared)) | {(name, each): text for name in doubts for each in at}
     return Audit(
         measured.table(doubts, compared),
         compared,
@@ -775,17 +718,13 @@ def _audit_by_replicates(
 
 
 def _audit_by_influence(
-    source: Any,
-    scores: Scores,
-    rows: AuditedRows,
-    random_state: int | None,
-    context: Context,
-    levels: Sequence[Subgroup],
+    source: Any, scores: Scores, rows: AuditedRows, context: Context, levels: Sequence[Subgroup]
 ) -> Audit:
     """Return the audit of a source with influence values, of which everything is made without replicates."""
-    table, a, outcome, weight, clusters = rows.table, rows.a, rows.outcome, rows.weight, rows.clusters
+    at, random_state = context.settings.get("thresholds", ()), context.settings["random_state"]
+    table, a, weight, clusters = rows.table, rows.a, rows.weight, rows.clusters
     with collected() as caught:
-        fitted, _ = fit_source(source, table, weight, clusters)
+        fitted, index = fit_source(source, table, weight, clusters)
         fresh, level, outcomes = fitted is not source, context.level, context.outcomes
         # Scores that are an outcome have a formula of their own.
         parts: list[tuple[Any, list[AuditedModel]]] = [
@@ -794,20 +733,23 @@ def _audit_by_influence(
         ]
         asked = [(each, replace(scores, models=models, fresh=fresh)) for each, models in parts if models]
         absent = _absent_group(context.graph, a, weight)
-        if not fresh:
-            _warn_few_fitted(fitted, table)
-        estimate = partial(estimate_by_influence, table=table, outcome=outcome, weight=weight, clusters=clusters)
-        at = context.settings.get("thresholds", ())
+        new = int((index < 0).sum())
+        if hasattr(fitted, "fitted_rows") and new > fitted.n_fitted_:
+            warnings.warn(
+                f"The source was fitted on {fitted.n_fitted_:,} rows, fewer than the {new:,} others that are audited: "
+                "what these few rows leave wrong with its models does not shrink with the rows audited, and intervals "
+                "are widened for it. Leave the source unfitted, so that it is cross-fitted on the audited rows.",
+                PyrofairWarning,
+                stacklevel=1,
+            )
         every = [(each, replace(own, rules=(*DECISIONS, *at))) for each, own in asked]
-        all_of_them = estimate(every, fresh=fresh, failure=absent)
-        found, cut = (all_of_them.of_rules(rules) for rules in (DECISIONS, at or DECISIONS))
+        made = estimate_by_influence(every, rows, fresh=fresh, failure=absent)
+        found, cut = (made.of_rules(rules) for rules in (DECISIONS, at or DECISIONS))
         groups = pd.DataFrame()
         within: Within = ()
         if not found.failure:
-            how: dict[str, Any] = {"level": level, "random_state": random_state, "clusters": clusters}
-            groups = compare_by_influence(*asked[0], table, weight, fresh=fresh, **how)
-        if levels and not found.failure:
-            within = estimate_subgroups(levels, asked, found.normal, table, a, clusters)
+            groups = compare_by_influence(*asked[0], rows, fresh=fresh, level=level, random_state=random_state)
+            within = estimate_subgroups(levels, asked, found.normal, table, a, clusters) if levels else ()
     warned = [*context.warnings, *texts_of(caught)]
     assumptions = asked[0][0].assumptions
     of_outcomes = asked[-1][0].assumptions if outcomes else ()
@@ -818,14 +760,13 @@ def _audit_by_influence(
         for each, own in (cut.stages.groupby("decisions") if at and len(cut.stages) else ())
         for model, text in describe_doubts(own, cut.weights, limit).items()
     }
-    if not fresh and len(found.weights):
-        poor = [
-            f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}. "
-            f"{COARSEN}"
-            for each in found.weights.to_dict("records")
-            if each["problem"]
-        ]
-        warned += _warn(poor, PositivityWarning, stacklevel=4)  # a fresh source has warned
+    poor = [
+        f"Poor overlap among the audited rows, {each['regime']} world, stage {each['nodes']}: {each['problem']}. "
+        f"{COARSEN}"
+        for each in ([] if fresh else found.weights.to_dict("records"))  # a fresh source has warned
+        if each["problem"]
+    ]
+    warned += _warn(poor, PositivityWarning, stacklevel=4)
     return Audit(
         found.measured(scores.models, level).table(doubts),
         groups,
@@ -875,27 +816,11 @@ def refuse_gaps(df: Any, graph: CausalGraph) -> None:
 def _refuse_readers(models: Mapping[str, Any], proxies: Sequence[str]) -> None:
     """Refuse models that read a proxy."""
     for name, model in models.items():
-        reads = as_adapter(model).reads(()) if is_model(model) else ()
-        if read := [each for each in proxies if each in reads]:
+        if read := [each for each in proxies if is_model(model) and each in as_adapter(model).reads(())]:
             raise DataError(
                 f"{name!r} reads {read[0]!r}, so that it is a feature and no proxy: add it to the graph, with its "
                 "arrows, and leave it out of proxies=."
             )
-
-
-def _warn_few_fitted(fitted: Any, table: pd.DataFrame) -> None:
-    """Warn where a source judges more new rows than it was fitted on."""
-    if not hasattr(fitted, "fitted_rows"):
-        return
-    new, own = int((fitted.fitted_rows(table) < 0).sum()), fitted.n_fitted_
-    if new > own:
-        warnings.warn(
-            f"The source was fitted on {own:,} rows, fewer than the {new:,} others that are audited: what these few "
-            "rows leave wrong with its models does not shrink with the rows audited, and intervals are widened for it. "
-            "Leave the source unfitted, so that it is cross-fitted on the audited rows.",
-            PyrofairWarning,
-            stacklevel=2,
-        )
 
 
 def require_audit_settings(settings: Mapping[str, Any], of: str) -> None:
@@ -1033,19 +958,14 @@ def _resampling(fitted: Any, index: NDArray[np.int64], *, fresh: bool, grouped: 
 
 
 def _worlds(
-    fitted: Any,
-    table: pd.DataFrame,
-    a: NDArray[np.int8],
-    weight: NDArray[np.float64],
-    shared_rows: bool,
-    random_state: int | None,
+    fitted: Any, rows: AuditedRows, shared_rows: bool, seed: int | None
 ) -> tuple[dict[str, Any], dict[str, Views], str]:
     """Return the source and those of its single groups, their worlds, and why there are none."""
-    absent = _absent_group(fitted.unfair.graph, a, weight)
+    table, weight, absent = rows.table, rows.weight, _absent_group(fitted.unfair.graph, rows.a, rows.weight)
     if absent and isinstance(fitted, Stratified):
         return {}, {}, absent
     try:
-        worlds = {AUDITED: make_views(fitted, table, weight, random_state)}
+        worlds = {AUDITED: make_views(fitted, table, weight, seed)}
     except DataError as error:
         if shared_rows:
             raise
@@ -1053,7 +973,7 @@ def _worlds(
     sources = {AUDITED: fitted}
     for label, each in (fitted.by_group() if isinstance(fitted, Stratified) else {}).items():
         try:
-            worlds[label] = make_views(each, table, weight, random_state)
+            worlds[label] = make_views(each, table, weight, seed)
         except DataError as error:
             warnings.warn(not_compared(label, error), PyrofairWarning, stacklevel=2)
         else:
@@ -1063,10 +983,10 @@ def _worlds(
 
 def _absent_group(graph: CausalGraph, a: NDArray[np.int8], weight: NDArray[np.float64]) -> str:
     """Return which observed group has no audited row of a weight, or an empty string."""
-    absent = [value for value in (0, 1) if not (weight * (a == value)).any()]
-    if not absent:
-        return ""
-    return f"df has no row with {graph.sensitive_column}={graph.label(absent[0])!r}; both groups are needed"
+    for value in (0, 1):
+        if not (weight * (a == value)).any():
+            return f"df has no row with {graph.sensitive_column}={graph.label(value)!r}; both groups are needed"
+    return ""
 
 
 def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:
@@ -1079,11 +999,7 @@ def _are_paired(one: CounterfactualSample, other: CounterfactualSample) -> bool:
 def _find_small_groups(
     fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], views: Views | None
 ) -> tuple[str, str]:
-    """Return for each world why an observed group has too few effective rows for an interval; empty where none has.
-
-    Counted are the fitted rows of each group that the world depends on, and the n audited rows, of the given weight
-    (n,), that carry its weights or show its units.
-    """
+    """Return for each world why an observed group has too few effective rows for an interval; empty where none has."""
     if views is None or not isinstance(fitted, Diagnosed):
         return "", ""
     sizes, found = fitted.group_sizes(), []
@@ -1102,40 +1018,32 @@ def _find_small_groups(
 def _poor_overlap(
     fitted: Any, table: pd.DataFrame, weight: NDArray[np.float64], worlds: Mapping[str, Views], *, fresh: bool
 ) -> list[str]:
-    """Return which audited rows (n, of the given weight) are trimmed, and which worlds they support badly.
-
-    A ``fresh`` source, fitted on these rows, has warned of the latter already.
-    """
+    """Return which audited rows (n, of the given weight) are trimmed, and which worlds they support badly."""
     if AUDITED not in worlds:
         return []
-    found = []
-    trims = getattr(fitted, "trim", None) is not None and hasattr(fitted, "kept")
-    kept = np.asarray(fitted.kept(table)) if trims else np.ones(len(table), dtype=bool)
+    found, kept = [], np.ones(len(table), dtype=bool)
+    if getattr(fitted, "trim", None) is not None and hasattr(fitted, "kept"):
+        kept = np.asarray(fitted.kept(table))
     if not kept.all():
         found.append(
             f"trim={fitted.trim:g} leaves {int((~kept).sum()):,} of {len(kept):,} audited rows without weight: the "
             "unfair effect and PIU are those among the others, while accuracy and the positive prediction rate are "
             "over all rows. Report the effect as that of the rows kept."
         )
-    if fresh:
-        return found
-    counted = kept & (weight > 0.0)
-    for regime, world in zip(fitted.unfair.regimes, worlds[AUDITED][0], strict=True):
-        problems = []
+    counted, (low, high) = kept & (weight > 0.0), MEAN_WEIGHT
+    for regime, world in zip(fitted.unfair.regimes, worlds[AUDITED][0], strict=True) if not fresh else ():
+        size, problems = world.effective_size, []
         if isinstance(fitted, Stratified) and counted.any():
             mean = float(np.average(fitted.weights(regime, table)[counted], weights=weight[counted]))
-            low, high = MEAN_WEIGHT
             if not low <= mean <= high:
                 problems.append(f"the mean weight is {mean:.3g}, outside [{low}, {high}]")
-        size = f"the effective size {world.effective_size:.1f} is below"
-        if world.effective_size < SMALLEST_SHARE * world.units:
-            problems.append(f"{size} {SMALLEST_SHARE:.0%} of {world.units} rows")
-        elif isinstance(fitted, Stratified) and world.effective_size < FEWEST_ROWS:
-            problems.append(f"{size} {FEWEST_ROWS} rows")
+        if size < SMALLEST_SHARE * world.units:
+            problems.append(f"the effective size {size:.1f} is below {SMALLEST_SHARE:.0%} of {world.units} rows")
+        elif isinstance(fitted, Stratified) and size < FEWEST_ROWS:
+            problems.append(f"the effective size {size:.1f} is below {FEWEST_ROWS} rows")
         if problems:
-            found.append(
-                f"Poor overlap among the audited rows, world {regime.name!r}: {'; '.join(problems)}. {COARSEN}"
-            )
+            where = f"Poor overlap among the audited rows, world {regime.name!r}"
+            found.append(f"{where}: {'; '.join(problems)}. {COARSEN}")
     return found
 
 
@@ -1143,8 +1051,7 @@ def _doubtful_intervals(
     replicates: Replicates, n_boot: int, fitted: Any, worlds: Mapping[str, Views], level: float
 ) -> list[str]:
     """Return what makes intervals doubtful."""
-    found = []
-    tried, failures = replicates.tried, replicates.failures
+    found, tried, failures = [], replicates.tried, replicates.failures
     if tried < n_boot:
         found.append(f"Interrupted: intervals are made of the {tried} replicates that were done. Audit again for all.")
     if replicates.most_failed:
@@ -1158,18 +1065,16 @@ def _doubtful_intervals(
             f"the largest replicate; use n_boot={int(np.ceil(2.0 / (1.0 - level) - 1e-9))} or more."
         )
     if tried and worlds and not isinstance(fitted, Refittable):
-        name = type(fitted).__name__
         first = worlds[AUDITED][0][0]
+        text = (
+            "cannot be refitted, so the intervals leave out the uncertainty of its nuisance models"
+            + ("." if first.origin is not None else "; they cover the drawing of units and of audited rows.")
+            + " Use a source that can be, such as IPW(unfair)"
+        )
         if first.unit is not None:
-            found.append(
-                f"{name} is taken as it is: the intervals cover the drawing of {first.units:,} units and of audited "
-                "rows, not what may be wrong with it or its parameters. Fit these to data and pass the posterior, or "
-                "report the intervals as conditional on it."
+            text = (
+                f"is taken as it is: the intervals cover the drawing of {first.units:,} units and of audited rows, not "
+                "what may be wrong with it or its parameters. Fit these to data and pass the posterior"
             )
-        else:
-            found.append(
-                f"{name} cannot be refitted, so the intervals leave out the uncertainty of its nuisance models"
-                + ("." if first.origin is not None else "; they cover the drawing of units and of audited rows.")
-                + " Use a source that can be, such as IPW(unfair), or report the intervals as conditional on it."
-            )
+        found.append(f"{type(fitted).__name__} {text}, or report the intervals as conditional on it.")
     return found

@@ -27,12 +27,12 @@ from pyrofair.audits.report import (
     names_of_groups,
     rates_by_group,
     setting_lines,
-    subgroup_lines,
-    threshold_lines,
     world_lines,
 )
 from pyrofair.audits.verdicts import (
+    Quantities,
     Verdict,
+    Verdicts,
     accuracy_remark,
     quantities_of,
     rate_remark,
@@ -92,8 +92,6 @@ WITHIN = (
     "opposite effects."
 )
 EACH_BY_ITSELF = " Each interval holds by itself, not all at once."
-Quantities = Mapping[tuple[str, Any], Mapping[str, Any]]
-"""The rows of each model and decisions, by quantity."""
 
 
 def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.DataFrame | None = None) -> View:
@@ -112,6 +110,10 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
     if context.outcome_assumptions:
         of_outcomes = f"Those of {', '.join(context.outcomes)}, an outcome, assume:"
         assumptions.append((of_outcomes, context.outcome_assumptions))
+    answers = []
+    for key in basis.items():
+        told = answer(verdicts[key], of[key], context.paths, context.level)
+        answers.append((key[0], replace(told, body=f"{told.body} {_facts(audit, of, *key)}")))
     return View(
         title="Audit of unfair effects",
         question=describe_question(context.paths, len(models), context.rows, context.threshold, decisions, without),
@@ -119,18 +121,9 @@ def view_of(audit: Audit, decisions: Decisions = "threshold", individuals: pd.Da
         blocks=_blocks(audit, decisions, basis, of, verdicts, _individuals(individuals)),
         schema="pyrofair-audit",
         data=partial(audit_data, audit),
-        answers=[
-            (
-                name,
-                replace(
-                    each := answer(chosen[name], of[name, basis[name]], context.paths, context.level),
-                    body=f"{each.body} {_facts(audit, of, name, basis[name])}",
-                ),
-            )
-            for name in models
-        ],
+        answers=answers,
         basis=basis_of(context),
-        changes=[*changes([*chosen.values()], len(context.warnings))[:4], *([more] if more else [])],
+        changes=[*changes([*chosen.values()], len(context.warnings))[:4], *filter(None, [more])],
         assumptions=assumptions,
         closing=failed,
         warnings=context.warnings,
@@ -143,41 +136,27 @@ def _blocks(
     decisions: Decisions,
     basis: Mapping[str, Decisions],
     of: Quantities,
-    verdicts: Mapping[tuple[str, Any], Verdict],
+    verdicts: Verdicts,
     individuals: Table | None,
 ) -> list[Block]:
     context = audit.context
     both: tuple[Decisions, ...] = ("threshold", "score") if decisions == "threshold" else ("score", "threshold")
+    lines = model_lines(audit.table, verdicts, context)
+    tables = [_models(audit.table, verdicts, each) for each in both if any(key[1] == each for key in of)]
+    tracks = partial(_tracks, of, basis, context.threshold)
     found = [
         graph_block(context.paths),
         Block("worlds", "The two worlds", world_lines(context), aside=[WORLDS]),
-        Block(
-            "models",
-            "Models side by side",
-            model_lines(audit.table, verdicts, context),
-            pictures=[_models(audit.table, verdicts, each) for each in both if any(key[1] == each for key in of)],
-        ),
+        Block("models", "Models side by side", lines, pictures=tables),
         *([rates_block(audit.rates, context.graph)] if len(audit.rates) else []),
-        Block(
-            "intervals",
-            "Intervals",
-            aside=[SCALE],
-            markup=lambda: tracks_markup("track", _tracks(of, basis, context.threshold)),
-        ),
+        Block("intervals", "Intervals", aside=[SCALE], markup=lambda: tracks_markup("track", tracks())),
     ]
     if len(audit.thresholds):
-        at = read_thresholds(audit.thresholds, context)
-        lines, tables = threshold_lines(audit.thresholds, at), threshold_tables(audit, at)
-        picture = partial(thresholds_markup, audit, "thresholds-drawing")
-        found.append(Block("thresholds", "Thresholds", lines, aside=[CUT_ELSEWHERE], pictures=tables, markup=picture))
+        tables, picture = threshold_tables(audit), partial(thresholds_markup, audit, "thresholds-drawing")
+        found.append(Block("thresholds", "Thresholds", tables=tables, aside=[CUT_ELSEWHERE], markup=picture))
     if len(audit.subgroups):
-        within = read_levels(audit.subgroups, context)
-        lines, tables = (
-            subgroup_lines(audit.subgroups, within, context.level),
-            subgroup_tables(audit, within, decisions),
-        )
-        picture = partial(subgroups_markup, audit, "subgroup")
-        found.append(Block("subgroups", "Subgroups", lines, aside=[WITHIN], pictures=tables, markup=picture))
+        tables, picture = subgroup_tables(audit, decisions), partial(subgroups_markup, audit, "subgroup")
+        found.append(Block("subgroups", "Subgroups", tables=tables, aside=[WITHIN], markup=picture))
     if individuals is not None:
         strips = partial(tracks_markup, "strip", of_rows(individuals.source, context.threshold))
         found.append(Block("individuals", "Individuals", pictures=[individuals], markup=strips))
@@ -194,18 +173,11 @@ def tracks_markup(name: str, panels: Sequence[Panel]) -> Markup:
 
 def _tracks(of: Quantities, basis: Mapping[str, Decisions], threshold: float) -> list[Panel]:
     """Return the tracks of all models; their effects are on one scale."""
-    effects = scale_of(of[key]["mean_unfair_effect"] for key in basis.items())
-    return [
-        panel
-        for name, each in basis.items()
-        for panel in of_model(
-            name,
-            of[name, each],
-            of[name, "threshold"],
-            f", cut at {threshold:g}" if each == "score" else "",
-            effects,
-        )
-    ]
+    effects, panels = scale_of(of[key]["mean_unfair_effect"] for key in basis.items()), []
+    for name, each in basis.items():
+        cut = f", cut at {threshold:g}" if each == "score" else ""
+        panels += of_model(name, of[name, each], of[name, "threshold"], cut, effects)
+    return panels
 
 
 def thresholds_markup(audit: Audit, name: str) -> Markup:
@@ -263,21 +235,16 @@ def _facts(audit: Audit, of: Quantities, model: str, decisions: Decisions) -> st
     accuracy, majority, rate = own["accuracy"], own["majority_rate"], of[model, decisions]["positive_rate"]
     by_group = rates_by_group(audit.rates, model, audit.context.graph)
     drawn_with = " if drawn with the scores" if decisions == "score" else ""
-    said = f"Positive decisions: {percent(rate.estimate)}{drawn_with}"
-    said += f" ({by_group})" if by_group else ""
+    said = f"Positive decisions: {percent(rate.estimate)}{drawn_with}" + f" ({by_group})" * bool(by_group)
     remarks = [rate_remark(rate)]
     if not np.isnan(accuracy.estimate):
         said += f". Accuracy: {percent(accuracy.estimate)} (majority class: {percent(majority.estimate)})"
-        remarks.insert(0, accuracy_remark(accuracy, majority))
-    remarks = [each for each in remarks if each]
-    return f"{said}{': ' if remarks else ''}{', '.join(remarks)}."
+        remarks = [accuracy_remark(accuracy, majority), *remarks]
+    return f"{': '.join(filter(None, [said, ', '.join(filter(None, remarks))]))}."
 
 
 def _at_thresholds(audit: Audit, own: Mapping[str, Verdict]) -> str:
-    """Return how far the lower bound of a model runs over thresholds, its own verdict among them.
-
-    Of several models it is the one whose lower end changes most.
-    """
+    """Return how far the lower bound of a model runs over thresholds, its own verdict among them."""
     ends: dict[str, dict[float, float]] = {}
     for (model, threshold), each in read_thresholds(audit.thresholds, audit.context).items():
         if model in own and each.is_verdict:
@@ -302,7 +269,7 @@ def _at_thresholds(audit: Audit, own: Mapping[str, Verdict]) -> str:
 # -- tables and pictures -----------------------------------------------------------------------------------------------
 
 
-def _models(table: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict], decisions: Decisions) -> Table:
+def _models(table: pd.DataFrame, verdicts: Verdicts, decisions: Decisions) -> Table:
     own = table[table["decisions"] == decisions]
     rates = table[table["model"].isin(own["model"]) & table["quantity"].isin(("accuracy", "majority_rate"))]
     what = "Decisions" if decisions == "threshold" else "Scores, as if each decision were drawn with its score"
@@ -317,10 +284,8 @@ def _models(table: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict], de
 
 
 def rates_block(rates: pd.DataFrame, graph: CausalGraph) -> Block:
-    """Return the rates of each group, once, and each difference: a line and a row for each of a model."""
-    note = GROUP_RATES + EACH_BY_ITSELF * ("contrast" in rates)
-    lines, rows = [note], []
-    gap, column, called = rates["group"] == DIFFERENCE, graph.sensitive_column, names_of_groups(graph)
+    """Return the rates of each group, once, and each difference: a row for each of a model."""
+    rows, gap, column, called = [], rates["group"] == DIFFERENCE, graph.sensitive_column, names_of_groups(graph)
     name = column + "=" + rates["group"].map(called)
     of = "" if "contrast" not in rates else f" of {column}=" + rates["contrast"].astype(str).map(called)
     named = rates.assign(group=name.mask(gap, DIFFERENCE + of)).drop_duplicates(["model", "group", "quantity"])
@@ -329,32 +294,36 @@ def rates_block(rates: pd.DataFrame, graph: CausalGraph) -> Block:
         apart = str(group).startswith(DIFFERENCE)
         shown = {str(row.quantity).replace("_", " "): span(row, points=apart) for row in own.itertuples()}
         notes = "; ".join(dict.fromkeys(filter(None, own["note"])))
-        count, told = f"{own['rows'].iloc[0]:,}", ", ".join(f"{quantity} {text}" for quantity, text in shown.items())
-        lines.append(f"  {model}, {group}, {count} rows: {told}{notes and f' ({notes})'}")
-        rows.append({"model": model, "group": group, "rows": count} | shown | ({"note": notes} if notes else {}))
+        row = {"model": model, "group": group, "rows": f"{own['rows'].iloc[0]:,}"}
+        rows.append(row | shown | ({"note": notes} if notes else {}))
+    note = GROUP_RATES + EACH_BY_ITSELF * ("contrast" in rates)
     table = make_table("rates", "Positive decisions", pd.DataFrame(rows).fillna(""), named, note=note)
-    return Block("rates", "Rates by group", lines, pictures=[table])
+    return Block("rates", "Rates by group", tables=[table])
 
 
-def threshold_tables(audit: Audit, verdicts: Mapping[tuple[str, Any], Verdict]) -> list[Table]:
+def _told(verdicts: Mapping[Any, Verdict], note: str) -> dict[str, Any]:
+    """Return the verdicts as the last column of a table, and below it the reasons where there is none."""
+    why: dict[str, list[str]] = {}
+    for at, each in verdicts.items():
+        if each.cause and not each.is_verdict:
+            why.setdefault(each.cause.strip().rstrip("."), []).append(cell(at))
+    reasons = [f"{', '.join(places)}: {cause}." for cause, places in why.items()]
+    return {"last": ("verdict", {at: each.head for at, each in verdicts.items()}), "note": " ".join([note, *reasons])}
+
+
+def threshold_tables(audit: Audit) -> list[Table]:
     """Return the tables of thresholds, one for each model."""
-    return [
-        spans_table(
-            f"thresholds-{i}",
-            f"{model}: decisions at several thresholds",
-            own,
-            "threshold",
-            last=("verdict", {at: each.head for (name, at), each in verdicts.items() if name == model}),
-            note="Each interval holds separately.",
-        )
-        for i, (model, own) in enumerate(audit.thresholds.groupby("model", sort=False))
-    ]
+    verdicts, found = read_thresholds(audit.thresholds, audit.context), []
+    for i, (model, own) in enumerate(audit.thresholds.groupby("model", sort=False)):
+        of = {at: each for (name, at), each in verdicts.items() if name == model}
+        told, caption = _told(of, "Each interval holds separately."), f"{model}: decisions at several thresholds"
+        found.append(spans_table(f"thresholds-{i}", caption, own, "threshold", **told))
+    return found
 
 
-def subgroup_tables(
-    audit: Audit, verdicts: Mapping[tuple[str, str, str], Verdict], decisions: Decisions
-) -> list[Table]:
+def subgroup_tables(audit: Audit, decisions: Decisions) -> list[Table]:
     """Return the tables of subgroups, which are about thresholded decisions whatever the page is about."""
+    verdicts = read_levels(audit.subgroups, audit.context)
     note = f"All intervals of subgroups hold together with {audit.context.level:.0%}, asymptotically."
     if decisions == "score":
         note += f" Decisions are positive if the score exceeds {audit.context.threshold:g}, not drawn."
@@ -364,36 +333,27 @@ def subgroup_tables(
         return {"rows": f"{effect.rows:,}", "effective size": cell(effect.ess)}
 
     keys: Any = audit.subgroups.groupby(["subgroup", "model"], sort=False)
-    return [
-        spans_table(
-            f"subgroups-{i}",
-            f"{key[1]}, by {key[0]}",
-            own,
-            "level",
-            label=str(key[0]),
-            before=sizes,
-            last=("verdict", {level: each.head for (name, level, of), each in verdicts.items() if (name, of) == key}),
-            note=note,
-        )
-        for i, (key, own) in enumerate(keys)
-    ]
+    found = []
+    for i, (key, own) in enumerate(keys):
+        told = _told({level: each for (name, level, of), each in verdicts.items() if (name, of) == key}, note)
+        told |= {"label": str(key[0]), "before": sizes}
+        found.append(spans_table(f"subgroups-{i}", f"{key[1]}, by {key[0]}", own, "level", **told))
+    return found
 
 
 def _support_tables(audit: Audit, basis: Mapping[str, Decisions]) -> list[Table]:
     """Return the tables of overlap, of the comparison of groups (for the decisions of each model), and of stages."""
-    found = []
-    overlap = audit.context.overlap
-    if len(audit.context.disclosure):
-        title = f"How often {audit.context.graph.sensitive_column} is known, by level or quarter of each proxy"
-        found.append(make_table("disclosure", title, audit.context.disclosure))
-    if len(overlap):
-        found.append(make_table("overlap", "Overlap of the observed groups, by world", overlap))
+    found, context = [], audit.context
+    if len(context.disclosure):
+        title = f"How often {context.graph.sensitive_column} is known, by level or quarter of each proxy"
+        found.append(make_table("disclosure", title, context.disclosure))
+    if len(context.overlap):
+        found.append(make_table("overlap", "Overlap of the observed groups, by world", context.overlap))
     if len(audit.groups):
         own = audit.groups[audit.groups["decisions"] == audit.groups["model"].map(basis)].drop(columns="decisions")
         found.append(make_table("groups", "The same from either observed group alone", own, audit.groups))
     if len(audit.stages):
-        worst = _worst_stages(audit.stages)
-        found.append(make_table("stages", "Diagnostics of each stage", worst, audit.stages))
+        found.append(make_table("stages", "Diagnostics of each stage", _worst_stages(audit.stages), audit.stages))
     return found
 
 
@@ -426,14 +386,10 @@ def _individuals(given: pd.DataFrame | None) -> Table | None:
             "decision flips": ["" if np.isnan(each) else percent(each, 0) for each in head["flips"]],
         }
     )
-    more = f" The {len(head)} largest of {len(given):,} lines; the CSV holds all." if len(given) > len(head) else ""
-    return make_table(
-        "individuals",
-        "Which decisions flip, and along which path",
-        rows,
-        given,
-        note=f"The probability that the decision flips when these paths are switched, under the source's model.{more}",
-    )
+    note = "The probability that the decision flips when these paths are switched, under the source's model."
+    if len(given) > len(head):
+        note += f" The {len(head)} largest of {len(given):,} lines; the CSV holds all."
+    return make_table("individuals", "Which decisions flip, and along which path", rows, given, note=note)
 
 
 def settings_of(context: Context) -> list[tuple[str, str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -15,15 +15,9 @@ from threadpoolctl import threadpool_limits
 
 from pyrofair._progress import progress_bar
 from pyrofair._random import keyed_exponentials, neutral_torch, seed_from
+from pyrofair.audits.inputs import AuditedRows, JudgedModels
 from pyrofair.audits.models import AuditedModel
-from pyrofair.effects.bounds import (
-    Signs,
-    choose_signs,
-    split_draws,
-    unit_disagreement,
-    unit_ends,
-    unit_means,
-)
+from pyrofair.effects.bounds import Signs, choose_signs, split_draws, unit_disagreement, unit_ends, unit_means
 from pyrofair.effects.estimates import AUDITED, Key, note_on
 from pyrofair.effects.potential_outcomes import Refittable, SampleSplit, Views, Worlds
 from pyrofair.effects.row_functions import Scores
@@ -88,14 +82,12 @@ def measure_views(
     true one of 0 is negative as often as not. ``piu_double_disagreement``, twice the disagreement
     given the units, is an upper bound on PIU too. ``signs`` are those of the original views in a bootstrap replicate.
     """
-    means = [unit_means(one, worlds) for one, worlds in zip(scores, views, strict=True)]
-    p0, p1 = (
-        float(np.mean([worlds[i].weight @ one[i] for one, worlds in zip(scores, views, strict=True)])) for i in (0, 1)
-    )
+    pairs = [*zip(scores, views, strict=True)]
+    means = [unit_means(one, worlds) for one, worlds in pairs]
+    p0, p1 = (float(np.mean([worlds[i].weight @ one[i] for one, worlds in pairs])) for i in (0, 1))
     values = {"p_y0": p0, "p_ypi": p1, "mean_unfair_effect": p1 - p0}
     values["piu_paper_bound"] = 2.0 * (p0 + p1 - 2.0 * p0 * p1)
-    signs = signs or choose_signs(means)
-    values["piu_lower"], values["piu_upper"] = unit_ends(means, signs)
+    values["piu_lower"], values["piu_upper"] = unit_ends(means, signs or choose_signs(means))
     values["piu_double_disagreement"] = 2.0 * unit_disagreement(means)
     return values, _notes(values)
 
@@ -117,24 +109,18 @@ GROUPED = ("p_y0", "p_ypi", "mean_unfair_effect")
 class Estimator:
     """Estimates of every quantity of every model, on the n audited rows or on resampled ones.
 
-    All arrays have shape (n,): scores by model, outcomes in 0 and 1 (-1: missing), weights. The views of the worlds of
-    sources go by label; there are none if no world can be made. ``outcomes`` names the models whose worlds have the
-    label ``OUTCOME``. ``thresholds`` are those of further decisions, which are estimated from the audited source alone.
-    Replicates refit the ``sources``, by label too, and resample ``units``, of which audited and fitted rows are: a row
-    that is both has one weight in a replicate.
+    Sources and the views of their worlds go by label; there are none if no world can be made. Further ``thresholds``
+    are estimated from the audited source alone. Replicates refit the ``sources``, and resample ``units``, of which
+    audited and fitted rows are: a row that is both has one weight in a replicate.
     """
 
-    models: tuple[AuditedModel, ...]
-    observed: Mapping[str, Scores]
-    table: pd.DataFrame
-    outcome: NDArray[np.int8] | None
-    weight: NDArray[np.float64]
+    judged: JudgedModels
+    rows: AuditedRows
     threshold: float
+    thresholds: tuple[float, ...]
+    sources: Mapping[str, Any]
     worlds: Mapping[str, Views]
-    outcomes: Collection[str] = ()
-    thresholds: tuple[float, ...] = ()
-    sources: Mapping[str, Any] = field(default_factory=dict)
-    units: Units | None = None
+    units: Units
 
     @cached_property
     def scored(self) -> dict[tuple[str, str], tuple[tuple[Scores, Scores], ...]]:
@@ -142,7 +128,7 @@ class Estimator:
         return {
             (label, model.name): tuple(self._score(model, worlds) for worlds in views)
             for label, views in self.worlds.items()
-            for model in self.models
+            for model in self.judged.models
             if label == self.label_of(model.name) or (label not in (AUDITED, OUTCOME) and not model.is_scores)
         }
 
@@ -154,31 +140,29 @@ class Estimator:
     @cached_property
     def redraws_units(self) -> bool:
         """Whether a replicate has other units than these."""
-        base: Any = self.sources[AUDITED]
-        return isinstance(base, SampleSplit) and base.redraws_units(self.table)
+        base = self.sources[AUDITED]
+        return isinstance(base, SampleSplit) and base.redraws_units(self.rows.table)
 
     def label_of(self, model: str) -> str:
         """Return the label of the source whose worlds serve a model."""
-        return OUTCOME if model in self.outcomes else AUDITED
+        return OUTCOME if OUTCOME in self.worlds and model in self.judged.outcomes else AUDITED
 
     def point(self) -> tuple[dict[Key, float], dict[Key, str]]:
         """Return the estimates on the rows at hand, and notes on them."""
-        values = self._observed(self.weight)
+        values = self._observed(self.rows.weight)
         notes: dict[Key, str] = {}
         for label, views in self.worlds.items():
             found, noted = self._causal(label, views, self.signs)
-            values |= found
-            notes |= noted
+            values, notes = values | found, notes | noted
         return values, notes
 
     def refits(self, draws: Sequence[Draw], bootstrap: Bootstrap) -> list[Any]:
         """Return the source fitted again for each draw, or its error, if it does several at once; None otherwise."""
-        base: Any = self.sources.get(AUDITED)
         if not self.refits_together:
             return [None] * len(draws)
+        base: Any = self.sources[AUDITED]
         # A draw's generator moves on: what is drawn again with the estimates must come from the same state.
-        found: list[Any] = base.refits([self._counts(replace(draw), bootstrap)[1] for draw in draws])
-        return found
+        return [*base.refits([replace(draw).both(self.units, bootstrap)[1] for draw in draws])]
 
     @property
     def refits_together(self) -> bool:
@@ -186,15 +170,11 @@ class Estimator:
         base = self.sources.get(AUDITED)
         return isinstance(base, Refittable) and hasattr(base, "refits")
 
-    def _counts(self, draw: Draw, bootstrap: Bootstrap) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return how often each audited row and each fitted row counts in a replicate."""
-        return draw.both(self.units or Units.of_rows(np.full(len(self.table), -1), 0), bootstrap)
-
     def resampled(self, draw: Draw, bootstrap: Bootstrap, refitted: Any = None) -> dict[Key, float] | str:
         """Return the estimates on resampled rows, or why they cannot be made; of a source fitted to them, if given."""
         base: Any = self.sources.get(AUDITED)
-        counts, fitted_counts = self._counts(draw, bootstrap)
-        weight = self.weight * counts
+        counts, fitted_counts = draw.both(self.units, bootstrap)
+        weight, table = self.rows.weight * counts, self.rows.table
         values = self._observed(weight)
         if base is None:
             return values
@@ -213,10 +193,10 @@ class Estimator:
             if OUTCOME in self.sources:
                 sources[OUTCOME] = self.sources[OUTCOME].refit(fitted_counts)
             for label, source in sources.items():
-                views = make_views(source, self.table, weight, seed, self.worlds[label])
+                views = make_views(source, table, weight, seed, self.worlds[label])
                 signs = self.signs
                 if self.redraws_units:
-                    signs = self._signs(make_views(source.with_first_mechanisms(), self.table, weight, seed))
+                    signs = self._signs(make_views(source.with_first_mechanisms(), table, weight, seed))
                 values |= self._causal(label, views, signs)[0]
         except (DataError, PositivityError) as error:  # of these rows; any other is a fault, and no failed replicate
             return str(error)
@@ -225,17 +205,18 @@ class Estimator:
     def _observed(self, weight: NDArray[np.float64]) -> dict[Key, float]:
         """Return the rates and the accuracy of each model on the audited rows, weighted by (n,)."""
         values: dict[Key, float] = {}
-        for model in self.models:
-            name, scores = model.name, self.observed[model.name]
+        outcome = np.full(len(weight), -1) if self.rows.outcome is None else self.rows.outcome
+        known = outcome >= 0
+        judged = weight[known]
+        base_rate = _mean(outcome[known], judged) if judged.any() else np.nan
+        for model in self.judged.models:
             for rule in model.rules_of((*DECISIONS, *self.thresholds)):
-                decided = decide(scores, rule, self.threshold)
-                values[Key(AUDITED, name, rule, "positive_rate")] = _mean(decided, weight)
-                known = np.zeros(0, bool) if self.outcome is None else self.outcome >= 0
-                if self.outcome is not None and rule != "score" and weight[known].any():
-                    base_rate = _mean(self.outcome[known], weight[known])
-                    right = _mean((decided == self.outcome)[known], weight[known])
-                    values[Key(AUDITED, name, rule, "accuracy")] = right
-                    values[Key(AUDITED, name, rule, "majority_rate")] = max(base_rate, 1.0 - base_rate)
+                decided = decide(self.judged.observed[model.name], rule, self.threshold)
+                found = {"positive_rate": _mean(decided, weight)}
+                if rule != "score" and judged.any():
+                    right = _mean((decided == outcome)[known], judged)
+                    found |= {"accuracy": right, "majority_rate": max(base_rate, 1.0 - base_rate)}
+                values |= {Key(AUDITED, model.name, rule, name): each for name, each in found.items()}
         return values
 
     def _causal(self, label: str, views: Views, signs: AllSigns) -> tuple[dict[Key, float], dict[Key, str]]:
@@ -243,16 +224,12 @@ class Estimator:
         values: dict[Key, float] = {}
         notes: dict[Key, str] = {}
         under = AUDITED if label == OUTCOME else label
-        for (name, decisions), decided in self._decisions(label, views).items():
-            if len(views) > 1:
-                found, noted = measure_views(decided, views, signs[name, decisions])
-            else:
-                found, noted = measure(decided[0], views[0])
-            for quantity in found if under == AUDITED else GROUPED:
-                key = Key(under, name, decisions, quantity)
-                values[key] = found[quantity]
-                if quantity in noted:
-                    notes[key] = noted[quantity]
+        for of, decided in self._decisions(label, views).items():
+            several = len(views) > 1
+            found, noted = measure_views(decided, views, signs[of]) if several else measure(decided[0], views[0])
+            keys = {quantity: Key(under, *of, quantity) for quantity in (found if under == AUDITED else GROUPED)}
+            values |= {key: found[quantity] for quantity, key in keys.items()}
+            notes |= {key: noted[quantity] for quantity, key in keys.items() if quantity in noted}
         return values, notes
 
     def _signs(self, views: Views) -> AllSigns:
@@ -272,7 +249,7 @@ class Estimator:
         ]
         found: dict[tuple[str, Rule], tuple[WorldScores, ...]] = {}
         rules: tuple[Rule, ...] = (*DECISIONS, *(self.thresholds if label in (AUDITED, OUTCOME) else ()))
-        for model in self.models:
+        for model in self.judged.models:
             if (label, model.name) not in self.scored:
                 continue
             scores = [
@@ -285,17 +262,14 @@ class Estimator:
         return found
 
     def _score(self, model: AuditedModel, worlds: Worlds) -> tuple[Scores, Scores]:
-        one, other = (model.world(world, self.observed[model.name]) for world in worlds)
+        one, other = (model.world(world, self.judged.observed[model.name]) for world in worlds)
         return one, other
 
 
 def make_views(
     source: Any, table: pd.DataFrame, weight: NDArray[np.float64], seed: int | None, like: Views | None = None
 ) -> Views:
-    """Return the worlds of a source once, or in several views if it splits its rows or its units have many draws.
-
-    A replicate is given the views of its source, ``like``.
-    """
+    """Return the worlds of a source once, or in several views if it splits its rows or its units have many draws."""
     if isinstance(source, SampleSplit):
         return source.views(df=table, sample_weight=weight, random_state=seed, like=like)
     return split_draws(source.worlds(df=table, sample_weight=weight, random_state=seed))
@@ -409,10 +383,7 @@ def replicate(
             return [estimator.resampled(draw, bootstrap, each) for draw, each in zip(draws, refitted, strict=True)]
 
     size = TOGETHER if estimator.refits_together else 1
-    with (
-        threadpool_limits(1),
-        progress_bar("bootstrap", total=n_boot, shown=progress) as bar,
-    ):
+    with threadpool_limits(1), progress_bar("bootstrap", total=n_boot, shown=progress) as bar:
         work = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")(
             delayed(resampled)(range(first, min(first + size, n_boot))) for first in range(0, n_boot, size)
         )

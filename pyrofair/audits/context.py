@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +78,7 @@ class Context:
     paired: bool = False
     missing: pd.DataFrame = field(default_factory=pd.DataFrame)
     overlap: pd.DataFrame = field(default_factory=pd.DataFrame)
-    small: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    small: Mapping[str, Sequence[str]] = field(default_factory=dict)
     doubts: Mapping[Any, str] = field(default_factory=dict)
     threshold_doubts: Mapping[Any, str] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
@@ -116,10 +116,6 @@ class Context:
 
     def __or__(self, changed: Mapping[str, Any]) -> Context:
         return replace(self, **changed)
-
-    def items(self) -> list[tuple[str, Any]]:
-        """Return the names and values of all fields."""
-        return [(each.name, getattr(self, each.name)) for each in fields(self)]
 
 
 @contextmanager

@@ -41,7 +41,7 @@ from pyrofair.audits.family import (
 )
 from pyrofair.audits.report import asked_lines, exact_accuracy
 from pyrofair.audits.subgroups import estimate_levels, tell_subgroups
-from pyrofair.audits.verdicts import quantities_of, read_levels, read_thresholds
+from pyrofair.audits.verdicts import quantities_of
 from pyrofair.audits.view import Block, View
 from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, OF_WORLDS, Key, absolute_interval, reach_of_all
@@ -152,10 +152,10 @@ class ContrastAudit(FamilyAudit):
                 held: dict[str, Any] = {name: own}
                 part, of = replace(self.audits[contrast], **held), f"{self.label(contrast)}, "
                 if name == "thresholds":
-                    made = threshold_tables(part, read_thresholds(own, part.context))
+                    made = threshold_tables(part)
                     pictures.append(partial(thresholds_markup, part, f"{name}-drawing-{i}"))
                 else:
-                    made = subgroup_tables(part, read_levels(own, part.context), "threshold")
+                    made = subgroup_tables(part, "threshold")
                     pictures.append(partial(subgroups_markup, part, f"subgroup-{i}", of))
                 tables += [replace(each, name=f"{each.name}-{i}", caption=of + each.caption) for each in made]
             if tables:

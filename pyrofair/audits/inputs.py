@@ -128,10 +128,7 @@ class JudgedModels:
 def _read_outcome(
     df: pd.DataFrame, graph: CausalGraph, weight: NDArray[np.float64], missing: Missing | None
 ) -> tuple[NDArray[np.int8] | None, list[str]]:
-    """Return the outcomes (n,) in 0 and 1, -1 where one is missing, and what is to be warned of.
-
-    That is one class alone, which accuracy can do with, and rows that accuracy leaves out.
-    """
+    """Return the outcomes (n,) in 0 and 1, -1 where one is missing, and what is to be warned of."""
     name = graph.outcome_column
     if name not in df.columns:
         return None, []

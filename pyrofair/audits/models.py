@@ -105,16 +105,15 @@ class AuditedModel:
     def world(self, sample: CounterfactualSample, observed: Scores) -> Scores:
         """Return the scores of a world's m rows, shape (m,), reusing those of unchanged rows."""
         origin = np.full(len(sample.rows), -1) if sample.origin is None else sample.origin
-        changed = origin < 0
-        scores = observed[origin]
+        changed, scores = origin < 0, observed[origin]
+        if changed.any() and self.is_scores:
+            raise DataError(
+                f"{self.name!r} is given as scores, but {int(changed.sum())} rows of a world are not observed ones: "
+                f"the source switches {self.graph.sensitive!r} in them or draws them. Pass the model itself; or use "
+                "IPW(..., arm='paper'), which weights unchanged rows only; or, if they are decisions of humans or of a "
+                "model of other inputs, pass scores='outcome'."
+            )
         if changed.any():
-            if self.is_scores:
-                raise DataError(
-                    f"{self.name!r} is given as scores, but {int(changed.sum())} rows of a world are not observed "
-                    f"ones: the source switches {self.graph.sensitive!r} in them or draws them. Pass the model itself; "
-                    "or use IPW(..., arm='paper'), which weights unchanged rows only; or, if they are decisions of "
-                    "humans or of a model of other inputs, pass scores='outcome'."
-                )
             scores[changed] = self.predict(sample.rows[changed])
         return scores
 
@@ -126,12 +125,11 @@ class AuditedModel:
             if isinstance(error, DataError) and str(error).startswith(repr(self.name)):
                 raise
             asked = "the adapted model" if isinstance(self.model, Adapter) else "predict_proba"
-            gaps = rows.columns[rows.isna().any()].tolist() if isinstance(rows, pd.DataFrame) else []
-            imputed = "; if it reads no missing values, which are in {}, put an imputer before it in a pipeline"
+            gaps = ", ".join(rows.columns[rows.isna().any()])
+            imputed = f"; if it reads no missing values, which are in {gaps}, put an imputer before it in a pipeline"
             raise DataError(
-                f"{self.name!r} could not score {len(rows):,} rows: {asked} raised {type(error).__name__}: "
-                f"{error} Pass a fitted model that takes {', '.join(self.reads or self.order)}"
-                f"{imputed.format(', '.join(gaps)) if gaps else ''}."
+                f"{self.name!r} could not score {len(rows):,} rows: {asked} raised {type(error).__name__}: {error} "
+                f"Pass a fitted model that takes {', '.join(self.reads or self.order)}{imputed if gaps else ''}."
             ) from error
 
     def own_decisions(self, rows: pd.DataFrame) -> Scores | None:
@@ -165,49 +163,43 @@ def judge_scores(model: AuditedModel, table: pd.DataFrame, scores: Scores, score
     and what else they follow shows in few rows. Given scores therefore stay open below 300 such rows. A model scores
     some rows again: if it draws at random its scores are an outcome, and a DataError if it reads other rows.
     """
-    columns = model.graph.input_columns
+    name, columns = model.name, model.graph.input_columns
     read = ", ".join(columns)
     compared, found = _compare_repeats(table[columns], scores)
     if not model.is_scores and found:
         found += f": {AT_RANDOM}"
     elif not model.is_scores and (difference := model.difference(table, scores)):
         if not difference.at_random:
-            raise difference.refusal(repr(model.name), model.graph.sensitive_column)
+            raise difference.refusal(repr(name), model.graph.sensitive_column)
         found = f"it {difference}"
     if found and scores_are == "prediction":
         raise DataError(
-            f"scores='prediction' takes the scores of {model.name!r} for a function of {read}, but {found}. They are "
-            "an outcome: pass scores='outcome', or complete the graph and the table with what else was read."
+            f"scores='prediction' takes the scores of {name!r} for a function of {read}, but {found}. They are an "
+            "outcome: pass scores='outcome', or complete the graph and the table with what else was read."
         )
     if found:
-        told = f"{model.name!r} is taken for an outcome, not for a function of {read}, because {found}."
+        told = f"{name!r} is taken for an outcome, not for a function of {read}, because {found}."
         return ScoreType(True, found, "" if model.is_scores else told)
     if not model.is_scores:
         stated = "it gives the same scores again, and scores='outcome' describes given scores alone"
         return ScoreType(False, stated if scores_are == "outcome" else "")
-    return _judge_given(model.name, read, scores, compared, scores_are)
-
-
-def _judge_given(name: str, read: str, scores: Scores, compared: int, scores_are: ScoresAre) -> ScoreType:
-    """Return what given scores are of which so many repeat the features of another row, and its score."""
     if scores_are == "outcome":
         return ScoreType(True, "stated by the user (scores='outcome')")
     if np.ptp(scores) <= SAME:
         return ScoreType(False, "all rows have one score")
-    repeats = f"no row has the {read} of another row"
+    known = f"no row has the {read} of another row"
     if compared:
-        repeats = (
-            f"{compared:,} row(s) have the {read} of another row, all with its score, so that at most "
-            f"{min(RULE_OF_THREE / compared, 1.0):.2g} differ (95 %)"
-        )
+        most = min(RULE_OF_THREE / compared, 1.0)
+        known = f"{compared:,} row(s) have the {read} of another row, all with its score"
+        known += f", so that at most {most:.2g} differ (95 %)"
     if compared >= ENOUGH:
-        return ScoreType(False, repeats)
-    known = f"{repeats}; {ENOUGH} would settle it"
+        return ScoreType(False, known)
+    known += f"; {ENOUGH} would settle it"
     if scores_are == "prediction":
         return ScoreType(False, f"stated by the user (scores='prediction'): {known}")
     told = (
-        f"{name!r} is given as scores, and the user stated nothing: {known}. They are taken for a function of "
-        "the features. Human decisions, or a model of other inputs, are none: pass scores='outcome' then, and "
+        f"{name!r} is given as scores, and the user stated nothing: {known}. They are taken for a function of the "
+        "features. Human decisions, or a model of other inputs, are none: pass scores='outcome' then, and "
         "scores='prediction' otherwise."
     )
     return ScoreType(False, f"the user stated nothing: {known}", told)
@@ -272,12 +264,9 @@ def disagreement_with_predict(model: AuditedModel, table: pd.DataFrame, scores: 
     found = differ(threshold)
     if not found or (threshold != HALF and not differ(HALF)):
         return ""
-    best = getattr(model.model, "best_threshold_", None)
-    cure = (
-        "pf.DecisionsOf(model)"
-        if best is None
-        else (f"audit(..., threshold={float(best):.6g}), its best_threshold_, or pf.DecisionsOf(model)")
-    )
+    cure, best = "pf.DecisionsOf(model)", getattr(model.model, "best_threshold_", None)
+    if best is not None:
+        cure = f"audit(..., threshold={float(best):.6g}), its best_threshold_, or {cure}"
     if callable(getattr(model.model, "one_draw", None)):  # PSCF decides by one draw of a unit's noise
         cure = "model.one_draw()"
     return (

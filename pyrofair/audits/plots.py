@@ -70,10 +70,7 @@ def plot_audit(
     level: float = 0.95,
     paper_bound: bool = False,
 ) -> Figure:
-    """Draw accuracy, the signed mean unfair effect and the bounds on PIU of each model of an audit's table.
-
-    ``verdicts`` stand at the end of each row; ``paper_bound`` adds the paper's upper bound on PIU.
-    """
+    """Draw accuracy, the signed mean unfair effect and the bounds on PIU of each model of an audit's table."""
     _check_decisions(table, decisions)
     models = list(dict.fromkeys(table["model"][table["decisions"] == decisions]))  # some give decisions alone
     figure, (left, middle, right), height = make_rows(models, (2, 2.4, 3), 12.0, title)
@@ -90,17 +87,17 @@ def plot_audit(
     ]
     if paper_bound:
         paper = _column(table, decisions, "piu_paper_bound", models)["estimate"].to_numpy()
-        right.plot(np.where(paper < 1.0, paper, np.nan), height, "D", color=GREY, markersize=5)
-        right.plot(np.where(paper >= 1.0, 1.0, np.nan), height, ">", color=GREY, markersize=7, clip_on=False)
-        for drawn, marker, label in (
-            (paper < 1.0, "D", "paper's bound"),
-            (paper >= 1.0, ">", "paper's bound (uninformative)"),
+        for drawn, marker, size, label in (
+            (paper < 1.0, "D", 5, "paper's bound"),
+            (paper >= 1.0, ">", 7, "paper's bound (uninformative)"),
         ):
+            at = np.where(drawn, np.minimum(paper, 1.0), np.nan)
+            right.plot(at, height, marker, color=GREY, markersize=size, clip_on=False)
             if drawn.any():
                 handles.append(Line2D([], [], color=GREY, marker=marker, markersize=6, linestyle="", label=label))
     write_beside(right, height, [fill((verdicts or {}).get(model, ""), LONGEST) for model in models])
     figure.legend(handles=handles, ncols=4, **LEGEND)
-    for axes in (left, middle, right):
+    for axes in figure.axes:
         in_percent(axes.xaxis)
     return figure
 
@@ -135,8 +132,8 @@ def plot_stages(
 ) -> Figure:
     """Draw the stages of an audit by world: mean weights, effective sizes, and balance and correction by their z.
 
-    A row ends with what is wrong with its weights or regression, if anything is. With several models each z is the
-    largest of them, and its model is named. ``weighted`` makes of what a weight is given the name of its propensity.
+    With several models each z is the largest of them. ``weighted`` makes of what a weight is given the name of its
+    propensity.
     """
     models = list(dict.fromkeys(stages["model"]))
     if model is not None and model not in models:
@@ -193,21 +190,14 @@ def plot_stages(
 
 
 def plot_thresholds(table: pd.DataFrame, threshold: float, level: float, title: str) -> Figure:
-    """Draw the mean unfair effect and the bounds on PIU of each model against the threshold of its decisions.
-
-    The effect is a line with a band, its interval; PIU is a band between its bounds, with lines to their intervals.
-    ``threshold`` is that of the audit, which is marked.
-    """
+    """Draw the mean unfair effect and the bounds on PIU of each model against the threshold of its decisions."""
     figure = make_figure(11.0, 4.6, title)
     left, right = figure.subplots(1, 2)
     handles: list[Any] = []
-    for (model, own), colour, line in zip(
-        table.groupby("model", sort=False), cycle(COLOURS), cycle(LINES), strict=False
-    ):
-        effect, low, high = (
-            own[own["quantity"] == name].sort_values("threshold")
-            for name in ("mean_unfair_effect", "piu_lower", "piu_upper")
-        )
+    models: Any = table.sort_values("threshold").groupby("model", sort=False)
+    for model, colour, line in zip(table["model"].unique(), cycle(COLOURS), cycle(LINES), strict=False):
+        quantities: Any = models.get_group(model).groupby("quantity")
+        effect, low, high = map(quantities.get_group, ("mean_unfair_effect", "piu_lower", "piu_upper"))
         at = effect["threshold"]
         left.fill_between(at, effect["lower"], effect["upper"], color=colour, alpha=BAND, linewidth=0)
         left.plot(at, effect["estimate"], line, marker="o", markersize=4, color=colour)
@@ -313,10 +303,8 @@ def plot_trade_off(
 ) -> Figure:
     """Draw a penalty path's table: accuracy, mean unfair effect and PIU by strength, and accuracy against PIU.
 
-    Lines are means over seeds, bands reach from the lowest seed to the highest, and each dot is one seed, so that two
-    groups of solutions show as two. A line has a gap where a seed has no value. With a column ``method`` each method
-    has its colour. Where the path's ``intervals`` are given, the frontier shows how far the 95 % interval of the upper
-    end reaches. The first three panels are the paper's figure 3.
+    Lines are means over seeds, with a gap where a seed has no value, and each dot is one seed, so that two groups of
+    solutions show as two. A column ``method`` has a colour each. The first three panels are the paper's figure 3.
     """
     _check_decisions(table, decisions)
     rows = table[table["decisions"] == decisions]
@@ -379,11 +367,7 @@ def plot_frontier(
     *,
     title: str = "",
 ) -> Figure:
-    """Draw a penalty path's accuracy against the upper bound on PIU: a labelled point for each strength.
-
-    Points are means over seeds, with the intervals of both numbers; ``at_most`` draws a limit on the upper confidence
-    limit of PIU, and ``chosen`` rings a strength.
-    """
+    """Draw a penalty path's accuracy against the upper bound on PIU: a labelled point for each strength."""
     _check_decisions(table, decisions)
     rows = table[table["decisions"] == decisions]
     mean, majority = mean_by_strength(rows[["strength", "accuracy", "piu_upper"]]), rows["majority_rate"].mean()

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from pyrofair.audits.clusters import Clusters, note_on_few
+from pyrofair.audits.clusters import note_on_few
+from pyrofair.audits.inputs import AuditedRows
 from pyrofair.effects.estimates import AUDITED, Estimates, Key, kish_size
+from pyrofair.effects.row_functions import Scores
 from pyrofair.effects.scoring import decide
 from pyrofair.graph import CausalGraph
 
@@ -25,16 +26,10 @@ COLUMNS = ["model", "group", "quantity", "estimate", "lower", "upper", "rows", "
 
 
 def estimate_rates(
-    observed: Mapping[str, NDArray[np.floating[Any]]],
-    threshold: float,
-    a: NDArray[np.int8],
-    outcome: NDArray[np.int8] | None,
-    weight: NDArray[np.float64],
-    graph: CausalGraph,
-    level: float,
-    clusters: Clusters | None,
+    observed: Mapping[str, Scores], rows: AuditedRows, threshold: float, graph: CausalGraph, level: float
 ) -> pd.DataFrame:
     """Return the rates of thresholded decisions by the scores of n rows of each model: see :func:`tell_rates`."""
+    a, outcome, weight, clusters = rows.a, rows.outcome, rows.weight, rows.clusters
     yes = {(name, "threshold", "positive"): decide(each, "threshold", threshold) for name, each in observed.items()}
     whole = Estimates(pd.DataFrame(yes), weight, groups=None if clusters is None else clusters.code)
 

@@ -13,10 +13,21 @@ from numpy.typing import NDArray
 
 from pyrofair.audits.bootstrap import MAX_MISSING_SHARE, Estimator
 from pyrofair.audits.context import Context
-from pyrofair.audits.display.words import compared, percent, read_as, shorten
+from pyrofair.audits.display.words import compared, percent, read_as, shorten, span
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.rates import DIFFERENCE
-from pyrofair.audits.verdicts import COPY, CROSSED, ROUNDING, SHOWN, Verdict, accuracy_remark, rate_remark
+from pyrofair.audits.verdicts import (
+    COPY,
+    CROSSED,
+    ROUNDING,
+    SHOWN,
+    Quantities,
+    Verdict,
+    Verdicts,
+    accuracy_remark,
+    quantities_of,
+    rate_remark,
+)
 from pyrofair.audits.view import CHECK, Block
 from pyrofair.effects.bounds import test_set_bound
 from pyrofair.effects.estimates import (
@@ -46,7 +57,6 @@ __all__ = [
     "asked_lines",
     "check_line",
     "describe_intervals",
-    "effective_sizes",
     "exact_accuracy",
     "group_lines",
     "group_table",
@@ -54,7 +64,6 @@ __all__ = [
     "judged",
     "model_lines",
     "names_of_groups",
-    "percentile_numbers",
     "rates_by_group",
     "rows_alike",
     "section_lines",
@@ -62,9 +71,7 @@ __all__ = [
     "short_lines",
     "sizes_of",
     "stage_lines",
-    "subgroup_lines",
     "tell_groups",
-    "threshold_lines",
     "verdict_lines",
     "world_lines",
 ]
@@ -87,11 +94,10 @@ Numbers = tuple[float, float, float]
 class Measured:
     """All quantities of some models, of which each table of an audit is made.
 
-    ``numbers`` are the estimates with their intervals at a ``level``, and ``notes`` are on these. ``alike`` is the
-    number of audited rows, if these are independent and have one weight, and else 0: accuracy has its exact bound
-    then. ``sizes`` are the effective sizes of each model's quantities. ``failure`` is the reason why no
-    world could be made, ``small`` why each world of a model depends on too few rows for an interval, ``few`` why there
-    are too few groups of rows for any.
+    ``numbers`` are the estimates with their intervals at a ``level``, with ``notes``; ``alike`` is the number of rows
+    if these are independent and have one weight, so that accuracy has its exact bound, and else 0; ``sizes`` are the
+    effective sizes of each model's quantities. ``failure`` is the reason why no world could be made, ``small`` why each
+    world of a model depends on too few rows for an interval, ``few`` why there are too few groups of rows for any.
     """
 
     models: Sequence[AuditedModel]
@@ -114,6 +120,29 @@ class Measured:
                 numbers[key] = (np.nan,) * 3
         notes = {key: note for key, note in estimates.notes.items() if not np.isnan(numbers[key][0])}
         return cls(level=level, numbers=numbers, notes=notes, **more)
+
+    @classmethod
+    def of_replicates(
+        cls,
+        estimator: Estimator,
+        point: Mapping[Key, float],
+        notes: Mapping[Key, str],
+        draws: pd.DataFrame,
+        level: float,
+        **more: Any,
+    ) -> Measured:
+        """Return the estimates of the audited source, and their notes, with percentile intervals by replicates."""
+        rows, models, sizes = estimator.rows, estimator.judged.models, _effective_sizes(estimator)
+        numbers, told = {}, dict(notes)
+        for key in point:
+            if key.source == AUDITED:
+                kept, note = _kept(key, draws)
+                made = _replicated(key, point, draws[kept], estimator, sizes[key.model][key.quantity])
+                numbers[key] = made.estimate, *made.interval(level)
+                if note:
+                    told.setdefault(key, note)
+        alike = rows_alike(judged(rows.weight, rows.outcome)) if rows.clusters is None else 0
+        return cls(models=models, alike=alike, level=level, numbers=numbers, notes=told, sizes=sizes, **more)
 
     def table(
         self, doubts: Mapping[Any, str], groups: pd.DataFrame | None = None, rules: Sequence[Any] = DECISIONS
@@ -185,34 +214,26 @@ def judged(weight: NDArray[np.float64], outcome: NDArray[np.int8] | None) -> NDA
     return weight if outcome is None else weight[outcome >= 0]
 
 
-def sizes_of(
-    rows: float, worlds: tuple[float, float] = (np.nan, np.nan), outcomes: float | None = None
-) -> dict[str, float]:
+def sizes_of(rows: float, worlds: tuple[float, float], outcomes: float) -> dict[str, float]:
     """Return the effective size that each quantity depends on, by those of the rows, of both worlds and of outcomes."""
     causal = dict.fromkeys((*OF_WORLDS, GIVEN_UNITS), min(worlds)) | dict(zip(("p_y0", "p_ypi"), worlds, strict=True))
-    return dict.fromkeys(QUANTITIES, rows) | dict.fromkeys(FROM_OUTCOMES, outcomes or rows) | causal
+    return dict.fromkeys(QUANTITIES, rows) | dict.fromkeys(FROM_OUTCOMES, outcomes) | causal
 
 
-def effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
+def _effective_sizes(estimator: Estimator) -> dict[str, dict[str, float]]:
     """Return for each model the effective sample size that each quantity depends on, in rows, or at most in groups."""
-    most, found = np.inf, {}
-    if estimator.units is not None and estimator.units.grouped:
-        most = kish_size(estimator.weight, estimator.units.audited)
-    for model in estimator.models:
-        sizes = _sizes(estimator, estimator.label_of(model.name))
+    weight, units, found = estimator.rows.weight, estimator.units, {}
+    rows, known = (kish_size(each) for each in (weight, judged(weight, estimator.rows.outcome)))
+    most = kish_size(weight, units.audited) if units.grouped else np.inf
+    for model in estimator.judged.models:
+        label, first, second = estimator.label_of(model.name), np.nan, np.nan
+        if label in estimator.worlds:
+            first, second = (world.effective_size for world in estimator.worlds[label][0])
+            if isinstance(source := estimator.sources[label], SampleSplit):  # units stand for unequal numbers of rows
+                first = second = source.effective_size(estimator.rows.table, weight)
+        sizes = sizes_of(rows, (first, second), known)
         found[model.name] = {name: min(size, most) for name, size in sizes.items()}
     return found
-
-
-def _sizes(estimator: Estimator, label: str) -> dict[str, float]:
-    rows, known = (kish_size(each) for each in (estimator.weight, judged(estimator.weight, estimator.outcome)))
-    if label not in estimator.worlds:
-        return sizes_of(rows, outcomes=known)
-    source = estimator.sources[label]
-    if isinstance(source, SampleSplit):  # units stand for different numbers of rows
-        return sizes_of(rows, (source.effective_size(estimator.table, estimator.weight),) * 2, known)
-    first, second = (world.effective_size for world in estimator.worlds[label][0])
-    return sizes_of(rows, (first, second), known)
 
 
 def _few_rows(quantity: str, small: Sequence[str]) -> str:
@@ -221,21 +242,6 @@ def _few_rows(quantity: str, small: Sequence[str]) -> str:
         return ""
     used = {"p_y0": small[:1], "p_ypi": small[1:]}.get(quantity, small)
     return next((text for text in used if text), "")
-
-
-def percentile_numbers(
-    point: Mapping[Key, float], draws: pd.DataFrame, level: float, estimator: Estimator
-) -> tuple[dict[Key, Numbers], dict[Key, str]]:
-    """Return the estimates of the audited source with percentile intervals by replicates, and notes on these."""
-    numbers, sizes = {}, effective_sizes(estimator)
-    notes: dict[Key, str] = {}
-    for key in point:
-        if key.source == AUDITED:
-            kept, note = _kept(key, draws)
-            made = _replicated(key, point, draws[kept], estimator, sizes[key.model][key.quantity])
-            numbers[key] = made.estimate, *made.interval(level)
-            notes |= {key: note} if note else {}
-    return numbers, notes
 
 
 def _kept(key: Key, draws: pd.DataFrame) -> tuple[NDArray[np.bool_], str]:
@@ -288,18 +294,16 @@ def group_table(
 ) -> pd.DataFrame:
     """Compare the two groups' estimates of the same quantity; empty where a group cannot be weighted alone.
 
-    All comparisons are one test: lower and upper are the percentile interval of each difference for itself, but agree
-    reports whether the difference over its spread exceeds what chance makes of the largest of them all. Where an
-    effective size in the groups' ``worlds`` is below 10 rows, or below 5 % of the group's rows, agree is left open.
+    Lower and upper are the percentile interval of each difference for itself, but agree is one test: whether the
+    difference over its spread exceeds what chance makes of the largest of all. With too little overlap it is left open.
     """
     pairs = [(key, key._replace(source=GROUPS[1])) for key in point if key.source == GROUPS[0]]
     pairs = [(key, other) for key, other in pairs if other in point]
-    drawn = None
-    if pairs and len(draws) >= MIN_REPLICATES:
-        drawn = [(draws[other] - draws[key]).to_numpy(np.float64) for key, other in pairs]
+    enough = len(draws) >= MIN_REPLICATES
+    drawn = [(draws[other] - draws[key]).to_numpy(np.float64) for key, other in pairs if enough]
     compared = [
-        (key, point[key], point[other], Estimate(point[other] - point[key], draws=None if drawn is None else drawn[i]))
-        for i, (key, other) in enumerate(pairs)
+        (key, point[key], point[other], Estimate(point[other] - point[key], draws=each))
+        for (key, other), each in zip(pairs, drawn or [None] * len(pairs), strict=True)
     ]
     return tell_groups(compared, [worlds[group][0] for group in GROUPS if pairs], level, drawn)
 
@@ -308,19 +312,16 @@ def tell_groups(
     compared: Sequence[tuple[Key, float, float, Estimate]],
     worlds: Sequence[Sequence[CounterfactualSample]],
     level: float,
-    drawn: Sequence[NDArray[np.float64]] | None,
+    drawn: Sequence[NDArray[np.float64]],
 ) -> pd.DataFrame:
-    """Return the table of groups: of each key the estimates of both, and of their difference, of which some are drawn.
-
-    All comparisons are one test by these draws; without any, none is decided.
-    """
+    """Return the table of groups: both estimates and their difference; one test of all by draws, none without."""
     rows = [
         {"model": key.model, "decisions": key.decisions, "quantity": key.quantity}
         | compare_estimates(zero, one, *gap.interval(level), key.quantity, worlds)
         for key, zero, one, gap in compared
     ]
     table = pd.DataFrame(rows, columns=["model", "decisions", *GROUP_COLUMNS])
-    if drawn is None:
+    if not drawn:
         return table
     return judge_jointly(table, np.array([gap.spread for *_, gap in compared]), level, np.column_stack(drawn))
 
@@ -338,20 +339,15 @@ SHORT = {
 """The five numbers of the short report."""
 MORE = 'More: .details(), .summary(), .plot(), .to_html("audit.html").'
 BASES = {"threshold": "decisions", "score": "scores (as if each decision were drawn with its score)"}
-Rows = Mapping[tuple[Any, Any], Any]
-"""The rows of one model by decisions and quantity."""
 
 
-def model_lines(table: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict], context: Context) -> list[str]:
+def model_lines(table: pd.DataFrame, verdicts: Verdicts, context: Context) -> list[str]:
     """Return for each model its rates and, by decisions, its effect, PIU and verdict, with an empty line between."""
-    lines: list[str] = []
-    for model, own in table.groupby("model", sort=False):
-        found = {(row.decisions, row.quantity): row for row in own.itertuples()}
-        lines += [*([""] if lines else []), *_model(found, str(model), verdicts, context)]
-    return lines
+    of = quantities_of(table)
+    return [line for model in dict.fromkeys(table["model"]) for line in ("", *_model(of, model, verdicts, context))][1:]
 
 
-def short_lines(audit: Any, verdicts: Mapping[tuple[str, Any], Verdict]) -> list[str]:
+def short_lines(audit: Any, verdicts: Verdicts) -> list[str]:
     """Return the verdict and five numbers of each model, the checks in one line, and where to find more."""
     context, graph = audit.context, audit.context.graph
     first, other = compared(context.paths)
@@ -361,18 +357,11 @@ def short_lines(audit: Any, verdicts: Mapping[tuple[str, Any], Verdict]) -> list
         f"{other!r} instead of {first!r} on the unfair paths; {intervals}.",
         *asked_lines(context.paths, context.threshold),
     ]
-    for model, own in audit.table.groupby("model", sort=False):
-        decisions = own["decisions"].iloc[0]
-        of = {row.quantity: row for row in own.itertuples() if row.decisions == decisions}
-        beside = _beside(of, audit.rates, str(model), graph)
-        lines += verdict_lines(str(model), verdicts[model, decisions], of, beside)
-    return [
-        *lines,
-        *section_lines(context.sections),
-        "",
-        check_line(in_doubt(verdicts, context), context.warnings),
-        MORE,
-    ]
+    for (model, decisions), of in quantities_of(audit.table).items():
+        if decisions == "threshold":
+            lines += verdict_lines(model, verdicts[model, decisions], of, _beside(of, audit.rates, model, graph))
+    checks = check_line(in_doubt(verdicts, context), context.warnings)
+    return [*lines, *section_lines(context.sections), "", checks, MORE]
 
 
 def asked_lines(unfair: UnfairPaths, threshold: float) -> list[str]:
@@ -394,18 +383,12 @@ def verdict_lines(
     if CROSSED in of["piu_upper"].note:
         beside = {**beside, "piu_upper": "   below the lower bound by chance"}
     for quantity in () if verdict.status == "failed" else quantities:
-        row, label = of[quantity], SHORT[quantity]
-        if np.isnan(row.estimate) and np.isfinite(getattr(row, "low", np.nan)):  # bounds of what is not identified
-            lines.append(f"  {label:20} {_points(row.low):+.1f} to {_points(row.high):+.1f} points")
-            continue
-        if np.isnan(row.estimate):
-            lines.append(f"  {label:20} {row.note or 'cannot be made'}")
-            continue
-        sign, unit = ("+", " points") if quantity == "mean_unfair_effect" else ("", "%")
-        number = f"{_points(row.estimate):{sign}.1f}{unit}"
-        known = np.isfinite([row.lower, row.upper]).all()
-        interval = f"[{_points(row.lower):.1f}, {_points(row.upper):.1f}]" if known else ""
-        lines.append(f"  {label:20} {number:13} {interval:14}{beside.get(quantity, '')}".rstrip())
+        row = of[quantity]
+        number, bracket, interval = span(row, points=quantity == "mean_unfair_effect").partition(" [")
+        told = f"{number:13} {bracket[1:] + interval:14}{beside.get(quantity, '')}".rstrip()
+        if np.isnan([row.estimate, getattr(row, "low", np.nan)]).all():
+            told = row.note or "cannot be made"
+        lines.append(f"  {SHORT[quantity]:20} {told}")
     return lines
 
 
@@ -415,11 +398,10 @@ def section_lines(sections: Sequence[Block]) -> list[str]:
     return [line for name, text in texts.items() for line in (text[:2] if name == CHECK else text)]
 
 
-def in_doubt(verdicts: Mapping[tuple[str, Any], Verdict], context: Context) -> list[str]:
+def in_doubt(verdicts: Verdicts, context: Context) -> list[str]:
     """Return the models with a failed check."""
-    doubts = context.doubts
-    failed = [of[0] for of, each in verdicts.items() if each.is_withheld or of in doubts or of[0] in doubts]
-    return list(dict.fromkeys(failed))
+    of = [key for key, each in verdicts.items() if each.is_withheld or not {key, key[0]}.isdisjoint(context.doubts)]
+    return list(dict.fromkeys(model for model, _ in of))
 
 
 def check_line(failed: Sequence[str], warnings: Sequence[str]) -> str:
@@ -431,13 +413,9 @@ def check_line(failed: Sequence[str], warnings: Sequence[str]) -> str:
 
 def _beside(of: Mapping[str, Any], rates: pd.DataFrame, model: str, graph: CausalGraph) -> dict[str, str]:
     """Return what to compare the accuracy of a model with, and its positive decisions by group."""
-    found = {}
-    if not np.isnan(of["accuracy"].estimate):
-        copy = f"; {COPY}" if of["accuracy"].estimate > 1.0 - ROUNDING else ""
-        found["accuracy"] = f"   majority class {of['majority_rate'].estimate:.1%}{copy}"
-    if by_group := rates_by_group(rates, model, graph):
-        found["positive_rate"] = f"   {by_group}"
-    return found
+    copy = f"; {COPY}" if of["accuracy"].estimate > 1.0 - ROUNDING else ""
+    majority = f"   majority class {of['majority_rate'].estimate:.1%}{copy}"
+    return {"accuracy": majority, "positive_rate": f"   {rates_by_group(rates, model, graph)}"}
 
 
 def rates_by_group(rates: pd.DataFrame, model: str, graph: CausalGraph) -> str:
@@ -457,48 +435,19 @@ def names_of_groups(graph: CausalGraph) -> Callable[[str], str]:
     return lambda group: names.get(group, group)
 
 
-def _points(share: float) -> float:
-    """Return a share in percent, never as -0.0."""
-    return float(round(100.0 * share, 1) + 0.0)
-
-
-def threshold_lines(thresholds: pd.DataFrame, verdicts: Mapping[tuple[str, Any], Verdict]) -> list[str]:
-    """Return a line for each model and threshold."""
-    lines = ["Decisions at other thresholds; each interval holds separately:"]
-    for (model, threshold), verdict in verdicts.items():
-        own = thresholds[(thresholds["model"] == model) & (thresholds["threshold"] == threshold)]
-        lines.append(f"  {model}, {threshold:g}: {_effect(own, verdict)}")
-    return lines
-
-
-def subgroup_lines(subgroups: pd.DataFrame, verdicts: Mapping[tuple[str, str, str], Verdict], sure: float) -> list[str]:
-    """Return a line for each level of each subgroup and model."""
-    lines = [f"Decisions within subgroups; all intervals hold together ({sure:.0%}):"]
-    levels: Any = subgroups.groupby(["subgroup", "level", "model"], sort=False)
-    for key, own in levels:
-        subgroup, level, model = key
-        lines.append(f"  {model}, {subgroup} {level}, {own['rows'].iloc[0]:,} rows: {_effect(own, verdicts[key])}")
-    return lines
-
-
 def setting_lines(context: Context, models: int) -> list[str]:
     """Return what was judged, and how the numbers are read."""
-    graph, intervals = context.graph, describe_intervals(context)
-    first, other = compared(context.paths)
-    if not intervals:
-        reason = "for a single bootstrap replicate makes no interval" if context.replicates else "no bootstrap"
-        intervals = f"points only, {reason}"
+    graph, intervals, (first, other) = context.graph, describe_intervals(context), compared(context.paths)
+    reason = "for a single bootstrap replicate makes no interval" if context.replicates else "no bootstrap"
+    roles = "Y0 is the decision with the baseline on all paths, Ypi with the contrast on the unfair ones."
     if context.swapped:
         roles = (
             f"The roles are swapped: Y0 is the decision with the contrast, {first!r}, on all paths, Ypi with the "
             f"baseline, {other!r}, on the unfair ones."
         )
-    else:
-        roles = "Y0 is the decision with the baseline on all paths, Ypi with the contrast on the unfair ones."
-    lines = [f"Audit of {models} model(s) on {context.rows:,} rows; {intervals}."]
-    if context.resampling and describe_intervals(context):
-        lines.append(context.resampling)
-    lines += [
+    lines = [
+        f"Audit of {models} model(s) on {context.rows:,} rows; {intervals or f'points only, {reason}'}.",
+        *filter(None, [intervals and context.resampling]),
         f"{graph.sensitive} is {graph.sensitive_column!r}: {graph.coding}. Positive is "
         f"{graph.outcome_column!r} = {graph.positive!r}; a decision is positive if the score exceeds "
         f"{context.threshold:g}.",
@@ -506,10 +455,8 @@ def setting_lines(context: Context, models: int) -> list[str]:
         *context.unfair.splitlines(),
     ]
     if context.unnamed:
-        lines.append(
-            f"{', '.join(context.unnamed)}: fitted without column names, and given {', '.join(context.order)} in "
-            "this order."
-        )
+        names, order = ", ".join(context.unnamed), ", ".join(context.order)
+        lines.append(f"{names}: fitted without column names, and given {order} in this order.")
     return lines
 
 
@@ -517,9 +464,10 @@ def describe_intervals(context: Context) -> str:
     """Return what intervals are made of, or an empty string where there are none."""
     if context.wald:
         return f"{context.level:.0%} Wald intervals from influence values"
+    if context.replicates < MIN_REPLICATES:
+        return ""
     lost = f", {context.failed} of which failed" if context.failed else ""
-    made = f"{context.level:.0%} intervals from {context.replicates} bootstrap replicates{lost}"
-    return made if context.replicates > 1 else ""
+    return f"{context.level:.0%} intervals from {context.replicates} bootstrap replicates{lost}"
 
 
 def world_lines(context: Context) -> list[str]:
@@ -570,18 +518,18 @@ def stage_lines(weights: pd.DataFrame, stages: pd.DataFrame, graph: CausalGraph)
     return lines
 
 
-def _model(rows: Rows, model: str, verdicts: Mapping[tuple[str, Any], Verdict], context: Context) -> list[str]:
-    rate = rows["threshold", "positive_rate"]
+def _model(rows: Quantities, model: str, verdicts: Verdicts, context: Context) -> list[str]:
+    own = rows[model, "threshold"]
+    rate = own["positive_rate"]
     same = rate_remark(rate)
     lines = [
         model,
         *context.score_types.get(model, ()),
-        _accuracy(rows["threshold", "accuracy"], rows["threshold", "majority_rate"]),
+        _accuracy(own["accuracy"], own["majority_rate"]),
         f"  positive prediction rate {_span(rate)}{f': {same}' if same else ''}",
     ]
     for decisions, what in BASES.items():
-        of = {quantity: row for (each, quantity), row in rows.items() if each == decisions}
-        if not of:
+        if not (of := rows.get((model, decisions), {})):
             lines.append("  no scores: it gives decisions alone")
             continue
         if context.failure:
@@ -595,12 +543,6 @@ def _model(rows: Rows, model: str, verdicts: Mapping[tuple[str, Any], Verdict], 
             f"    verdict: {verdicts[model, decisions].text}",
         ]
     return lines
-
-
-def _effect(own: pd.DataFrame, verdict: Verdict) -> str:
-    """Return the mean effect of the rows of a model, and what is read of its decisions."""
-    effect = next(own[own["quantity"] == "mean_unfair_effect"].itertuples())
-    return f"mean unfair effect {_span(effect)}; {verdict.text}"
 
 
 def _accuracy(accuracy: Any, majority: Any) -> str:
@@ -627,16 +569,8 @@ def _span(row: Any) -> str:
     if np.isnan(row.estimate):
         return f"({row.note or 'cannot be made'})"
     note = f" ({row.note})" if row.note and "test-set" not in row.note else ""
-    return f"{show_interval(row.estimate, row.lower, row.upper)}{note}"
-
-
-def show_interval(value: float, low: float, high: float) -> str:
-    """Return a number with its interval, if it has one, to three digits and never as -0.000."""
-    return _digits(value) + ("" if np.isnan(low) else f" [{_digits(low)}, {_digits(high)}]")
-
-
-def _digits(value: float) -> str:
-    return f"{round(value, 3) + 0.0:.3f}"
+    value, low, high = (f"{round(each, 3) + 0.0:.3f}" for each in (row.estimate, row.lower, row.upper))  # never -0.000
+    return f"{value}{note}" if np.isnan(row.lower) else f"{value} [{low}, {high}]{note}"
 
 
 def group_lines(groups: pd.DataFrame, context: Context) -> list[str]:
@@ -653,14 +587,12 @@ def group_lines(groups: pd.DataFrame, context: Context) -> list[str]:
     apart = disagreeing(judged)
     if groups.empty:
         return lines
-    if judged.empty:
-        widest = groups["difference"].abs().max()
-        return [*lines, f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals)."]
     if apart.empty:
-        return [
-            *lines,
-            "Check passed: estimates from the two observed groups, each weighted alone, agree (joint test).",
-        ]
+        text = "Check passed: estimates from the two observed groups, each weighted alone, agree (joint test)."
+        if judged.empty:
+            widest = groups["difference"].abs().max()
+            text = f"Either observed group, weighted alone: at most {widest:.3f} apart (no intervals)."
+        return [*lines, text]
     advice = "compare propensity='boosted', and look at source.overlap()"
     share = f"one test of all: chance alone makes any disagree in about {1.0 - context.level:.0%} of audits"
     if context.wald:

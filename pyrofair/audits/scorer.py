@@ -12,14 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pyrofair._validation import (
-    require_choice,
-    require_integer,
-    require_real,
-    require_seed,
-)
+from pyrofair._validation import require_choice, require_integer, require_real, require_seed
 from pyrofair.audits.audit import audit, default_source, fit_source
 from pyrofair.audits.models import AuditedModel
+from pyrofair.audits.verdicts import quantities_of
 from pyrofair.audits.wald import require_estimates
 from pyrofair.effects.estimates import JUDGED, absolute_interval
 from pyrofair.effects.influence import InfluenceBased
@@ -145,26 +141,17 @@ class AuditScorer:
             scores = AuditedModel("model", model, graph, order).observed(table)
             outcome, _ = read_outcome(y, graph.positive)
             return float(np.mean(decide(scores, "threshold", self.threshold) == outcome)), np.nan, np.nan
-        report = audit(
-            {"model": model},
-            source,
-            table.assign(**{graph.outcome_column: np.asarray(y)}),
-            n_boot=self.n_boot,
-            threshold=self.threshold,
-            n_jobs=1,
-            progress=False,
-            random_state=self.random_state,
-        )
-        figures: dict[Any, Any] = {
-            (row.decisions, row.quantity): (row.estimate, row.lower, row.upper) for row in report.table.itertuples()
-        }
-        if (self.decisions, self.quantity) not in figures:
+        how: dict[str, Any] = {"n_boot": self.n_boot, "threshold": self.threshold, "random_state": self.random_state}
+        judged = table.assign(**{graph.outcome_column: np.asarray(y)})
+        report = audit({"model": model}, source, judged, n_jobs=1, progress=False, **how)
+        of = quantities_of(report.table)
+        if ("model", self.decisions) not in of:
             raise DataError(
                 "decisions='score' judges scores, and the model gives decisions alone: take decisions='threshold'."
             )
-        accuracy, *_ = figures["threshold", "accuracy"]
-        estimate, *ends = figures[self.decisions, self.quantity]
-        return accuracy, estimate, absolute_interval(*ends)[1]
+        found = of["model", self.decisions][self.quantity]
+        far = absolute_interval(found.lower, found.upper)[1]
+        return of["model", "threshold"]["accuracy"].estimate, found.estimate, far
 
     def single(self, model: Any, X: pd.DataFrame, y: npt.ArrayLike) -> float:
         """Return one score: the accuracy where the far end is at most ``at_most``, else minus what it is beyond that.

@@ -16,7 +16,9 @@ __all__ = [
     "CROSSED",
     "SHOWN",
     "WORDINGS",
+    "Quantities",
     "Verdict",
+    "Verdicts",
     "accuracy_remark",
     "judge",
     "quantities_of",
@@ -182,6 +184,12 @@ class Verdict:
     def _filled(self, words: str) -> str:
         shares = {name: f"{getattr(self, name):.1%}" for name in ("least", "most", "low", "high")}
         return words.format(cause=self.cause, **shares)
+
+
+Verdicts = Mapping[tuple[str, Any], Verdict]
+"""The verdict of each model and decisions."""
+Quantities = Mapping[tuple[str, Any], Mapping[str, Any]]
+"""The rows of each model and decisions, by quantity."""
 
 
 def quantities_of(table: pd.DataFrame) -> dict[tuple[str, Any], dict[str, Any]]:

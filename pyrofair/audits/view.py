@@ -115,10 +115,9 @@ class View:
             raise DataError(f"title={shown(title)} must be a text, such as 'Audit of the hiring model, autumn'.")
         text = self._render("report.html", title=title or self.title)
         if path is not None:
+            file = require_path("path", path, "the path of a page, such as 'audit.html'")
             try:
-                require_path("path", path, "the path of a page, such as 'audit.html'").write_text(
-                    text, encoding="utf-8"
-                )
+                file.write_text(text, encoding="utf-8")
             except OSError as error:
                 raise DataError(f"path={str(path)!r} cannot be written: {error.strerror or error}.") from error
         return text

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pyrofair._validation import shown
-from pyrofair.audits.clusters import Clusters
+from pyrofair.audits.inputs import AuditedRows
 from pyrofair.audits.models import AuditedModel
 from pyrofair.audits.report import GROUPS, Measured, judged, rows_alike, sizes_of, tell_groups
 from pyrofair.effects.estimates import (
@@ -124,30 +124,25 @@ class Scores:
 
     def __call__(self, sample: CounterfactualSample) -> Array:
         """Return the scores of a sample's m rows, (m, Q)."""
+        found: list[NDArray[Any]] = []
         try:
-            found = [
-                decide(score, rule, self.threshold)
-                for model, score in zip(self.models, map(self._score(sample), self.models), strict=True)
-                for rule in model.rules_of(self.rules)
-            ]
+            for model in self.models:
+                score = self._score(model, sample)
+                found += [decide(score, rule, self.threshold) for rule in model.rules_of(self.rules)]
         except BaseException as error:
             self.error = error
             raise
         return np.column_stack([*found, np.arange(len(sample.rows)) % 2] if self.probe else found)
 
-    def _score(self, sample: CounterfactualSample) -> Any:
+    def _score(self, model: AuditedModel, sample: CounterfactualSample) -> NDArray[np.floating[Any]]:
         foreign = not self.fresh and (sample.origin is None or not (sample.origin >= 0).any())
-
-        def score(model: AuditedModel) -> NDArray[np.floating[Any]]:
-            if foreign and model.is_scores and len(sample.rows):
-                raise DataError(
-                    f"{model.name!r} is given as scores of the rows of df, but the source asks for scores of rows that "
-                    "are none of these: those that it was fitted on, or rows in another world. Leave the source "
-                    "unfitted, so that it is fitted on these rows, or pass the model itself."
-                )
-            return model.world(sample, self.observed[model.name])
-
-        return score
+        if foreign and model.is_scores and len(sample.rows):
+            raise DataError(
+                f"{model.name!r} is given as scores of the rows of df, but the source asks for scores of rows that are "
+                "none of these: those that it was fitted on, or rows in another world. Leave the source unfitted, so "
+                "that it is fitted on these rows, or pass the model itself."
+            )
+        return model.world(sample, self.observed[model.name])
 
 
 def stack_values(
@@ -236,19 +231,18 @@ class WaldEstimates:
         more = {"sizes": self.normal.sizes, "failure": self.failure, "small": self.small(), "few": self.few}
         return Measured.of(self.normal, level, models=models, alike=self.alike, **more)
 
-    def small(self) -> dict[str, tuple[str, str]]:
+    def small(self) -> dict[str, list[str]]:
         """Return for each model and world why it depends on too few effective rows for an interval, or empty texts."""
-        found, units = {}, "rows" if self.normal.groups is None else "groups"
+        units = "rows" if self.normal.groups is None else "groups"
+        few = f"a stage of the world {{!r}} has the effective size {{:.1f}}, fewer than {FEWEST_ROWS} {units}"
         of = _smallest(self.normal.influence, self.normal.weight, self.stages, self.regimes, "units")
-        for model, size in of.items():
-            texts = [
-                f"a stage of the world {regime!r} has the effective size {each:.1f}, fewer than {FEWEST_ROWS} {units}"
-                if each < FEWEST_ROWS
-                else ""
+        return {
+            model: [
+                self.few or (few.format(regime, each) if each < FEWEST_ROWS else "")
                 for regime, each in zip(self.regimes, size, strict=True)
             ]
-            found[model] = (self.few or texts[0], self.few or texts[1])
-        return found
+            for model, size in of.items()
+        }
 
 
 def _smallest(
@@ -256,57 +250,46 @@ def _smallest(
 ) -> dict[str, tuple[float, float]]:
     """Return for each model the smallest effective size of the stages of either world, in rows (ess) or in units."""
     rows, found, of = kish_size(weight), {}, of if of in stages else "ess"
-    for model in dict.fromkeys(influence.columns.get_level_values("model")):
-        own = stages[stages["model"] == model] if len(stages) else stages
-        sizes = [own[of][own["regime"] == regime].min() if len(own) else np.nan for regime in regimes]
-        first, second = (rows if np.isnan(size) else float(size) for size in sizes)
+    least: Any = stages.groupby(["model", "regime"])[of].min().dropna() if len(stages) else {}
+    for model in influence.columns.unique("model"):
+        first, second = (float(least.get((model, regime), rows)) for regime in regimes)
         found[model] = (first, second)
     return found
 
 
 def estimate_by_influence(
-    asked: Sequence[tuple[Any, Scores]],
-    table: pd.DataFrame,
-    outcome: NDArray[np.int8] | None,
-    weight: Array,
-    *,
-    fresh: bool,
-    failure: str = "",
-    clusters: Clusters | None = None,
+    asked: Sequence[tuple[Any, Scores]], rows: AuditedRows, *, fresh: bool, failure: str = ""
 ) -> WaldEstimates:
     """Return the estimates of all quantities of all models, by one call of each fitted source for its models.
 
     A ``fresh`` source was fitted on these n rows, and an error of it is raised; where it was fitted on others, what it
     refuses about these is the ``failure`` of the result, unless that is given. An error of a model is raised.
     """
-    rows, row_weight = (None, None) if fresh else (table, weight)
+    table, outcome, weight, clusters = rows.table, rows.outcome, rows.weight, rows.clusters
+    given = (None, None) if fresh else (table, weight)
     more: dict[str, Any] = {} if fresh or clusters is None else {"groups": clusters.labels}
     weights, found = pd.DataFrame(), []
     for source, scores in asked if not failure else ():
         try:
-            weights = source.stages(rows, row_weight, **more) if weights.empty else weights
-            found.append(source.influence(scores, rows, row_weight, **more))
+            weights = source.stages(*given, **more) if weights.empty else weights
+            found.append(source.influence(scores, *given, **more))
         except DataError as error:
             if fresh or error is scores.error:
                 raise
-            failure = str(error)
+            failure, found = str(error), []
             break
-    for (source, scores), own in zip(asked, found, strict=False):
-        _check_values(type(source).__name__, own, (len(table), len(scores.columns)))
-    values = [None] * len(asked) if failure else found
-    pairs = [(scores, own) for (_, scores), own in zip(asked, values, strict=True)]
-    influence = pd.concat(
-        [stack_values(scores, outcome, weight, own, table.index) for scores, own in pairs], axis="columns"
-    )
-    code, arm = (None, None) if clusters is None else (clusters.code, clusters.arm)
+        _check_values(type(source).__name__, found[-1], (len(table), len(scores.columns)))
+    pairs = [(scores, own) for (_, scores), own in zip(asked, found or [None] * len(asked), strict=True)]
+    stacked = [stack_values(scores, outcome, weight, own, table.index) for scores, own in pairs]
+    influence = pd.concat(stacked, axis="columns")
     labelled = [label_stages(own.stages, scores, weight) for scores, own in pairs if own is not None]
     stages = pd.concat(labelled, ignore_index=True) if labelled else pd.DataFrame()
-    unfair = asked[0][0].unfair
+    unfair, known = asked[0][0].unfair, judged(weight, outcome)
     names = tuple(regime.name for regime in unfair.regimes)
     of = _smallest(influence, weight, stages, names)
-    known = judged(weight, outcome)
     sizes = {name: sizes_of(kish_size(weight), own, kish_size(known)) for name, own in of.items()}
-    apart = _stack_moves(asked, [] if failure else found, influence.columns, len(table))
+    apart = _stack_moves(asked, found, influence.columns, len(table))
+    code, arm = (None, None) if clusters is None else (clusters.code, clusters.arm)
     normal = Estimates(influence, weight, bool(unfair.shared), groups=code, arm=arm, sizes=sizes, apart=apart)
     splits = max((each.splits for each in found), default=1)
     few = "" if clusters is None else clusters.fewer()
@@ -338,10 +321,8 @@ def _check_values(name: str, values: InfluenceValues, shape: tuple[int, int]) ->
                 f"{name} gave influence values {each} of shape {own.shape}; expected {shape}: a row for each audited "
                 "row, and a column for each column of scores."
             )
-        if not np.isfinite(own).all():
-            raise DataError(
-                f"{name} gave {int((~np.isfinite(own)).sum())} influence value(s) {each} that are not finite."
-            )
+        if lost := int((~np.isfinite(own)).sum()):
+            raise DataError(f"{name} gave {lost} influence value(s) {each} that are not finite.")
 
 
 def label_stages(stages: pd.DataFrame, scores: Scores, weight: Array) -> pd.DataFrame:
@@ -382,10 +363,7 @@ def largest_z(source: Any, table: pd.DataFrame, *, fresh: bool) -> float:
 
 
 def describe_doubts(stages: pd.DataFrame, weights: pd.DataFrame, limit: float = LARGEST_Z) -> dict[str, str]:
-    """Return for each model why its numbers are in doubt by the diagnostics of its worst stage, if they are.
-
-    ``weights`` are the diagnostics that no classifier enters, whose problems are those of all models.
-    """
+    """Return for each model why its numbers are in doubt by the diagnostics of its worst stage, if they are."""
     found: dict[str, str] = {}
     if stages.empty:
         return found
@@ -396,16 +374,14 @@ def describe_doubts(stages: pd.DataFrame, weights: pd.DataFrame, limit: float = 
         for each in unusable.to_dict("records")
     ]
     for model, own in stages.groupby("model", sort=False):
-        counted = own[own["counts"]]
-        texts = []
-        for diagnostic, meaning in DOUBTS.items() if len(counted) else ():
-            worst = max(counted.to_dict("records"), key=lambda each: abs(each[f"{diagnostic}_z"]))
-            if abs(worst[f"{diagnostic}_z"]) > limit:
-                expected = 1 if diagnostic == "mean_weight" else 0
-                z = f"{worst[f'{diagnostic}_z']:+.1f} standard errors from {expected} (beyond {limit:.2g})"
-                shown = diagnostic.replace("_", " ")
+        counted, texts = own[own["counts"]].to_dict("records"), []
+        for diagnostic, meaning in DOUBTS.items() if counted else ():
+            worst = max(counted, key=lambda each: abs(each[f"{diagnostic}_z"]))
+            if abs(z := worst[f"{diagnostic}_z"]) > limit:
                 texts.append(
-                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {shown} is {z}: {meaning}"
+                    f"at the stage {worst['nodes']} of the {worst['regime']} world its {diagnostic.replace('_', ' ')} "
+                    f"is {z:+.1f} standard errors from {int(diagnostic == 'mean_weight')} (beyond {limit:.2g}): "
+                    f"{meaning}"
                 )
         if texts or shared:
             found[str(model)] = "; ".join([*texts, *shared])
@@ -421,33 +397,20 @@ def not_compared(group: str, error: Exception) -> str:
 
 
 def compare_by_influence(
-    source: InfluenceBased,
-    scores: Scores,
-    table: pd.DataFrame,
-    weight: Array,
-    *,
-    fresh: bool,
-    level: float,
-    random_state: int | None,
-    clusters: Clusters | None = None,
+    source: InfluenceBased, scores: Scores, rows: AuditedRows, *, fresh: bool, level: float, random_state: int | None
 ) -> pd.DataFrame:
-    """Compare the estimates from either observed group alone, as an audit's table of groups; empty where it cannot be.
-
-    All comparisons are one test, by draws from the joint normal distribution of the differences.
-    """
-    columns = ["model", "decisions", *GROUP_COLUMNS]
+    """Return an audit's table of groups: one test by draws from a joint normal distribution; empty if there is none."""
+    table, weight, clusters = rows.table, rows.weight, rows.clusters
     asked = replace(scores, models=[model for model in scores.models if not model.is_scores], probe=True)
-    if not asked.models:
-        return pd.DataFrame(columns=columns)
     try:
-        values = source.by_group(asked, *((None, None) if fresh else (table, weight)))
+        values = source.by_group(asked, *((None, None) if fresh else (table, weight))) if asked.models else {}
     except DataError as error:
         if error is asked.error:
             raise
         warnings.warn(not_compared("a group", error), PyrofairWarning, stacklevel=2)
         values = {}
     if len(values) < len(GROUPS):
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=["model", "decisions", *GROUP_COLUMNS])
     share = weight / weight.sum()
     worlds = [tuple(_probed(each[:, -1], share, table) for each in values[group]) for group in GROUPS]
     own: dict[str, Any] = {} if clusters is None else {"groups": clusters.code, "arm": clusters.arm}

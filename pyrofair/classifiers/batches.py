@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pyrofair.effects import CounterfactualSample, MarginalBounds, Scored
+from pyrofair.effects.functionals import unit_sums
 from pyrofair.exceptions import DataError
 
 __all__ = [
@@ -232,13 +233,16 @@ class WorldScores:
         self.last = torch.zeros_like(self.weight)
         if scores is not None:
             own = scores.index_select(0, world.rows)
-            self.last = own.clone() if world.unit is None else unit_sums(world.unit, self.part * own, len(self.weight))
+            self.last = own.clone()
+            if world.unit is not None:
+                self.last = unit_sums(world.unit, self.part * own, len(self.weight)).to(own.dtype)
 
     def scored(self, share: Share, scores: Tensor) -> Scored:
         """Return the scores of all rows, or the mean scores of all units, given the scores of a batch's rows."""
         items, values = share.entries, scores.index_select(0, share.indices)
         if share.units is not None and share.slots is not None:
-            items, values = share.units, unit_sums(share.slots, self.part[share.entries] * values, len(share.units))
+            sums = unit_sums(share.slots, self.part[share.entries] * values, len(share.units))
+            items, values = share.units, sums.to(values.dtype)
         now = values.detach()
         weight = self.weight[items]
         self.last += (weight * (now - self.last[items])).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
@@ -251,16 +255,9 @@ class WorldScores:
         return Scored(self.last, self.weight, self.unit, self.unit is not None)
 
 
-def unit_sums(unit: Tensor, values: Tensor, units: int) -> Tensor:
-    """Return the sum of the values (m,) of each unit, numbered 0, 1, ..., shape (units,)."""
-    # float64: index_add adds one by one, and a unit may hold a million rows.
-    zeros = values.new_zeros(units, dtype=torch.float64)
-    return zeros.index_add(0, unit, values.to(torch.float64)).to(values.dtype)
-
-
 def unit_weights(unit: Tensor, weight: Tensor, units: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the weight of each unit, and of each row (m,) the part of its unit's weight that it has."""
-    whole = unit_sums(unit, weight.to(torch.float64), units or 1 + int(unit.max()))
+    whole = unit_sums(unit, weight, units or 1 + int(unit.max()))
     least = torch.finfo(whole.dtype).tiny  # weights may be 0 in single precision
     return whole.to(weight.dtype), (weight / whole.clamp(min=least)[unit]).to(weight.dtype)
 

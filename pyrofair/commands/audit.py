@@ -14,7 +14,7 @@ from pyrofair.commands.data import DATA_OPTIONS, GROUPS
 from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, asked_of, model_files, thresholds_of
 from pyrofair.commands.explain import PART_OPTIONS, add_parts, explain
 from pyrofair.commands.gate import GATE_OPTIONS, judge
-from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
+from pyrofair.commands.options import DONE, FAILED, Option, Settings, UsageError, command, grouped
 from pyrofair.commands.problem import QUESTION, Problem, names_several
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import as_options, running
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyrofair.audits import Audit, ContrastAudit
 
-__all__ = ["COMMAND"]
+__all__ = ["run"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "audit.csv", "groups.csv", "stages.csv", "thresholds.csv",
@@ -91,8 +91,13 @@ that cannot be judged.
 """
 
 
+@command("audit", "audit scores or models on a table", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Audit, write the results, print the report, and return the exit code."""
+    """Audit scores or models along unfair paths.
+
+    Accuracy, rates, the mean effect along the unfair paths, and bounds on the share of units decided on unfairly (PIU),
+    each with its interval.
+    """
     from pyrofair.tables.recorded import join_truths
 
     _check(settings)
@@ -121,16 +126,17 @@ def run(settings: Settings, lines: Any) -> int:
         told = "quantities" if problem.contrasts else "table"
         report = replace(report, **{told: report.table.assign(note=notes)}, context=context)
         limit = settings["fail-above"]
-        found = None if limit is None else judge(report, limit, settings["fail-quantity"])
+        code, judged = (DONE, []) if limit is None else judge(report, limit, settings["fail-quantity"])
         head = []
         if files := model_files(settings["model"]):
             which = " or ".join(files)
             head.append(f"On rows that it was trained on, the accuracy of {which} is too good: hold rows out.")
         _add_files(folder, report, problem)
-        code = own.finish(lines, *head, "", report, *(("", *found.lines) if found else ()), tell=False)
-    if found and found.code != DONE:
-        lines.complain(as_options("\n".join(found.lines)))
-    return FAILED if code == FAILED else found.code if found else DONE
+        gate = ["", *judged] if judged else []
+        written = own.finish(lines, *head, "", report, *gate, tell=False)
+    if code != DONE:
+        lines.complain(as_options("\n".join(judged)))
+    return FAILED if written == FAILED else code
 
 
 def _check(settings: Settings) -> None:
@@ -322,14 +328,3 @@ def _add_files(folder: ResultsFolder, report: Any, problem: Problem) -> None:
     elif len(report.stages):
         folder.add_figure("stages.png", report.plot_stages())
     folder.add_figure("graph.png", draw_graph(problem.graph, problem.unfair).figure)
-
-
-COMMAND = Command(
-    "audit",
-    "audit scores or models on a table",
-    "Audit scores or models: accuracy, rates, the mean effect along the unfair paths, and bounds on the share of\n"
-    "units decided on unfairly (PIU), each with its interval.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)

@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import DATA_OPTIONS, GROUPS, missing_of
-from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, LIMIT_EXCEEDED, Command, Option, Settings, grouped
+from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, LIMIT_EXCEEDED, Option, Settings, command, grouped
 from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import running
@@ -14,7 +14,7 @@ from pyrofair.commands.running import running
 if TYPE_CHECKING:
     from pyrofair.robustness import GraphCheck
 
-__all__ = ["COMMAND", "TEST_OPTIONS", "add_check", "check_table"]
+__all__ = ["TEST_OPTIONS", "add_check", "check_table", "run"]
 
 FILES = ("report.txt", "check.csv", "graph.png")
 TEST_OPTIONS = grouped(
@@ -41,8 +41,9 @@ An independence that fails asks for an edge, or for a hidden common cause, A <->
 """
 
 
+@command("check", "test a graph against a table", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Test the graph, write the results, print them, and return the exit code."""
+    """Test the conditional independences that a graph implies on a table, and name what cannot be tested."""
     with running(settings, FILES, outcome_required=False, about_paths=False, about_groups=False) as own:
         from pyrofair.graph.drawing import draw_graph
 
@@ -71,13 +72,3 @@ def check_table(settings: Settings, problem: Problem, level: float = 0.05, regre
         warnings.warn("The tests of the graph count each row once, without --weight.", PyrofairWarning, stacklevel=2)
     how: Any = {"level": level, "regression": regression, "groups": problem.groups, "missing": missing_of(settings)}
     return problem.graph.check(problem.frame, random_state=settings["seed"], **how)
-
-
-COMMAND = Command(
-    "check",
-    "test a graph against a table",
-    "Test the conditional independences that a graph implies on a table, and name what cannot be tested.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)

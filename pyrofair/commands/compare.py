@@ -5,15 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pyrofair.commands.options import DONE, FAILED, Command, Data, Option, Settings
+from pyrofair.commands.options import DONE, FAILED, Data, Option, Settings, command
 
-__all__ = ["COMMAND"]
+__all__ = ["run"]
 
 EXAMPLE = "example:\n\n  pyrofair compare adult\n\nRun the same command again to resume a run."
 
+OPTIONS = (
+    Data("the data set", choices=("adult", "german")),
+    Option("strength", "strength of the penalties in the audit", float, default=1.0, least=0.0),
+    Option("replicates", "bootstrap replicates; intervals mean little with fewer than 50", int, default=50, least=50),
+    Option("seed", "seeds the split, the training and the bootstrap", int, default=0, least=0),
+    Option("all", "audit PSCF in all its modes, and trace more strengths", type=bool),
+    Option("output", "folder for the results (default compare-DATA)", metavar="FOLDER"),
+    Option("overwrite", "replace files of another run in that folder", type=bool),
+    Option("traceback", "show where an error was raised", type=bool),
+)
 
+
+@command("compare", "compare the paper's methods on packaged data", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Compare the methods on a data set, and print its tables and text; the folder is checked before any work."""
+    """Train and audit the paper's methods on Adult or German Credit, which are in the package."""
     from threadpoolctl import threadpool_limits
 
     from pyrofair._cells import CellFolder
@@ -40,24 +52,3 @@ def run(settings: Settings, lines: Any) -> int:
         cells.release()
     lines.write("\n".join([result.text, *(f"wrote {path}" for path in paths)]))
     return DONE
-
-
-COMMAND = Command(
-    "compare",
-    "compare the paper's methods on packaged data",
-    "Train and audit the paper's methods on Adult or German Credit, which are in the package.",
-    EXAMPLE,
-    (
-        Data("the data set", choices=("adult", "german")),
-        Option("strength", "strength of the penalties in the audit", float, default=1.0, least=0.0),
-        Option(
-            "replicates", "bootstrap replicates; intervals mean little with fewer than 50", int, default=50, least=50
-        ),
-        Option("seed", "seeds the split, the training and the bootstrap", int, default=0, least=0),
-        Option("all", "audit PSCF in all its modes, and trace more strengths", type=bool),
-        Option("output", "folder for the results (default compare-DATA)", metavar="FOLDER"),
-        Option("overwrite", "replace files of another run in that folder", type=bool),
-        Option("traceback", "show where an error was raised", type=bool),
-    ),
-    run,
-)

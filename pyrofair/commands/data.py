@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, near, no_file
+from pyrofair._validation import did_you_mean, nearest, plain_value
+from pyrofair.commands.options import Data, Option, Settings, UsageError, grouped, no_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,6 +84,8 @@ GROUPED = {
 """Numbers with separated thousands and a decimal mark, by this mark."""
 PERCENTAGE = re.compile(r"[+-]?\d+(?:[.,]\d*)?\s*%")
 SENTINEL = re.compile(r"-9|-?99+")
+OF_NODE = "the node "
+"""What stands before the node in the reason for which a column is wanted."""
 OWN = ("features", "sensitive", "gaps")
 """What a command knows of its tables beyond the options that say how they are read."""
 
@@ -129,6 +132,15 @@ class Reading:
         except (LookupError, ValueError) as error:
             raise UsageError(f"--encoding {self.encoding!r} is no encoding of text: {error}.") from error
 
+    def mark(self, path: str) -> str:
+        """Return what separates the fields of a CSV file."""
+        return self.separator or ("\t" if re.search(r"\.tsv(\.|$)", path.lower()) else ",")
+
+    @property
+    def codec(self) -> str:
+        """The encoding, with which a mark at the start of a file of UTF-8 is none of its text."""
+        return "utf-8-sig" if self.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else self.encoding
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -153,38 +165,30 @@ def missing_of(settings: Settings) -> Missing:
 
 def require_columns(path: str, known: Sequence[str], wanted: Mapping[str, str]) -> None:
     """Refuse names that a file has no column of, or two; ``wanted`` maps each name to what asks for it."""
-    absent = [name for name in wanted if name not in known]
-    if absent:
-        from pyrofair._validation import nearest  # it loads NumPy
-
-        several = len(absent) > 1
-        of_nodes = [name for name in absent if "the node" in wanted[name]]
-        node = _node_of(wanted[of_nodes[0]]) if of_nodes else absent[0]
-        like = str(nearest(of_nodes[0], known) or "") if of_nodes else ""
-        example = (f'"{like}"' if "," in like else like) or "first,second"
-        made = f"{node}={example}"
-        made = shlex.quote(made) if "'" in made else f"'{made}'"
-        cure = (
-            f" A node that stands for other columns is given them, --columns {made}"
-            f"{', a name with a comma in double quotes' * (',' in like)}; one never measured is declared, "
-            f"--latent {shlex.quote(node)}."
-        )
+    if absent := [name for name in wanted if name not in known]:
+        cure = next((_cure(name, wanted[name], known) for name in absent if OF_NODE in wanted[name]), "")
         raise UsageError(
-            f"{path} has no column{'s' * several} {', '.join(map(repr, absent))} "
+            f"{path} has no column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))} "
             f"({'; '.join(dict.fromkeys(wanted[name] for name in absent))}). It has: "
-            f"{', '.join(repr(name) if ',' in name else name for name in known)}.{near(absent[0], known)}"
-            f"{cure * bool(of_nodes)}"
+            f"{', '.join(repr(name) if ',' in name else name for name in known)}.{did_you_mean(absent[0], known)}{cure}"
         )
-    twice = [name for name in wanted if list(known).count(name) > 1]
-    if twice:
+    if twice := [name for name in wanted if list(known).count(name) > 1]:
         raise UsageError(
             f"{path} has {list(known).count(twice[0])} columns called {twice[0]!r}, which differ; rename one of them."
         )
 
 
-def _node_of(why: str) -> str:
-    """Return the node that asks for a column, from what asks for it."""
-    return why.split("the node ", 1)[1].strip("'\"")
+def _cure(name: str, why: str, known: Sequence[str]) -> str:
+    """Return what to type for a node without a column of its name, from what asks for it."""
+    node, like = why.split(OF_NODE)[1].strip("'\""), str(nearest(name, known) or "first,second")
+    quoted = "," in like and like in known
+    made = f'{node}="{like}"' if quoted else f"{node}={like}"
+    made = shlex.quote(made) if "'" in made else f"'{made}'"
+    return (
+        f" A node that stands for other columns is given them, --columns {made}"
+        f"{', a name with a comma in double quotes' * quoted}; one never measured is declared, --latent "
+        f"{shlex.quote(node)}."
+    )
 
 
 def read_data(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequence[str] = ()) -> Table:
@@ -208,7 +212,7 @@ def read_columns(path: str, how: Reading) -> list[str]:
     if missing := no_file(path):
         raise UsageError(missing)
     if not path.lower().endswith((".parquet", ".pq")):
-        return _read_header(path, _separator(path, how), how)
+        return _read_header(path, how)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -225,13 +229,8 @@ def _asked(
 ) -> dict[str, str]:
     """Return the wanted columns that are there, once all that must be are."""
     there = {name: why for name, why in wanted.items() if name in known or name not in optional}
-    declared = {name: f"--{flag}" for flag in ("text", "number") for name in getattr(how, flag)}
-    if absent := [name for name in declared if name not in known]:
-        raise UsageError(
-            f"{path} has no column {absent[0]!r}, named by {declared[absent[0]]}. It has: "
-            f"{', '.join(map(str, known))}.{near(absent[0], known)}"
-        )
-    require_columns(path, known, there)
+    declared = {name: f"--{flag}" for flag in ("text", "number") for name in getattr(how, flag) if name not in known}
+    require_columns(path, known, declared or there)
     return there
 
 
@@ -241,18 +240,17 @@ def _asked(
 def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequence[str]) -> Table:
     import pandas as pd
 
-    separator = _separator(path, how)
-    header = _read_header(path, separator, how)
-    _check_separator(path, header, separator, wanted)
+    header = _read_header(path, how)
+    _check_separator(path, header, how.mark(path), wanted)
     if how.strip:
         header = [each.strip() for each in header]
     elif blank := [each for each in header if each != each.strip() and each.strip() in wanted and each not in wanted]:
         raise UsageError(
             f"{path} has blanks around the name of the column {blank[0]!r}; --strip strips them, and those around text."
         )
-    header, notes = _without_copies(path, separator, how, header, wanted)
+    header, notes = _without_copies(path, how, header, wanted)
     there = _asked(path, header, wanted, how, optional)
-    texts = _read_texts(path, separator, how, header, there)
+    texts = _read_texts(path, how, header, there)
     if texts.empty:
         raise UsageError(f"{path} has a header and no rows.")
     values, wrong = {}, []
@@ -272,12 +270,8 @@ def _read_csv(path: str, wanted: Mapping[str, str], how: Reading, optional: Sequ
     return Table(path, frame, unused, left_out, _doubts(path, frame), notes)
 
 
-def _separator(path: str, how: Reading) -> str:
-    return how.separator or ("\t" if re.search(r"\.tsv(\.|$)", path.lower()) else ",")
-
-
 def _without_copies(
-    path: str, separator: str, how: Reading, header: list[str], wanted: Mapping[str, str]
+    path: str, how: Reading, header: list[str], wanted: Mapping[str, str]
 ) -> tuple[list[str], tuple[str, ...]]:
     """Return the header with a name to spare for each copy of a wanted column that equals the first, and a note of it.
 
@@ -286,7 +280,7 @@ def _without_copies(
     taken, notes = list(header), []
     for name in dict.fromkeys(each for each in header if each in wanted and header.count(each) > 1):
         at = [i for i, each in enumerate(header) if each == name]
-        texts = _read_texts(path, separator, how, [str(i) for i in range(len(header))], map(str, at))
+        texts = _read_texts(path, how, [str(i) for i in range(len(header))], map(str, at))
         if all(texts[str(i)].equals(texts[str(at[0])]) for i in at[1:]):
             for i in at[1:]:
                 taken[i] = f"{name} (a copy)"
@@ -294,7 +288,7 @@ def _without_copies(
     return taken, tuple(notes)
 
 
-def _read_header(path: str, separator: str, how: Reading) -> list[str]:
+def _read_header(path: str, how: Reading) -> list[str]:
     """Return the names in the first line of a CSV file, those that occur twice as they are."""
     import io
 
@@ -304,8 +298,8 @@ def _read_header(path: str, separator: str, how: Reading) -> list[str]:
         if file.read(4) == b"PK\x03\x04":
             raise UsageError(f"{path} is a zip archive or an Excel workbook, not CSV: save its table as CSV.")
     try:
-        with pa.input_stream(path) as stream, io.TextIOWrapper(stream, _encoding(how), newline="") as text:
-            header = next(csv.reader(text, delimiter=separator), None)
+        with pa.input_stream(path) as stream, io.TextIOWrapper(stream, how.codec, newline="") as text:
+            header = next(csv.reader(text, delimiter=how.mark(path)), None)
     except (UnicodeError, OSError, csv.Error, pa.ArrowException) as error:
         raise UsageError(_undecoded(path, how, error)) from error
     if not header:
@@ -316,20 +310,15 @@ def _read_header(path: str, separator: str, how: Reading) -> list[str]:
 def _check_separator(path: str, header: Sequence[str], separator: str, wanted: Mapping[str, str]) -> None:
     """Refuse a header of which another separator makes more of the wanted columns, or more than one column."""
     line, single = separator.join(header), len(header) == 1
-    known = {}
-    for mark in (";", "\t", "|", ","):
-        if mark != separator and mark in line:
-            known[mark] = len({name.strip().strip('"') for name in line.split(mark)} & {*wanted})
-    best = max(known, key=lambda mark: known[mark], default="")
+    known = {
+        mark: len({name.strip().strip('"') for name in line.split(mark)} & {*wanted})
+        for mark in (";", "\t", "|", ",")
+        if mark != separator and mark in line
+    }
+    best = max(known, key=known.__getitem__, default="")
     if best and (single or known[best] > len({name.strip() for name in header} & {*wanted})):
-        written = {"\t": "tab"}.get(best, best)
-        one = "it has one column, " if single else ""
+        written, one = best.replace("\t", "tab"), "it has one column, " * single
         raise UsageError(f"the header of {path} is {line!r}: {one}separate its fields by --separator '{written}'.")
-
-
-def _encoding(how: Reading) -> str:
-    """Return the encoding, with which a mark at the start of a file of UTF-8 is none of its text."""
-    return "utf-8-sig" if how.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else how.encoding
 
 
 def _undecoded(path: str, how: Reading, error: Exception) -> str:
@@ -346,9 +335,7 @@ def _undecoded(path: str, how: Reading, error: Exception) -> str:
     return f"{path} cannot be read: {error}."
 
 
-def _read_texts(
-    path: str, separator: str, how: Reading, header: Sequence[str], wanted: Iterable[str]
-) -> pd.DataFrame:  # fmt: skip
+def _read_texts(path: str, how: Reading, header: Sequence[str], wanted: Iterable[str]) -> pd.DataFrame:
     """Return the fields of some columns of a CSV file as they are, by the numbers of their rows after the header."""
     import pandas as pd
     import pyarrow as pa
@@ -356,12 +343,12 @@ def _read_texts(
 
     names = [f"f{i}" for i in range(len(header))]
     own = {name: names[header.index(name)] for name in wanted}
-    encoding = _encoding(how).replace("utf-8-sig", "utf8")  # Arrow reads it without Python, and knows the mark
+    encoding = how.codec.replace("utf-8-sig", "utf8")  # Arrow reads it without Python, and knows the mark
     try:
         table = arrow_csv.read_csv(
             path,
             arrow_csv.ReadOptions(use_threads=False, column_names=names, encoding=encoding),
-            arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            arrow_csv.ParseOptions(delimiter=how.mark(path), newlines_in_values=True),
             arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.large_string()), include_columns=[*own.values()]
             ),
@@ -473,8 +460,8 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
 
     from pyrofair.tables.reading import from_arrow
 
-    of_csv = [("separator", None), ("decimal", "."), ("encoding", "utf-8"), ("strip", False), ("missing_values", ())]
-    if wrong := [name for name, default in of_csv if getattr(how, name) != default]:
+    plain, of_csv = Reading(), ("separator", "decimal", "encoding", "strip", "missing_values")
+    if wrong := [name for name in of_csv if getattr(how, name) != getattr(plain, name)]:
         raise UsageError(
             f"--{wrong[0].replace('_', '-')} is of CSV files; a Parquet file such as {path} has types and missing "
             "values of its own."
@@ -490,8 +477,7 @@ def _read_parquet(path: str, wanted: Mapping[str, str], how: Reading, optional: 
             f"the column {nested[0].name!r} of {path} holds several values a row ({nested[0].type}). Spread them over "
             "columns, one value each."
         )
-    frame = from_arrow(table)
-    frame = frame.loc[:, list(there)]
+    frame = from_arrow(table).loc[:, list(there)]
     if not len(frame):
         raise UsageError(f"{path} has no rows.")
     keep, left_out = _without_missing(path, {name: frame[name].isna().to_numpy() for name in there}, how)
@@ -546,20 +532,18 @@ def _without_missing(
 def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
     """Return in words which values may not be what they are taken for: numbers such as -999, and text in two cases."""
     import numpy as np
-    import pandas as pd
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     found = []
     for name, column in frame.items():
-        own = f"The column {str(name)!r} of {path}"
-        values = pd.Series(column.unique())
-        if pd.api.types.is_bool_dtype(values):
+        own, values = f"The column {str(name)!r} of {path}", column.dropna().unique()
+        if is_bool_dtype(column):
             continue
-        if pd.api.types.is_numeric_dtype(values):
-            ordered = np.sort(values.to_numpy(np.float64))
-            for each, nearest, rest in ((ordered[0], 1, ordered[1:]), (ordered[-1], -2, ordered[:-1])):
-                if len(rest) < 2 or not SENTINEL.fullmatch(f"{each:.15g}"):
-                    continue
-                if abs(each - ordered[nearest]) >= rest[-1] - rest[0]:
+        if is_numeric_dtype(column):
+            numbers = np.sort(np.asarray(values, dtype=np.float64))
+            for each in numbers[[0, -1]] if len(numbers) > 2 else ():
+                rest = numbers[numbers != each]
+                if SENTINEL.fullmatch(f"{each:.15g}") and np.abs(rest - each).min() >= np.ptp(rest):
                     found.append(
                         f"{own} holds {each:.15g} in {int((column == each).sum()):,} row(s), far from its other values "
                         f"({rest[0]:.6g} to {rest[-1]:.6g}). It is taken for that number; if it stands for a missing "
@@ -567,7 +551,7 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
                     )
             continue
         twins: dict[str, list[str]] = {}
-        for text in values.dropna().astype(str):
+        for text in map(str, values):
             twins.setdefault(" ".join(text.split()).casefold(), []).append(text)
         found += [
             f"{own} holds {' and '.join(map(repr, each))}, which are taken for different categories."
@@ -579,7 +563,7 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
 
 def distinct_values(series: pd.Series[Any]) -> list[Any]:
     """Return the values of a column, each once, in the order of their first rows, as Python has them."""
-    return [each.item() if hasattr(each, "item") else each for each in series.dropna().unique()]
+    return [plain_value(each) for each in series.dropna().unique()]
 
 
 def list_values(series: pd.Series[Any]) -> str:
@@ -594,8 +578,6 @@ def match_value(flag: str, text: str, series: pd.Series[Any], path: str) -> Any:
 
     Text is compared exactly; numbers as numbers, so that ``1`` is ``1.0``; ``true`` and ``false`` in any case.
     """
-    from pyrofair._validation import nearest  # it loads NumPy
-
     values = distinct_values(series)
     found = [value for value in values if _means(text, value)]
     if len(found) == 1:

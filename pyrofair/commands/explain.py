@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.data import DATA_OPTIONS, GROUPS
 from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, asked_of, thresholds_of
-from pyrofair.commands.options import Command, Option, Settings, grouped
+from pyrofair.commands.options import Option, Settings, command, grouped
 from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import running
@@ -15,7 +15,7 @@ from pyrofair.commands.sources import source_options
 if TYPE_CHECKING:
     from pyrofair.audits import Decomposition
 
-__all__ = ["COMMAND", "PART_OPTIONS", "add_parts", "explain"]
+__all__ = ["PART_OPTIONS", "add_parts", "explain", "run"]
 
 FILES = (
     "report.txt", "report.html", "report.json", "parts.csv", "contrasts.csv", "means.csv", "differences.csv",
@@ -52,8 +52,12 @@ each other group is compared with the baseline.
 """
 
 
+@command("explain", "split the difference between two groups along the graph", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Split the difference, write the results, print them, and return the exit code."""
+    """Split the difference of mean scores and of decisions between two groups.
+
+    Its parts, which add up to it, are confounding and one for each edge out of the sensitive attribute.
+    """
     with running(settings, FILES, outcome_required=False, about_paths=False, several=True) as own:
         found = explain(settings, own.problem, own.models)
         own.folder.add("report.html", found.to_html)
@@ -90,14 +94,3 @@ def explain(settings: Settings, problem: Problem, models: dict[str, Any]) -> Dec
         **asked_of(settings, problem),
         **more,
     )
-
-
-COMMAND = Command(
-    "explain",
-    "split the difference between two groups along the graph",
-    "Split the difference of mean scores and of decisions between two groups: confounding, and a part for each edge\n"
-    "out of the sensitive attribute, which add up to it.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, LIMIT_EXCEEDED, Option, grouped
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from pyrofair.audits import Audit, ContrastAudit
     from pyrofair.audits.verdicts import Verdict
 
-__all__ = ["GATE_OPTIONS", "QUANTITIES", "Wording", "judge"]
+__all__ = ["GATE_OPTIONS", "QUANTITIES", "judge"]
 
 QUANTITIES = ("piu_upper", "piu_lower", "piu_paper_bound", "mean_unfair_effect")
 GATE_OPTIONS = grouped(
@@ -24,14 +23,6 @@ GATE_OPTIONS = grouped(
     Option("fail-quantity", "what --fail-above is about: the end of the interval farther from 0", default="piu_upper",
            choices=QUANTITIES),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Wording:
-    """The exit code of a gate, and a line for each model."""
-
-    code: int
-    lines: tuple[str, ...]
 
 
 def _judged(report: Audit | ContrastAudit) -> Iterator[tuple[str, Verdict, Mapping[str, Any]]]:
@@ -50,8 +41,8 @@ def _judged(report: Audit | ContrastAudit) -> Iterator[tuple[str, Verdict, Mappi
             yield f"{key[0]}, {report.label(name)}", each, own[name][key[0], key[1]]
 
 
-def judge(report: Audit | ContrastAudit, limit: float, quantity: str) -> Wording:
-    """Return whether the thresholded decisions of every model stay within a limit, up to the end of the interval.
+def judge(report: Audit | ContrastAudit, limit: float, quantity: str) -> tuple[int, list[str]]:
+    """Return whether decisions of every model stay within a limit up to the interval's end: an exit code, and lines.
 
     Exceeded by one model, or contrast, it is exceeded. Without an interval, or with a verdict that is withheld, a model
     cannot be judged; one that reads nothing that an unfair path touches has no unfair effect, by the graph.
@@ -76,4 +67,4 @@ def judge(report: Audit | ContrastAudit, limit: float, quantity: str) -> Wording
     code = next((each for each in (LIMIT_EXCEEDED, CANNOT_BE_JUDGED) if each in codes), DONE)
     outcome = {DONE: "passed", LIMIT_EXCEEDED: "failed", CANNOT_BE_JUDGED: "not passed"}[code]
     first = f"Gate, {quantity} of decisions at most {limit:g} up to the end of its interval: {outcome}."
-    return Wording(code, (first, *lines))
+    return code, [first, *lines]

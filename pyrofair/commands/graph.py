@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyrofair.commands.check import COMMAND as CHECK
 from pyrofair.commands.check import TEST_OPTIONS, check_table
+from pyrofair.commands.check import run as check
 from pyrofair.commands.data import DATA, DATA_OPTIONS, GROUPS, Reading, read_columns, require_columns
-from pyrofair.commands.options import DONE, FAILED, Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, read_problem, read_text
+from pyrofair.commands.options import DONE, FAILED, Option, Settings, UsageError, command, grouped
+from pyrofair.commands.problem import GRAPH_OPTIONS, VALUE_OPTIONS, read_problem, read_text
 from pyrofair.commands.results import RESULT_OPTIONS
 from pyrofair.commands.running import computing
 
 if TYPE_CHECKING:
     from pyrofair.graph import CausalGraph
 
-__all__ = ["COMMAND"]
+__all__ = ["run"]
 
 OPTIONS = (
     DATA,
@@ -31,7 +31,7 @@ OPTIONS = (
                metavar="FILE"),
         Option("within", "columns of a tier also act on those named after them (default: not on each other)", bool),
     ),
-    *LABEL_OPTIONS,
+    *VALUE_OPTIONS,
     *TEST_OPTIONS,
     GROUPS,
     *DATA_OPTIONS,
@@ -49,8 +49,12 @@ Edit graph.txt; then test it, pyrofair check, and audit with it.
 """
 
 
+@command("graph", "write a graph to begin with: all arrows from earlier to later columns", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Print the edges and their tests, write them with a picture, and return the exit code."""
+    """Write all arrows from earlier to later columns as a text to be cut down.
+
+    What the graph implies is tested on the table, and the graph is drawn.
+    """
     for role in ("sensitive", "outcome"):
         if settings[role] is None:
             raise UsageError(f"--{role} is missing: the column of the {role}{' attribute' * (role == 'sensitive')}.")
@@ -122,7 +126,7 @@ Then the same command with --tiers tiers.txt -o graph.txt."""
 def _head(graph: CausalGraph, settings: Settings) -> list[str]:
     """Return the edges as text, and above them how they are cut down."""
     file = settings["output"] or "graph.txt"
-    known = {str(each.name).replace("_", "-") for each in CHECK.params} - OF_THE_CALL
+    known = {str(each.name).replace("_", "-") for each in check.params} - OF_THE_CALL
     then = shlex.join(["pyrofair", "check", settings["data"], "--graph", file, *settings.arguments(known)])
     edges = [line for line in str(graph).splitlines() if not line.startswith("#")]
     return [
@@ -135,14 +139,3 @@ def _head(graph: CausalGraph, settings: Settings) -> list[str]:
         *edges,
         "",
     ]
-
-
-COMMAND = Command(
-    "graph",
-    "write a graph to begin with: all arrows from earlier to later columns",
-    "Write all arrows from earlier to later columns as a text to be cut down, test what it implies on the table, and\n"
-    "draw it.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyrofair.commands.options import DONE, Command, Option, Settings, config_option
-from pyrofair.commands.problem import GRAPH_OPTIONS, LABEL_OPTIONS, make_graph, make_unfair, stated_labels
+from pyrofair.commands.options import DONE, Option, Settings, command, config_option
+from pyrofair.commands.problem import GRAPH_OPTIONS, VALUE_OPTIONS, make_graph, make_unfair, stated_values
 
-__all__ = ["COMMAND"]
+__all__ = ["run"]
 
 OPTIONS = (
     *GRAPH_OPTIONS,
-    *(each for each in LABEL_OPTIONS if each.name in ("baseline", "contrast", "labels", "positive")),
+    *(each for each in VALUE_OPTIONS if each.name in ("baseline", "contrast", "labels", "positive")),
     Option("target", "whose outcome: the prediction of a classifier of the outcome's parents, or the outcome itself",
            default="prediction", choices=("prediction", "outcome")),
     Option("latex", "print the formulas as LaTeX", bool),
@@ -28,22 +28,13 @@ Where the effect is not identified it names the cause and what can be done, and 
 """
 
 
+@command("identify", "print the formula of the effect along unfair paths, or why there is none", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Print the unfair paths and their estimand."""
+    """Derive whether data identify the effect along the unfair paths, and by which formula, from the graph alone."""
     from pyrofair.graph import identify
 
-    graph = make_graph(settings, stated_labels(settings))
+    graph = make_graph(settings, stated_values(settings))
     unfair = make_unfair(graph, settings)
     estimand = identify(unfair, settings["target"])
     lines.write(estimand.latex if settings["latex"] else f"{unfair}\n\n{estimand}")
     return DONE
-
-
-COMMAND = Command(
-    "identify",
-    "print the formula of the effect along unfair paths, or why there is none",
-    "Derive from the graph alone whether data identify the effect along the unfair paths, and by which formula.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)

@@ -14,22 +14,22 @@ from contextlib import contextmanager, suppress
 import click
 
 from pyrofair._version import __version__
-from pyrofair.commands.audit import COMMAND as AUDIT
-from pyrofair.commands.check import COMMAND as CHECK
-from pyrofair.commands.compare import COMMAND as COMPARE
-from pyrofair.commands.explain import COMMAND as EXPLAIN
-from pyrofair.commands.graph import COMMAND as GRAPH
-from pyrofair.commands.identify import COMMAND as IDENTIFY
+from pyrofair.commands.audit import run as audit
+from pyrofair.commands.check import run as check
+from pyrofair.commands.compare import run as compare
+from pyrofair.commands.explain import run as explain
+from pyrofair.commands.graph import run as graph
+from pyrofair.commands.identify import run as identify
 from pyrofair.commands.options import CANNOT_BE_JUDGED, DONE, FAILED, INTERRUPTED, USAGE, Command, Option
-from pyrofair.commands.path import COMMAND as PATH
+from pyrofair.commands.path import run as path
 from pyrofair.commands.running import as_options
-from pyrofair.commands.sensitivity import COMMAND as SENSITIVITY
-from pyrofair.commands.train import COMMAND as TRAIN
+from pyrofair.commands.sensitivity import run as sensitivity
+from pyrofair.commands.train import run as train
 from pyrofair.exceptions import NotIdentifiedError, PositivityError, PyrofairError, shortened
 
 __all__ = ["COMMANDS", "Lines", "main"]
 
-COMMANDS: tuple[Command, ...] = (GRAPH, CHECK, IDENTIFY, AUDIT, EXPLAIN, SENSITIVITY, TRAIN, PATH, COMPARE)
+COMMANDS: tuple[Command, ...] = (graph, check, identify, audit, explain, sensitivity, train, path, compare)
 DESCRIPTION = """\
 Assess and mitigate unfair effects of a sensitive attribute along paths of a causal graph.
 

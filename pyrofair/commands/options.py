@@ -7,12 +7,15 @@ import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from pyrofair._validation import did_you_mean, path_fault, shown
 from pyrofair.exceptions import PyrofairError
 
 __all__ = [
@@ -27,10 +30,10 @@ __all__ = [
     "Option",
     "Settings",
     "UsageError",
+    "command",
     "config_option",
     "grouped",
     "is_file",
-    "near",
     "no_file",
     "write_settings",
 ]
@@ -48,31 +51,20 @@ class UsageError(PyrofairError):
     """An option, a file, a column or a value does not fit; the command ends with exit code 2."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the known name nearest to a wrong one, or an empty string."""
-    from pyrofair._validation import did_you_mean  # it loads NumPy
-
-    return did_you_mean(name, known)
-
-
 def is_file(text: str) -> bool:
     """Return whether a file has this name; the file system is asked only if one can be called so."""
-    from pyrofair._validation import path_fault
-
     return not path_fault(text) and Path(text).is_file()
 
 
 def no_file(text: str) -> str:
     """Return a sentence on a file that is not there, with the nearest name that is; empty if there is one."""
-    from pyrofair._validation import path_fault, shown
-
     if fault := path_fault(text):
         return f"{shown(text)} is no file: {fault}."
     path = Path(text)
     if path.exists():
         return f"{text!r} is a folder; name a file of it." if path.is_dir() else ""
     beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-    return f"there is no file {text!r} in {Path.cwd()}.{near(path.name, beside)}"
+    return f"there is no file {text!r} in {Path.cwd()}.{did_you_mean(path.name, beside)}"
 
 
 class Integer(click.IntRange):
@@ -164,6 +156,10 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def get(self, name: str) -> Any:
+        """Return the value of an option, or None if the command has no such option."""
+        return self.values.get(name)
+
     def arguments(self, known: Iterable[str]) -> list[str]:
         """Return the options of some names that the user gave, as they are written on the command line."""
         found = []
@@ -189,12 +185,14 @@ class Command(click.Command):
     """
 
     def __init__(
-        self, name: str, help: str, description: str, example: str, options: Sequence[click.Parameter],
+        self, name: str, summary: str, example: str, options: Sequence[click.Parameter],
         run: Callable[[Settings, Any], int],
     ) -> None:  # fmt: skip
         as_it_is = "\n\n".join(f"\b\n{part}" for part in example.rstrip().split("\n\n"))
         wide = {"max_content_width": 110}
-        super().__init__(name, wide, params=[*options], help=description, epilog=as_it_is, short_help=help)
+        super().__init__(
+            name, wide, params=[*options], help=cleandoc(str(run.__doc__)), epilog=as_it_is, short_help=summary
+        )
         self.run = run
 
     def invoke(self, ctx: click.Context) -> int:
@@ -249,6 +247,13 @@ class Command(click.Command):
         return Settings(str(self.name), values, frozenset(given))
 
 
+def command(
+    name: str, summary: str, example: str, options: Sequence[click.Parameter]
+) -> Callable[[Callable[[Settings, Any], int]], Command]:
+    """Make a command of a function, whose docstring describes it; the summary is its line among all commands."""
+    return partial(Command, name, summary, example, options)
+
+
 def _fault(text: str) -> str:
     """Return why no file of settings, and no terminal, can show a text; empty if they can."""
     try:
@@ -277,7 +282,7 @@ def read_settings(ctx: click.Context, _: click.Parameter, path: str | None) -> s
     for name, value in content.items():
         if name not in known:
             text = f"{where} has the key {name!r}, and pyrofair {ctx.command.name} has no option of that name."
-            raise click.UsageError(f"{text}{near(name, known)} Keys are the options without '--'.", ctx)
+            raise click.UsageError(f"{text}{did_you_mean(name, known)} Keys are the options without '--'.", ctx)
         texts, many = [str(each) for each in (value if isinstance(value, list) else [value])], known[name].multiple
         if isinstance(value, dict) or (isinstance(value, list) and not many):
             raise click.UsageError(f"{where}: {name} = {value} must be one value{' or a list' * many}.", ctx)

@@ -12,10 +12,10 @@ from pyrofair.commands.options import (
     FAILED,
     INTERRUPTED,
     LIMIT_EXCEEDED,
-    Command,
     Option,
     Settings,
     UsageError,
+    command,
     grouped,
 )
 from pyrofair.commands.problem import QUESTION, Problem
@@ -26,7 +26,7 @@ from pyrofair.commands.train import TRAINING_OPTIONS, make_classifier
 if TYPE_CHECKING:
     from pyrofair.audits import PenaltyPath
 
-__all__ = ["COMMAND"]
+__all__ = ["run"]
 
 MODEL = "model.pyrofair"
 FILES = (MODEL, "report.txt", "path.csv", "intervals.csv", "groups.csv", "path.png")
@@ -72,8 +72,12 @@ no classifier of the path stays within the limit, it ends with exit code 3.
 """
 
 
+@command("path", "fit and judge a classifier along a path of penalty strengths, and choose one", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Fit and measure the path, write it, choose, and return the exit code."""
+    """Fit one classifier at several strengths of the penalty, and save the one that a stated limit chooses.
+
+    Each is measured with its interval on rows that were not trained on.
+    """
     import pyrofair
     from pyrofair.tables.recorded import assumed_of_records
 
@@ -160,14 +164,3 @@ def _choose(path: PenaltyPath, settings: Settings) -> tuple[Any, list[str], int]
         "many looks a little better on these rows than it is: audit it on further rows."
     )
     return chosen, [text], DONE
-
-
-COMMAND = Command(
-    "path",
-    "fit and judge a classifier along a path of penalty strengths, and choose one",
-    "Fit one classifier at several strengths of the penalty, measure each with its interval on rows that were not\n"
-    "trained on, and save the one that a stated limit chooses.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GRAPH_OPTIONS",
-    "LABEL_OPTIONS",
     "QUESTION",
+    "VALUE_OPTIONS",
     "Problem",
     "files_read",
     "make_graph",
@@ -42,9 +42,9 @@ __all__ = [
     "names_several",
     "read_problem",
     "read_text",
-    "stated_labels",
+    "stated_values",
 ]
-ALL, OTHER = "all", "other="
+ALL, OTHER, ROLES = "all", "other=", ("baseline", "contrast")
 
 GRAPH_OPTIONS = grouped(
     "the question",
@@ -60,7 +60,7 @@ GRAPH_OPTIONS = grouped(
     Option("columns", "the columns of a node that is not one column of its own name: 'S=savings,checking'", many=True,
            metavar="NODE=COLUMNS"),
 )  # fmt: skip
-LABEL_OPTIONS = grouped(
+VALUE_OPTIONS = grouped(
     "the question",
     Option("baseline", "the value of the sensitive attribute in the baseline world (default 0)", metavar="VALUE"),
     Option("contrast", "its other value (default 1); of audit and train also several values, each compared with the "
@@ -74,7 +74,7 @@ LABEL_OPTIONS = grouped(
     Option("rest-is-no", "all values of the outcome, or of columns of decisions, but the one that counts as yes count "
            "as no", bool),
 )  # fmt: skip
-QUESTION = (DATA, *GRAPH_OPTIONS, *LABEL_OPTIONS)
+QUESTION = (DATA, *GRAPH_OPTIONS, *VALUE_OPTIONS)
 
 
 class Rows(NamedTuple):
@@ -120,7 +120,7 @@ def files_read(settings: Settings, *tables: str) -> list[str]:
     return [*found, settings["graph"]] if is_file(settings["graph"]) else found
 
 
-def make_graph(settings: Settings, labels: Mapping[str, Any]) -> CausalGraph:
+def make_graph(settings: Settings, values: Mapping[str, Any]) -> CausalGraph:
     """Return the graph that the options describe, with values of the sensitive attribute and the outcome."""
     from pyrofair.graph import CausalGraph
 
@@ -130,7 +130,7 @@ def make_graph(settings: Settings, labels: Mapping[str, Any]) -> CausalGraph:
         outcome=settings["outcome"],
         columns=dict(_columns_of(each) for each in settings["columns"]),
         latent=settings["latent"],
-        **labels,
+        **values,
     )
 
 
@@ -209,94 +209,84 @@ def read_problem(
         )
     from pyrofair.effects import from_one_hot
 
-    how = Reading.of(settings)
+    extra = dict(extra or {})
     plain = make_graph(settings, {})
-    how = replace(how, sensitive=plain.sensitive_column, gaps=gaps)
+    how = replace(Reading.of(settings), sensitive=plain.sensitive_column, gaps=gaps)
     make_unfair(plain, settings, required=about_paths)  # a wrong path is refused before the table is read
-    outcome = plain.outcome_column
-    origin = f"--tiers {settings['tiers']}" if "tiers" in settings.given else "--graph"
-    wanted = {column: f"{origin}: the node {node!r}" for column, node in plain.node_of.items()}
-    if settings["weight"]:
-        wanted.setdefault(settings["weight"], "--weight")
     hot, other = _one_hot(settings, plain)
-    if hot:
-        wanted.pop(plain.sensitive_column)
-        wanted |= dict.fromkeys(hot, "--one-hot")
-    if groups := settings.values.get("groups"):  # noqa: PD011
-        if groups in plain.node_of:
-            raise UsageError(
-                f"--groups {groups!r} is a column of the graph, given which estimates are made: name another."
-            )
-        wanted.setdefault(groups, "--groups")
-    own = wanted | {name: why for name, why in (extra or {}).items() if name not in wanted}
-    optional = () if outcome_required else (outcome,)
+    outcome, weight, groups = plain.outcome_column, settings["weight"], settings.get("groups")
+    wanted = _wanted(settings, plain, hot)
     if how.missing_as_value:  # a missing outcome is left out of accuracy, which is all that it serves in an audit
-        hints = {name for name, why in (extra or {}).items() if why == "--proxy"}
-        needed = {plain.sensitive_column, *(extra or {}), *({outcome} if outcome_required else ())} - hints
+        hints = {name for name, why in extra.items() if why == "--proxy"}
+        needed = {plain.sensitive_column, *extra, *({outcome} if outcome_required else ())} - hints
         how = replace(how, features=tuple({*plain.node_of, *hints} - needed))
-    table = read_data(settings["data"], own, how, optional)
-    weighted = {settings["weight"]} - set(plain.node_of)
-    further = {
-        name: read_data(
-            settings[name],
-            wanted if name == "train" else {each: why for each, why in wanted.items() if each not in weighted},
-            how,
-            (outcome,) if name == "train" else (),
-        )
-        for name in others
-        if settings[name]
+    tables = {
+        DATA.name: read_data(settings["data"], wanted | extra | wanted, how, () if outcome_required else (outcome,))
     }
-    raw = table.frame
+    unweighted = {name: why for name, why in wanted.items() if name in plain.node_of or name != weight}
+    for name in filter(settings.__getitem__, others):
+        fits = name == "train"
+        tables[name] = read_data(settings[name], wanted if fits else unweighted, how, (outcome,) if fits else ())
+    raw = tables[DATA.name].frame
     if hot:
         read = partial(from_one_hot, graph=plain, columns=hot, other=other)
-        table = replace(table, frame=read(raw).frame)
-        further = {name: replace(each, frame=read(each.frame).frame) for name, each in further.items()}
-    table, dropped = _keep_groups(table, plain, settings)
-    more = {name: _keep_groups(each, plain, settings) for name, each in further.items()}
-    labels = _labels(settings, plain, table) if about_groups else {}
+        tables = {name: replace(each, frame=read(each.frame).frame) for name, each in tables.items()}
+    tables = {name: _keep_groups(each, plain, settings) for name, each in tables.items()}
+    table = tables[DATA.name]
+    values = _values(settings, plain, table) if about_groups else {}
     if settings["labels"]:
         column = table.frame[plain.sensitive_column]
-        named = _named_levels(settings, lambda text: match_value("--labels", text, column, table.path))
-        labels |= {"labels": named} | ({} if about_groups else {"baseline": next(iter(named)), "contrast": None})
-    joined: list[str] = []
-    if settings["rest-is-no"] and "positive" in labels and outcome in table.frame:
-        column, yes = table.frame[outcome], labels["positive"]
+        named = _labels_of(settings, lambda text: match_value("--labels", text, column, table.path))
+        values |= {"labels": named} | ({} if about_groups else {"baseline": next(iter(named)), "contrast": None})
+    if settings["rest-is-no"] and "positive" in values and outcome in table.frame:
+        column, yes = table.frame[outcome], values["positive"]
         for no in column[column != yes].value_counts().index[:1]:  # none if all say yes
-            table, joined = _join(table, outcome, [yes, no])
-            more = {name: (_join(each, outcome, [yes, no])[0], lost) for name, (each, lost) in more.items()}
-    graph = make_graph(settings, labels)
-    for name, (each, _) in more.items():
+            tables = {name: _join(each, outcome, [yes, no]) for name, each in tables.items()}
+    graph, table = make_graph(settings, values), tables.pop(DATA.name)
+    for name, each in tables.items():
         _require_alike(table, each, [column for column in wanted if column in each.frame], name)
     nodes = [column for column in plain.node_of if column in table.frame]
-    notes = [*table.notes, *joined]
+    notes = list(table.notes)
     if table.unused:
         notes.append(f"Columns of {table.path} that are not used: {', '.join(map(str, table.unused))}.")
     if outcome not in table.frame:
         notes.append(f"{table.path} has no column {outcome!r}, the outcome: accuracy is not available.")
-    left_out = [*table.left_out, *dropped]
-    for one, lost in more.values():
-        left_out += [*one.left_out, *lost]
+    left_out = [text for each in (table, *tables.values()) for text in each.left_out]
     doubts = [f"{text[0].upper()}{text[1:]}. The numbers are those of the other rows." for text in left_out]
-    for each in (table, *(other for other, _ in more.values())):
+    for each in (table, *tables.values()):
         doubts += [*each.doubts, *_constant(each, plain)]
     for text in doubts:
         warnings.warn(text, PyrofairWarning, stacklevel=2)
-    weight = settings["weight"]
     return Problem(
         graph,
         make_unfair(graph, settings, required=about_paths),
         table.frame[nodes],
-        table.frame[list(extra or {})],
+        table.frame[list(extra)],
         table.frame.get(weight),
         table.frame.get(groups),
         {
             name: Rows(each.frame.filter(nodes), each.frame.get(weight), each.frame.get(groups))
-            for name, (each, _) in more.items()
+            for name, each in tables.items()
         },
         tuple(notes),
         _levels(settings, graph, table) if about_groups and graph.contrast is None else (),
         from_one_hot(raw, graph, hot, other=other) if hot else None,
     )
+
+
+def _wanted(settings: Settings, graph: CausalGraph, hot: Sequence[str]) -> dict[str, str]:
+    """Return the columns of the nodes, or those ``hot`` in place of the sensitive one, of weights and of groups."""
+    origin = f"--tiers {settings['tiers']}" if "tiers" in settings.given else "--graph"
+    found = {column: f"{origin}: the node {node!r}" for column, node in graph.node_of.items()}
+    if hot:
+        del found[graph.sensitive_column]
+        found |= dict.fromkeys(hot, "--one-hot")
+    if (groups := settings.get("groups")) in graph.node_of:
+        raise UsageError(f"--groups {groups!r} is a column of the graph, given which estimates are made: name another.")
+    for flag in ("weight", "groups"):
+        if name := settings.get(flag):
+            found.setdefault(name, f"--{flag}")
+    return found
 
 
 def _levels(settings: Settings, graph: CausalGraph, table: Table) -> tuple[Any, ...]:
@@ -319,17 +309,17 @@ def _one_hot(settings: Settings, graph: CausalGraph) -> tuple[list[str], str | N
     return [each for each in columns if each != other], other and other.removeprefix(OTHER)
 
 
-def _join(table: Table, outcome: str, kept: Sequence[Any]) -> tuple[Table, list[str]]:
-    """Return a table whose outcome has no value but two, the second for all others, and what was joined to it."""
+def _join(table: Table, outcome: str, kept: Sequence[Any]) -> Table:
+    """Return a table whose outcome has no value but two, the second for all others, and a note of these."""
     column: Any = table.frame.get(outcome)
     if column is None or (known := column.isin(kept) | column.isna()).all():
-        return table, []
+        return table
     others = list_values(column[~known])
     values = column.astype(object).where(known, kept[-1]).astype(column.dtype)
     if str(values.dtype) == "category":
         values = values.cat.remove_unused_categories()
-    told = f"{outcome!r} of {table.path}: {others} count as {kept[-1]!r} (--rest-is-no)."
-    return replace(table, frame=table.frame.assign(**{outcome: values})), [told]
+    note = f"{outcome!r} of {table.path}: {others} count as {kept[-1]!r} (--rest-is-no)."
+    return replace(table, frame=table.frame.assign(**{outcome: values}), notes=(*table.notes, note))
 
 
 def _constant(table: Table, graph: CausalGraph) -> list[str]:
@@ -343,37 +333,30 @@ def _constant(table: Table, graph: CausalGraph) -> list[str]:
     ]
 
 
-def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> tuple[Table, list[str]]:
-    """Return a table without the rows of other groups, where these are to be dropped, and how many these are."""
+def _keep_groups(table: Table, graph: CausalGraph, settings: Settings) -> Table:
+    """Return a table without the rows of other groups, where these are to be dropped."""
     if not settings["drop-other-groups"]:
-        return table, []
+        return table
     if settings["baseline"] is None or settings["contrast"] in ([], [ALL]):
         raise UsageError("--drop-other-groups needs --baseline and --contrast, the groups to keep.")
     column = table.frame[graph.sensitive_column]
-    kept = [match_value("--baseline", settings["baseline"], column, table.path)]
-    kept += [match_value("--contrast", each, column, table.path) for each in settings["contrast"]]
-    keep = column.isin(kept).to_numpy()
+    named = [("--baseline", settings["baseline"]), *(("--contrast", each) for each in settings["contrast"])]
+    keep = column.isin([match_value(flag, each, column, table.path) for flag, each in named])
     if keep.all():
-        return table, []
+        return table
     counts = list_values(column[~keep])
     text = f"{int((~keep).sum()):,} rows of {table.path} of other groups are left out: {counts}"
     frame = table.frame[keep].copy()  # its index is that of the rows of the file
-    for name in frame.columns:
-        if str(frame[name].dtype) == "category":
-            frame[name] = frame[name].cat.remove_unused_categories()
-    return replace(table, frame=frame), [text]
+    for name in frame.select_dtypes("category"):
+        frame[name] = frame[name].cat.remove_unused_categories()
+    return replace(table, frame=frame, left_out=(*table.left_out, text))
 
 
-def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, Any]:
+def _values(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, Any]:
     """Return the values of the sensitive attribute and of the outcome, in the types of their columns."""
     sensitive = table.frame[graph.sensitive_column]
     several = names_several(settings)
-    given = {"baseline": settings["baseline"], "contrast": None if several else next(iter(settings["contrast"]), None)}
-    found = {
-        role: match_value(f"--{role}", value, sensitive, table.path)
-        for role, value in given.items()
-        if value is not None
-    }
+    found = {role: match_value(f"--{role}", text, sensitive, table.path) for role, text in _named(settings).items()}
     if len(found) == 2 and found["baseline"] == found["contrast"]:
         raise UsageError(
             f"--baseline and --contrast are both {found['baseline']!r}; name two values of {sensitive.name!r}, which "
@@ -389,23 +372,27 @@ def _labels(settings: Settings, graph: CausalGraph, table: Table) -> dict[str, A
         outcome = table.frame[graph.outcome_column]
         found["positive"] = _positive(settings, outcome, table.path)
     elif settings["positive"] is not None:  # the classes of a model
-        found["positive"] = stated_labels(settings)["positive"]
+        found["positive"] = stated_values(settings)["positive"]
     return found
 
 
-def stated_labels(settings: Settings) -> dict[str, Any]:
+def stated_values(settings: Settings) -> dict[str, Any]:
     """Return the values of the sensitive attribute and of the outcome as they are written, where there is no table."""
-    one = None if names_several(settings) else next(iter(settings["contrast"]), None)
-    given = {"baseline": settings["baseline"], "contrast": one, "positive": settings["positive"]}
-    texts = {role: text for role, text in given.items() if text is not None}
 
     def read(text: str) -> Any:
         return text if (number := read_number(text, ".")) is None else number
 
-    return {role: read(text) for role, text in texts.items()} | {"labels": _named_levels(settings, read)}
+    texts = _named(settings) | ({} if settings["positive"] is None else {"positive": settings["positive"]})
+    return {role: read(text) for role, text in texts.items()} | {"labels": _labels_of(settings, read)}
 
 
-def _named_levels(settings: Settings, read: Callable[[str], Any]) -> dict[Any, str]:
+def _named(settings: Settings) -> dict[str, str]:
+    """Return the two values of the sensitive attribute that are named, as they are written."""
+    one = None if names_several(settings) else next(iter(settings["contrast"]), None)
+    return {role: text for role, text in zip(ROLES, (settings["baseline"], one), strict=True) if text is not None}
+
+
+def _labels_of(settings: Settings, read: Callable[[str], Any]) -> dict[Any, str]:
     """Return the labels of values of the sensitive attribute, by the values that a function reads."""
     found: dict[Any, str] = {}
     for text in settings["labels"]:
@@ -420,31 +407,29 @@ def _named_levels(settings: Settings, read: Callable[[str], Any]) -> dict[Any, s
 
 def _two_groups(found: Mapping[str, Any], column: pd.Series[Any], path: str) -> dict[str, Any]:
     """Return the roles of the values of the sensitive attribute that are not named: 0 and 1, or the other of two."""
-    values = distinct_values(column)
-    roles: dict[str, Any] = {}
+    values, (one, other) = distinct_values(column), ROLES
     if not found and {*values} == {0, 1}:
-        roles = {"baseline": 0, "contrast": 1}
-    elif len(found) == 1 and len(values) == 2:
-        (role, value), other = next(iter(found.items())), {"baseline": "contrast", "contrast": "baseline"}
-        roles = {other[role]: next(each for each in values if each != value)}
-    elif len(found) < 2:
+        return {one: 0, other: 1}
+    if len(found) == 1 and len(values) == 2:
+        ((role, value),) = found.items()
+        return {other if role == one else one: next(each for each in values if each != value)}
+    if len(found) < 2:
         raise UsageError(
             f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}. Name the two values to "
             f"compare, such as {_two(found, column)}{_others(found, column)}."
         )
-    chosen = [*found.values(), *roles.values()]
-    if others := [each for each in values if each not in chosen]:
+    if others := [each for each in values if each not in found.values()]:
         raise UsageError(
             f"the sensitive attribute {column.name!r} of {path} holds {list_values(column)}, and two values are "
             f"compared at a time: {others[0]!r} is neither --baseline nor --contrast{_others(found, column)}."
         )
-    return roles
+    return {}
 
 
 def _two(found: Mapping[str, Any], column: pd.Series[Any]) -> str:
     """Return options that name two values of a column: those named, and the most frequent of the others."""
     left = iter(each for each in column.value_counts().index if each not in found.values())
-    pairs = ((role, found[role] if role in found else next(left, None)) for role in ("baseline", "contrast"))
+    pairs = ((role, found[role] if role in found else next(left, None)) for role in ROLES)
     return " ".join(f"--{role} {shlex.quote(str(value))}" for role, value in pairs if value is not None)
 
 
@@ -478,13 +463,10 @@ def _require_alike(one: Table, other: Table, columns: Sequence[str], option: str
     """Refuse a column that one table holds as numbers and the other as text."""
     from pyrofair.tables.labels import is_categorical
 
-    for name in columns:
-        if name not in one.frame:
-            continue
-        text = [is_categorical(each.frame[name]) for each in (one, other)]
-        if text[0] != text[1]:
-            files = (one.path, other.path) if text[0] else (other.path, one.path)
+    for name in one.frame.columns.intersection([*columns]):
+        if is_categorical(one.frame[name]) != (is_text := is_categorical(other.frame[name])):
+            text, numbers = (other.path, one.path) if is_text else (one.path, other.path)
             raise UsageError(
-                f"the column {name!r} is text in {files[0]} and numbers in {files[1]} (--{option}); --text {name} "
+                f"the column {name!r} is text in {text} and numbers in {numbers} (--{option}); --text {name} "
                 "reads both as text."
             )

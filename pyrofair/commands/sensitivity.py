@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyrofair._validation import did_you_mean
 from pyrofair.commands.data import DATA_OPTIONS, GROUPS
 from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, asked_of
-from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped
-from pyrofair.commands.problem import QUESTION, Problem
+from pyrofair.commands.options import Option, Settings, UsageError, command, grouped
+from pyrofair.commands.problem import QUESTION, Problem, make_graph
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
 from pyrofair.commands.running import running
 from pyrofair.commands.sources import make_source, source_options
 
-__all__ = ["COMMAND", "analyse"]
+__all__ = ["analyse", "run"]
 
 FILES = ("report.txt", "sensitivity.csv", "flips.csv", "benchmark.csv", "edges.csv", "report.html", "sensitivity.png")
 OPTIONS = (
@@ -51,12 +52,22 @@ BELONGS = {"amounts": ("confounding", "cross-world", "switching"), "hidden-cause
            "benchmark": ("confounding",), "absent": ("edges",)}  # fmt: skip
 
 
+@command("sensitivity", "how far an assumption may fail before a conclusion changes", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Give the assumption up, write the results, print them, and return the exit code."""
+    """Give one assumption up by stated amounts: how far the unfair effect moves, and when a conclusion changes.
+
+    By default the assumption is that nothing hidden causes both the sensitive attribute and what follows it.
+    """
     doubt = settings["doubt"]
     for name, fits in BELONGS.items():
         if settings[name] and doubt not in fits:
             raise UsageError(f"--{name} belongs to --doubt {' or '.join(fits)}, and not to --doubt {doubt}.")
+    known = {*make_graph(settings, {}).nodes, "all"}
+    for cause in settings["hidden-causes"]:
+        ends = [end for side in cause.split("<->") for end in ([side] if side.strip() in known else side.split(","))]
+        if wrong := [end.strip() for end in ends if end.strip() not in known]:
+            hint = did_you_mean(wrong[0], known)
+            raise UsageError(f"--hidden-causes {cause!r}: {wrong[0]!r} is no node of the graph, as in 'A <-> M'.{hint}")
     with running(settings, FILES, outcome_required=False) as own:
         tell = _edges if doubt == "edges" else _sweeps
         texts = tell(settings, own.problem, own.models, own.folder)
@@ -106,14 +117,3 @@ def analyse(settings: Settings, problem: Problem, model: Any, doubt: str = "conf
     own = make_source(settings, problem.unfair) if settings["source"] == "onestep" else problem.unfair
     analysis = getattr(sensitivity, doubt.replace("-", "_"))
     return analysis(model, own, problem.frame, **asked_of(settings, problem), **more)
-
-
-COMMAND = Command(
-    "sensitivity",
-    "how far an assumption may fail before a conclusion changes",
-    "Give one assumption up by a stated amount: by default that nothing hidden causes both the sensitive attribute\n"
-    "and what follows it. Print how far the unfair effect moves, and the amount at which a conclusion changes.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pyrofair.commands.data import DATA_OPTIONS
-from pyrofair.commands.options import Command, Option, Settings, UsageError, grouped
+from pyrofair.commands.options import Option, Settings, UsageError, command, grouped
 from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS
 from pyrofair.commands.running import running
 from pyrofair.commands.sources import TRAIN_SOURCES, make_source, source_options
 
-__all__ = ["COMMAND", "TRAINING_OPTIONS", "make_classifier"]
+__all__ = ["TRAINING_OPTIONS", "make_classifier", "run"]
 
 TRAINING_OPTIONS = (*grouped(
     "the training",
@@ -61,12 +61,14 @@ The classifier is saved in train-train/{MODEL}; audit it on rows that it was not
 """
 
 
+@command("train", "train a classifier with a penalty on unfair effects, and save it", EXAMPLE, OPTIONS)
 def run(settings: Settings, lines: Any) -> int:
-    """Train, save the classifier, and print a summary."""
+    """Fit a classifier that minimises cross-entropy plus a penalty on the effect along unfair paths, and save it."""
     import numpy as np
 
     import pyrofair
     from pyrofair.audits import audit
+    from pyrofair.audits.display.words import percent
     from pyrofair.classifiers import remove
 
     with running(settings, FILES, several=True) as own:
@@ -76,10 +78,14 @@ def run(settings: Settings, lines: Any) -> int:
         target, weight = problem.graph.outcome_column, problem.weight
         X, y = problem.frame.drop(columns=target), problem.frame[target]
         classifier.fit(X, y, sample_weight=weight)
-        accuracy = float(classifier.score(X, y, weight))
-        decided = float(np.average(classifier.predict(X) == problem.graph.positive, weights=weight))
-        share = float(np.average(y == problem.graph.positive, weights=weight))
-        told: list[Any] = _describe(settings, problem, classifier, (accuracy, share, decided), own.folder.folder, held)
+        share, decided = (
+            float(np.average(each == problem.graph.positive, weights=weight)) for each in (y, classifier.predict(X))
+        )
+        numbers = (
+            f"accuracy {percent(classifier.score(X, y, weight))}, majority class {percent(max(share, 1.0 - share))}, "
+            f"positive decisions {percent(decided)}"
+        )
+        told: list[Any] = _describe(settings, problem, classifier, numbers, own.folder.folder, held)
         if held is not None:
             how = {"sample_weight": held.weight, "random_state": settings["seed"], "missing": classifier.missing}
             report = audit({"trained": classifier}, held.unfair, held.frame, **how)
@@ -110,18 +116,12 @@ def _held_out(settings: Settings, problem: Problem) -> tuple[Problem, Problem | 
 
 
 def _describe(
-    settings: Settings,
-    problem: Problem,
-    classifier: Any,
-    found: tuple[float, float, float],
-    folder: Path,
-    held: Problem | None,
+    settings: Settings, problem: Problem, classifier: Any, numbers: str, folder: Path, held: Problem | None
 ) -> list[str]:
     """Return what was trained, on what, and what its numbers do not show."""
     from pyrofair.tables.recorded import assumed_of_records
 
     graph = problem.graph
-    accuracy, share, decided = found
     penalty = f"{settings['strength']:g} times {settings['penalty']}" if settings["strength"] else "nothing"
     better = f"audit the model on rows held out, pyrofair audit OTHER --model {folder / MODEL}"
     return [
@@ -131,8 +131,7 @@ def _describe(
         f"{graph.sensitive} is {graph.sensitive_column!r}: {graph.coding}. Yes is "
         f"{graph.outcome_column!r} = {graph.positive!r}.",
         *str(problem.unfair).splitlines(),
-        f"On the rows trained on: accuracy {accuracy:.3f}, majority class {max(share, 1.0 - share):.3f}, positive "
-        f"prediction rate {decided:.3f}. These are no measure of other rows, and none of fairness: "
+        f"On the rows trained on: {numbers}. These are no measure of other rows, and none of fairness: "
         f"{better if held is None else 'see the audit on the rows held out'}.",
         "The penalty depends on the graph, on no confounding but what it shows, and on overlap of the two groups.",
         *assumed_of_records(problem.unfair, problem.frame),
@@ -165,13 +164,3 @@ def make_classifier(
         random_state=settings["seed"],
         **given,
     )
-
-
-COMMAND = Command(
-    "train",
-    "train a classifier with a penalty on unfair effects, and save it",
-    "Fit a classifier that minimises cross-entropy plus a penalty on the effect along the unfair paths, and save it.",
-    EXAMPLE,
-    OPTIONS,
-    run,
-)

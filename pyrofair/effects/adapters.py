@@ -26,10 +26,12 @@ from pyrofair.effects.scoring import (
     read_classes,
     read_probabilities,
     refuse_negative,
+    require_positive,
     require_scores,
 )
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair.tables.labels import plain_values
 
 if TYPE_CHECKING:
     import torch
@@ -103,19 +105,40 @@ class DecisionsOf(Adapter):
                 f"model={shown(model)} has no predict and is no function of rows. Pass a fitted model, or a function "
                 "that returns a label for each row of a DataFrame."
             )
-        if labels is not None:
-            pair = None if isinstance(labels, str | Mapping) else listed(labels)
-            if pair is None or len(pair) != 2 or pair[0] == pair[1] or not all(isinstance(x, Hashable) for x in pair):
-                raise DataError(f"labels={shown(labels)} must be two: the negative label, then the positive one.")
-            labels = (pair[0], pair[1])
-        self.labels = labels
+        pair = None if labels is None or isinstance(labels, str | Mapping) else listed(labels)
+        if labels is not None and not (pair and len({x for x in pair if isinstance(x, Hashable)}) == len(pair) == 2):
+            raise DataError(f"labels={shown(labels)} must be two: the negative label, then the positive one.")
+        self.labels = pair
 
     def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
         return (self.model.predict if hasattr(self.model, "predict") else self.model)(X, **passed)
 
     def read(self, name: str, returned: Any, n: int, graph: CausalGraph, labels: Sequence[Any] | None) -> Scores:
-        """Return whether each of n returned labels is the positive one, as 1 or 0."""
-        return _match_labels(name, returned, n, graph, self._labels(name, labels))
+        """Return whether each of n returned labels is the positive one, as 1 or 0; another value is a DataError."""
+        require_unmasked(f"the output of predict of {name!r}", returned)
+        found = np.asarray(returned)
+        if found.shape == (n, 1):
+            found = found[:, 0]
+        if found.shape != (n,):
+            raise DataError(f"{name!r}: predict returned the shape {found.shape}, expected {(n,)}: a label a row.")
+        values = plain_values(pd.unique(pd.Series(found)))
+        if any(map(pd.isna, values)):
+            raise DataError(f"{name!r}: predict returned missing values (NaN) for some of {n} rows.")
+        positive, known = graph.positive, self._labels(name, labels)
+        if known is not None:
+            require_positive(f"{name!r} has the labels", known, positive)
+            unknown = [each for each in values if each not in known]
+        else:  # another label than the positive one, of its kind, is the negative one
+            other_kind = all(isinstance(each, str) != isinstance(positive, str) for each in values)
+            unknown = [*values] if other_kind or len({*values} - {positive}) > 1 else []
+        if unknown:
+            theirs = "the outcome's" if known is None else f"{known[0]!r} and {known[1]!r}"
+            raise DataError(
+                f"{name!r}: predict returned {', '.join(map(repr, unknown[:4]))}, and the labels are {theirs}, of "
+                f"which {positive!r} is positive. Nothing is recoded: fit the model on these labels, return them, or "
+                "audit scores of a regression through ScoresOf."
+            )
+        return np.asarray(pd.Series(found) == positive, dtype=np.float64)
 
     def ties(self, name: str, graph: CausalGraph, order: Sequence[str] | None) -> Ties:
         """Return what finds the rows in which rounding decides, as far as the model has numbers beside its labels."""
@@ -136,41 +159,6 @@ class DecisionsOf(Adapter):
             return list(self.labels)
         own = read_classes(repr(name), self.model, default=())
         return own or (None if labels is None else list(labels))
-
-
-def _match_labels(
-    name: str, returned: object, n: int, graph: CausalGraph, labels: Sequence[Any] | None
-) -> NDArray[np.float64]:
-    """Return whether each of n labels is the positive one; a value that is none of the labels is a DataError."""
-    require_unmasked(f"the output of predict of {name!r}", returned)
-    found = np.asarray(returned)
-    if found.shape == (n, 1):
-        found = found[:, 0]
-    if found.shape != (n,):
-        raise DataError(f"{name!r}: predict returned the shape {found.shape}, expected {(n,)}: one label for each row.")
-    values = pd.unique(pd.Series(found))
-    plain = [each.item() if isinstance(each, np.generic) else each for each in values]
-    if any(pd.isna(each) for each in plain):
-        raise DataError(f"{name!r}: predict returned missing values (NaN) for some of {n} rows; a decision is a label.")
-    positive = graph.positive
-    if labels is not None and positive not in labels:
-        raise DataError(
-            f"{name!r} has the labels {list(labels)}, not the graph's positive value {positive!r}. Fit it on the "
-            "labels that the data hold, or make the graph with positive=... of these."
-        )
-    unknown = [each for each in plain if each not in labels] if labels is not None else []
-    if labels is None and len([each for each in plain if each != positive]) > 1:
-        unknown = plain
-    if labels is None and not unknown and all(isinstance(each, str) != isinstance(positive, str) for each in plain):
-        unknown = plain
-    if unknown:
-        known = "the outcome's" if labels is None else f"{labels[0]!r} and {labels[1]!r}"
-        raise DataError(
-            f"{name!r}: predict returned {', '.join(map(repr, unknown[:4]))}, and the labels are {known}, of which "
-            f"{positive!r} is positive. Nothing is recoded: fit the model on these labels, return them, or audit "
-            "scores of a regression through ScoresOf."
-        )
-    return np.asarray(pd.Series(found) == positive, dtype=np.float64)
 
 
 class ScoresOf(Adapter):
@@ -294,10 +282,7 @@ class ScoresOf(Adapter):
 def ask_scores(
     score: Score, tables: Sequence[pd.DataFrame], graph: CausalGraph, order: Sequence[str], lacking: str
 ) -> list[Scores]:
-    """Return the scores of the rows of each table, checked.
-
-    ``order`` are columns in the order of a model without column names; ``lacking`` the rows that given scores lack.
-    """
+    """Return the checked scores of each table's rows, by columns in ``order``; messages name what is ``lacking``."""
     if not is_model(score) and (not callable(score) or isinstance(score, type)):
         arrays = f" Scores of observed rows give none for {lacking}." * hasattr(score, "__len__")
         raise DataError(
@@ -310,14 +295,12 @@ def ask_scores(
 
 
 _EVALUATED = threading.RLock()
+"""The mode belongs to a module, not to a thread, and others may share its layers: one is evaluated at a time."""
 
 
 @contextmanager
 def _evaluation(module: nn.Module) -> Iterator[None]:
-    """Hold a module in evaluation mode; each of its modules then gets its own mode back.
-
-    The mode belongs to a module, not to a thread, and other modules may share its layers: one is evaluated at a time.
-    """
+    """Hold a module in evaluation mode; each of its modules then gets its own mode back."""
     with _EVALUATED:
         modes = [(each, each.training) for each in module.modules()]
         try:
@@ -338,13 +321,12 @@ def _forward(name: str, module: nn.Module, encoded: Any, passed: Mapping[str, An
             "ScoresOf(function, passes=...)."
         )
     matrix = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-    if isinstance(matrix, pd.DataFrame):
-        text = [str(column) for column, each in matrix.dtypes.items() if each.kind not in "fiub"]
-        if text:
-            raise DataError(
-                f"{name!r} is a torch module, and {', '.join(map(repr, text))} hold(s) no numbers. Pass what turned "
-                "them into numbers when it was trained: ScoresOf(..., encoder=fitted transformer)."
-            )
+    dtypes: Any = matrix.dtypes if isinstance(matrix, pd.DataFrame) else {}
+    if text := [str(column) for column, each in dtypes.items() if each.kind not in "fiub"]:
+        raise DataError(
+            f"{name!r} is a torch module, and {', '.join(map(repr, text))} hold(s) no numbers. Pass what turned them "
+            "into numbers when it was trained: ScoresOf(..., encoder=fitted transformer)."
+        )
     weight = next(iter(module.parameters()), None)
     with neutral_torch(), torch.no_grad(), _evaluation(module):
         rows = torch.tensor(np.asarray(matrix, dtype=np.float64))

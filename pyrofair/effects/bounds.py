@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -101,10 +102,7 @@ def piu_bounds(p0: npt.ArrayLike, p1: npt.ArrayLike) -> PIUBounds:
 
 
 def bounds_of_marginals(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """Return the ends of the mean difference and of PIU for any two marginals between the ends given, whatever joint.
-
-    Each end is a number, or an array of one shape. Of two points the bounds on PIU are those of :func:`piu_bounds`.
-    """
+    """Return the ends of the mean difference and of PIU for any two marginals between the ends given."""
     (l0, u0), (l1, u1) = first, second
     apart = np.maximum(np.maximum(l1 - u0, l0 - u1), 0.0)
     nearest = np.minimum(np.maximum(1.0, l0 + l1), u0 + u1)  # of the sum of the marginals to 1
@@ -199,9 +197,7 @@ def test_set_bound(errors: int, n: int, delta: float = 0.05) -> tuple[float, flo
     (0.17135, 0.3206)
     """
     n = require_integer("n", _count(n), most=MOST_ROWS, hint="It is the number of test rows.")
-    errors = require_integer(
-        "errors", _count(errors), least=0, most=n, hint="Pass the number of errors, not the error rate."
-    )
+    errors = require_integer("errors", _count(errors), least=0, most=n, hint="It is their number, not the error rate.")
     delta = require_real(
         "delta", delta, above=0.0, below=0.5, such_as=0.05, hint="It is the miss probability of one side."
     )
@@ -216,9 +212,7 @@ test_set_bound.__dict__["__test__"] = False
 
 def _count(value: object) -> object:
     """Return an integer in floating point as an integer, and anything else as it is."""
-    if isinstance(value, float) and value.is_integer() and abs(value) <= MOST_ROWS:
-        return int(value)
-    return value
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= MOST_ROWS else value
 
 
 def _probabilities(**given: npt.ArrayLike) -> list[npt.NDArray[np.float64]]:
@@ -248,10 +242,7 @@ def _probabilities(**given: npt.ArrayLike) -> list[npt.NDArray[np.float64]]:
 
 @dataclass(frozen=True)
 class UnitMeans:
-    """Weights of k units (sum 1) and their mean scores in both worlds, (k,).
-
-    ``noise`` is the variance of the difference of the two means, (k,), from the drawing of a unit's rows alone.
-    """
+    """Weights of k units (sum 1), mean scores in both worlds (k,), and the ``noise`` of drawing in their difference."""
 
     weight: Vector
     first: Vector
@@ -269,12 +260,8 @@ class UnitMeans:
         return 1.0 - self.first - self.second
 
 
-@dataclass(frozen=True)
-class Signs:
-    """For each view the sides of both kinks on which its k units are, from -1 to 1, by the other views."""
-
-    effect: tuple[Vector, ...]
-    rest: tuple[Vector, ...]
+Signs = tuple[tuple[Vector, Vector], ...]
+"""For each view, of effect and rest, the side of 0 on which its k units are, by other views: from -1 to 1."""
 
 
 def unit_means(scores: tuple[Vector, Vector], worlds: Worlds) -> UnitMeans:
@@ -282,7 +269,7 @@ def unit_means(scores: tuple[Vector, Vector], worlds: Worlds) -> UnitMeans:
     if any(world.unit is None for world in worlds):
         raise DataError("These worlds name no units, so nothing is known to be shared by them.")
     weight = [np.bincount(world.unit_index, world.weight) for world in worlds]
-    if len(weight[0]) != len(weight[1]) or not np.array_equal(weight[0] > 0, weight[1] > 0):
+    if not np.array_equal(weight[0] > 0, weight[1] > 0):
         raise DataError("Some units have weight in one world only, so that their two means cannot be compared.")
     means = [
         np.bincount(world.unit_index, world.weight * score) / np.where(total > 0, total, 1.0)
@@ -309,16 +296,12 @@ def choose_signs(views: Sequence[UnitMeans]) -> Signs:
     that give the tighter end: the greater of two estimates errs inward on average even if neither of them does.
     """
     others = [[view for j, view in enumerate(views) if j != i] for i in range(len(views))]
-    effect, rest = (
-        tuple(_signs(np.mean([getattr(view, part) for view in each], axis=0), each) for each in others)
-        for part in ("effect", "rest")
-    )
-    return Signs(effect, rest)
+    return tuple((_sides([v.effect for v in each], each), _sides([v.rest for v in each], each)) for each in others)
 
 
-def _signs(found: Vector, views: Sequence[UnitMeans]) -> Vector:
-    """Return the sides of the kink, (k,), of units with these means on average over the views."""
-    weight = np.mean([view.weight for view in views], axis=0)
+def _sides(parts: Sequence[Vector], views: Sequence[UnitMeans]) -> Vector:
+    """Return the side of 0, (k,), on which the mean over views of one of their parts is."""
+    found, weight = np.mean(parts, axis=0), np.mean([view.weight for view in views], axis=0)
     noise = np.zeros(len(found)) + sum(view.noise for view in views) / len(views) ** 2
     centre = weight @ found
     true = max(float(weight @ ((found - centre) ** 2 - noise)), 0.0)
@@ -328,8 +311,8 @@ def _signs(found: Vector, views: Sequence[UnitMeans]) -> Vector:
 
 def unit_ends(views: Sequence[UnitMeans], signs: Signs) -> tuple[float, float]:
     """Return the lower and the upper bound on PIU given the units, from two or more views and :func:`choose_signs`."""
-    lower = np.mean([v.weight @ (s * v.effect) for v, s in zip(views, signs.effect, strict=True)])
-    upper = 1.0 - np.mean([v.weight @ (t * v.rest) for v, t in zip(views, signs.rest, strict=True)])
+    lower = np.mean([v.weight @ (s * v.effect) for v, (s, _) in zip(views, signs, strict=True)])
+    upper = 1.0 - np.mean([v.weight @ (t * v.rest) for v, (_, t) in zip(views, signs, strict=True)])
     return float(lower), float(upper)
 
 
@@ -337,9 +320,7 @@ def unit_disagreement(views: Sequence[UnitMeans]) -> float:
     """Return sum w (a + b - 2 a b), the products taken across views, whose errors are independent: no bias."""
     found = [
         one.weight @ (one.first + one.second - one.first * other.second - other.first * one.second)
-        for i, one in enumerate(views)
-        for j, other in enumerate(views)
-        if i != j
+        for one, other in permutations(views, 2)
     ]
     return float(np.mean(found))
 

@@ -13,7 +13,6 @@ import pandas as pd
 
 from pyrofair._validation import listed, require_flag, require_instance, require_names, shown
 from pyrofair.effects.adapters import DecisionsOf, ScoresOf
-from pyrofair.effects.row_functions import Scores
 from pyrofair.effects.scoring import is_model, no_probabilities, positive_scores
 from pyrofair.exceptions import DataError, GraphError
 from pyrofair.graph.causal_graph import CausalGraph
@@ -82,10 +81,9 @@ class Crossed:
                 f"The column {self.name!r} holds {labels[at < 0].iloc[0]!r}, which is none of its levels: "
                 f"{', '.join(map(repr, self._levels.index))}."
             )
-        place = rows.columns.get_loc(self.name)
-        rest = rows.drop(columns=self.name)
-        own = self._levels.iloc[at].set_axis(rows.index)
-        return pd.concat([rest.iloc[:, :place], own, rest.iloc[:, place:]], axis=1)
+        place: Any = rows.columns.get_loc(self.name)
+        own: pd.DataFrame = self._levels.iloc[at].set_axis(rows.index)
+        return pd.concat([rows.iloc[:, :place], own, rows.iloc[:, place + 1 :]], axis=1)
 
     def model(self, model: Any) -> Any:
         """Return a model of the attributes as a model of the one column, as audits take it.
@@ -108,11 +106,7 @@ class Crossed:
             )
         if not is_model(model):
             raise DataError(no_probabilities("model", model))
-
-        def scores(rows: pd.DataFrame) -> Scores:
-            return positive_scores("model", model, self._read(rows), self._before, self._order)
-
-        return ScoresOf(scores)
+        return ScoresOf(lambda rows: positive_scores("model", model, self._read(rows), self._before, self._order))
 
     def _read(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return rows as the model reads them, its columns in the order of the first table."""
@@ -120,9 +114,8 @@ class Crossed:
         return restored[[name for name in self._order if name in restored]]
 
     def __str__(self) -> str:
-        counts = self.counts.to_string(index=False)
         head = f"{self.name!r}, in the place of {', '.join(self.attributes)}; baseline {self.graph.baseline!r}"
-        return f"{head}\n{counts}"
+        return f"{head}\n{self.counts.to_string(index=False)}"
 
     def __repr__(self) -> str:
         return f"<Crossed {self.name!r}: {len(self._levels)} levels, {len(self.frame):,} rows; print it for counts>"
@@ -215,25 +208,21 @@ def cross(
     chosen = _read_baseline(baseline, nodes, columns, levels)
     every = list(itertools.product(*levels))
     if len(every) > MOST_CONTRASTS:
-        sizes = " × ".join(str(len(each)) for each in levels)
         raise DataError(
-            f"{', '.join(columns)} have {sizes} = {len(every)} combinations, and at most {MOST_CONTRASTS} are "
-            f"compared. Join levels: df[{columns[-1]!r}].replace({{...}})."
+            f"{', '.join(columns)} have {' × '.join(str(len(each)) for each in levels)} = {len(every)} combinations, "
+            f"and at most {MOST_CONTRASTS} are compared. Join levels: df[{columns[-1]!r}].replace({{...}})."
         )
     keys = _rows(table)
     number, first = Counter(keys), {key: at for at, key in reversed(list(enumerate(keys)))}
-    labels = {combination: _label(combination, columns, separator) for combination in every}
-    counts = pd.DataFrame(every, columns=columns).assign(
-        label=[*labels.values()], rows=[number[each] for each in every]
-    )
+    labels = [_label(each, columns, separator) for each in every]
+    counts = pd.DataFrame(every, columns=columns).assign(label=labels, rows=[number[each] for each in every])
     _refuse_counts(counts, columns, every.index(chosen), allow_empty=allow_empty)
-    label_of = {each: label for each, label in labels.items() if each in first}
+    label_of = {each: label for each, label in zip(every, labels, strict=True) if each in first}
     own_levels = table.iloc[[first[each] for each in label_of]].set_axis(pd.Index(label_of.values(), dtype=object))
-    base = label_of[chosen]
-    other = next((label for label in label_of.values() if label != base), None)
-    if other is None:
+    base, *others = label_of[chosen], *(label for each, label in label_of.items() if each != chosen)
+    if not others:
         raise DataError(f"All rows are {base!r}; there is nothing to compare.")
-    joined = join_nodes(graph, nodes, own, base, other)
+    joined = join_nodes(graph, nodes, own, base, others[0])
     order = tuple(column for column in df.columns if column in graph.input_columns)
     frame = _put([label_of[key] for key in keys], df, own, columns, own_levels.index)
     return Crossed(own, frame, joined, tuple(columns), counts, graph, order, own_levels)
@@ -281,14 +270,13 @@ def from_one_hot(df: pd.DataFrame, graph: CausalGraph, columns: Sequence[str], *
     if strange := [name for name in names if not table[name].isin([0, 1]).all()]:
         raise DataError(f"The column {strange[0]!r} holds {show_counts(table[strange[0]])}; it must hold 0 and 1.")
     held = table.to_numpy(dtype=np.int64)
-    wrong = np.flatnonzero((held.sum(axis=1) > 1) | ((held.sum(axis=1) == 0) & (other is None)))
+    wrong = np.flatnonzero((held.sum(axis=1) > 1) | (~held.any(axis=1) & (other is None)))
     if len(wrong):
-        first, none = wrong[0], int((held.sum(axis=1) == 0).sum())
+        first, none = wrong[0], int((~held.any(axis=1)).sum())
+        dropped = f" {none:,} have no 1: if that is a level, one that an encoder dropped, name it, other='its label'."
         raise DataError(
             f"{len(wrong):,} of {len(df):,} rows have no 1 or several in {', '.join(names)}, such as the row "
-            f"{plain_values([df.index[first]])[0]!r} with {', '.join(map(str, held[first]))}."
-            + f" {none:,} have no 1: if that is a level, one that an encoder dropped, name it, other='its label'."
-            * bool(none)
+            f"{df.index[first]!r} with {', '.join(map(str, held[first]))}.{dropped * bool(none)}"
         )
     labels = [*names, *([] if other is None else [other])]
     levels = pd.DataFrame(np.eye(len(labels), len(names), dtype=np.int64), pd.Index(labels, dtype=object), names)
@@ -306,8 +294,7 @@ def _put(
     """Return rows with a column of labels in the place of the first of the attributes."""
     first = next(i for i, column in enumerate(df.columns) if column in attributes)
     rest: pd.DataFrame = df.drop(columns=list(attributes))
-    written: Any = list(labels)
-    rest.insert(first, name, pd.Series(pd.Categorical(written, categories=list(levels)), index=df.index))
+    rest.insert(first, name, pd.Series([*labels], df.index, pd.CategoricalDtype([*levels])))
     return rest
 
 
@@ -325,14 +312,13 @@ def _columns(graph: CausalGraph, nodes: Sequence[str]) -> list[str]:
             raise DataError(f"attributes names {node!r}, which is {what}; an attribute is one observed column.")
     if graph.sensitive not in nodes:
         raise DataError(
-            f"attributes={shown(list(nodes))} leaves out the graph's sensitive attribute {graph.sensitive!r}; the one "
-            "attribute stands in its place."
+            f"attributes={shown(list(nodes))} leaves out the graph's sensitive attribute {graph.sensitive!r}."
         )
     between = {*itertools.chain(*map(graph.descendants, nodes))} & {*itertools.chain(*map(graph.ancestors, nodes))}
     if amid := next((node for node in graph.nodes if node in between and node not in nodes), None):
         raise GraphError(
-            f"{amid!r} is an effect of one of the attributes and a cause of another one, so that the one attribute "
-            f"would be its cause and its effect, a cycle. Leave one of them out of attributes, or name {amid!r} too."
+            f"{amid!r} is an effect of one attribute and a cause of another one, so joining these would make a cycle. "
+            f"Leave one of them out of attributes, or name {amid!r} too."
         )
     return [graph.columns[node][0] for node in nodes]
 
@@ -340,14 +326,13 @@ def _columns(graph: CausalGraph, nodes: Sequence[str]) -> list[str]:
 def _read_baseline(
     baseline: object, nodes: Sequence[str], columns: Sequence[str], levels: Sequence[Sequence[Any]]
 ) -> tuple[Any, ...]:
+    given = None if isinstance(baseline, str) else listed(baseline)
     if isinstance(baseline, Mapping):
-        if {*baseline} != {*nodes}:
-            raise DataError(f"baseline={shown(baseline)} must name a level of each of {', '.join(nodes)}.")
-        given: Sequence[Any] | None = [baseline[node] for node in nodes]
-    else:
-        given = None if isinstance(baseline, str) else listed(baseline)
+        given = tuple(baseline[node] for node in nodes) if {*baseline} == {*nodes} else None
     if given is None or len(given) != len(nodes):
-        raise DataError(f"baseline={shown(baseline)} must have a level of each of {', '.join(nodes)}, in this order.")
+        raise DataError(
+            f"baseline={shown(baseline)} must have a level of each of {', '.join(nodes)}, in this order or by name."
+        )
     for column, own, level in zip(columns, levels, given, strict=True):
         if not isinstance(level, Hashable) or level not in own:
             raise DataError(f"baseline: {column!r} never takes {shown(level)}; it holds {', '.join(map(repr, own))}.")
@@ -356,20 +341,18 @@ def _read_baseline(
 
 def _refuse_counts(counts: pd.DataFrame, columns: Sequence[str], baseline: int, *, allow_empty: bool) -> None:
     """Refuse combinations that cannot be told from each other, or that have no row, the baseline's above all."""
-    if (twice := counts["label"].duplicated(keep=False)).any():
+    rows = dict(zip(counts["label"], counts["rows"], strict=True))
+    if len(rows) < len(counts):
+        twice = counts["label"][counts["label"].duplicated()].iloc[0]
+        raise DataError(f"Two combinations have the label {twice!r}. Pass another separator=, or rename levels.")
+    every = ", ".join(f"{label} {number:,}" for label, number in rows.items())
+    empty = [label for label, number in rows.items() if not number]
+    if (base := counts["label"].iloc[baseline]) in empty:
+        raise DataError(f"The baseline {base!r} has no row. Rows: {every}.")
+    if empty and not allow_empty:
         raise DataError(
-            f"Two combinations have the label {counts['label'][twice].iloc[0]!r}. Pass another separator=, or rename "
-            "levels."
-        )
-    shown_counts = ", ".join(f"{label} {rows:,}" for label, rows in zip(counts["label"], counts["rows"], strict=True))
-    if not counts["rows"].iloc[baseline]:
-        raise DataError(f"The baseline {counts['label'].iloc[baseline]!r} has no row. Rows: {shown_counts}.")
-    empty = counts.loc[counts["rows"] == 0, "label"]
-    if len(empty) and not allow_empty:
-        raise DataError(
-            f"{len(empty)} of {len(counts)} combinations have no row, such as {empty.iloc[0]!r}. Rows: {shown_counts}. "
-            f"Join levels, df[{columns[-1]!r}].replace({{...}}), or leave combinations without rows out: "
-            "allow_empty=True."
+            f"{len(empty)} of {len(rows)} combinations have no row, such as {empty[0]!r}. Rows: {every}. Join levels, "
+            f"df[{columns[-1]!r}].replace({{...}}), or leave these out: allow_empty=True."
         )
 
 

@@ -99,10 +99,7 @@ class Key(NamedTuple):
 
 
 class Image(NamedTuple):
-    """How a signed value x becomes what is reported: x (sign 0), centre + abs(x) (sign 1), or 1 - abs(x) (sign -1).
-
-    What is reported lies between ``least`` and ``most``; a value x of sign 0 that does not is left as it is.
-    """
+    """How a signed value x is reported, in [least, most]: x (sign 0, not cut), centre + abs(x) (1), 1 - abs(x) (-1)."""
 
     centre: float = 0.0
     sign: int = 0
@@ -152,21 +149,14 @@ ONE_SIGN = {"piu_lower": ({"y0": -1.0, "ypi": 1.0}, 0.0), "piu_upper": ({"y0": -
 
 
 def percentiles(draws: Array, level: float) -> tuple[Any, Any]:
-    """Return the percentile interval of B replicates (B, ...).
-
-    The k-th smallest is taken for the quantile k / (B + 1), which is the share expected below it: with k / B an
-    interval of 200 replicates at 95 % would hold 94 %.
-    """
-    tail = (1.0 - level) / 2.0
+    """Return the percentile interval of B replicates (B, ...), whose k-th smallest is the quantile k / (B + 1)."""
+    tail = (1.0 - level) / 2.0  # with k / B an interval of 200 replicates at 95 % would hold 94 %
     low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0, method="weibull")
     return low, high
 
 
 def absolute_interval(low: float, high: float) -> tuple[float, float]:
-    """Return the interval of an absolute value: the image of that of the signed one, so that both hold 0 or neither.
-
-    Percentiles of absolute values never hold 0, however small the value.
-    """
+    """Return the interval of an absolute value, the image of the signed one's: percentiles of sizes never hold 0."""
     return float(max(low, -high, 0.0)), float(max(high, -low))
 
 
@@ -178,10 +168,7 @@ class Share(NamedTuple):
     factor: float = 1.0
 
     def moves(self, reach: float) -> tuple[float, float]:
-        """Return how far below and above an estimate its Wilson interval reaches.
-
-        Both are 0 if at least 10 rows lie on either side of the share, and with an unknown size.
-        """
+        """Return how far below and above its Wilson interval reaches: 0 with 10 rows on either side, or no size."""
         share, size = min(max(self.share, 0.0), 1.0), self.size
         if not min(share, 1.0 - share) * size < FEW:
             return 0.0, 0.0
@@ -211,10 +198,10 @@ def shares_of(quantity: str, values: Mapping[str, float], size: float) -> tuple[
 
 
 def size_of_share(size: float, apart: float, rows: float, between: float) -> float:
-    """Return of how many independent rows a share is, given that of all rows and its variances by rows and clusters.
+    """Return of how many independent rows a share is, by its design effect (Korn and Graubard, 1998), of at least 1.
 
-    Their ratio is the design effect (Korn and Graubard, 1998). Where rows have no variance, those of a cluster may all
-    be alike: it is ``size`` times ``apart`` then, the clusters for each row, and never less.
+    It is the variance ``between`` clusters over that of ``rows``. Where rows have none, those of a cluster may all be
+    alike: the size is then ``size`` times ``apart``, the clusters for each row, and never less.
     """
     least = size * min(1.0, apart)
     return max(least, size / max(1.0, between / rows)) if rows > ROUNDING**2 else least
@@ -233,10 +220,8 @@ class Estimate:
     The errors e of independent units give the standard error s = sqrt(sum of e^2 + more) and the interval x - c s to
     x + c s, where c is the quantile of the normal distribution, or of Student's t. Replicates give the percentile
     interval. What is reported has the image of the interval. An estimate without errors and replicates has none.
-
-    Rows of which none, or all, are counted have no spread, and neither have their replicates. So the interval reaches
-    at least as far as the Wilson intervals of the ``shares`` that the estimate is a sum of, their distances squared
-    and added (Donner and Zou, 2012).
+    The interval reaches at least as far as the Wilson intervals of the ``shares`` that the estimate is a sum of, their
+    distances squared and added (Donner and Zou, 2012): rows of which none, or all, are counted have no spread.
     Results of simulation, with a Monte-Carlo error alone, are :class:`pyrofair.effects.Estimate`.
 
     Parameters
@@ -377,10 +362,7 @@ def greater_of(given: Estimate, plain: Estimate) -> Estimate:
 
 
 def reach_of_all(estimates: Sequence[Estimate], level: float) -> float:
-    """Return by how many standard errors the intervals of several estimates reach, to hold together.
-
-    Estimates over the same units of a longer table are correlated by them.
-    """
+    """Return by how many standard errors the intervals of several estimates, correlated by units, reach together."""
     estimates = [*estimates, *(each.least for each in estimates if each.least is not None)]
     degrees = min((each.degrees for each in estimates), default=np.inf)
     return quantile_of_largest(joint_covariance(estimates), level, degrees)
@@ -413,10 +395,7 @@ def kish_size(weight: NDArray[Any], groups: NDArray[np.int64] | None = None) -> 
 
 
 def by_unit(errors: Array, groups: NDArray[np.int64] | None) -> Array:
-    """Return what each independent unit adds to errors of sum 0, given what rows add (n, F): these, or sums by group.
-
-    Sums are times sqrt(G / (G - 1)) for G groups.
-    """
+    """Return what each independent unit adds to errors of sum 0: what rows add (n, F), or sums by group."""
     return errors if groups is None else _Clusters.of(groups, np.ones(len(groups))).sums(errors)
 
 
@@ -437,10 +416,7 @@ def draw_normal(mean: Array, covariance: Array, random_state: int | None) -> Arr
 
 
 class _Clusters(NamedTuple):
-    """The G clusters that have a weight: their positions among all, and the one of each row.
-
-    ``factor`` is G / (G - 1), for the errors of G clusters sum to 0.
-    """
+    """The G clusters that have a weight: their positions among all, and the one of each row."""
 
     at: NDArray[np.int64]
     code: NDArray[np.int64]
@@ -452,22 +428,16 @@ class _Clusters(NamedTuple):
         place = np.where(kept, np.cumsum(kept) - 1, 0)  # rows without a weight add nothing, wherever they are
         return cls(at[kept], place[code])
 
-    @property
-    def factor(self) -> float:
-        return len(self.at) / (len(self.at) - 1.0) if len(self.at) > 1 else np.nan
-
     def sums(self, errors: Array) -> Array:
-        """Return the sums of the errors of rows (n, F) by cluster, (G, F)."""
-        found = [np.bincount(self.code, each, len(self.at)) for each in errors.T]
-        return np.asarray(np.sqrt(self.factor) * np.column_stack(found))
+        """Return the sums of the errors of rows (n, F) by cluster, (G, F), times sqrt(G / (G - 1)): they sum to 0."""
+        number = len(self.at)
+        found = [np.bincount(self.code, each, number) for each in errors.T]
+        return np.asarray(np.sqrt(number / (number - 1.0) if number > 1 else np.nan) * np.column_stack(found))
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The covariance (F, F) of means that models fitted on several samples add, with the degrees of freedom of it.
-
-    ``rows`` are those of the covariance of the rows: finite where these are few clusters.
-    """
+    """The covariance (F, F) of means by models of several samples, with its degrees of freedom and those of rows."""
 
     covariance: Array
     degrees: float
@@ -532,10 +502,9 @@ class Estimates:
         sizes: Mapping[str, Mapping[str, float]] | None = None,
         part: int = 0,
     ) -> Estimates:
-        """Return the estimates of means (F,) with a covariance (F, F), in place of whose rows 2 F rows of them stand.
+        """Return the estimates of means (F,) with a covariance (F, F): those of 2 F rows with this mean and covariance.
 
-        These have the mean and, in pairs of opposite errors along the directions of the covariance, that covariance.
-        Estimates of another ``part`` are of other rows: they are independent of these.
+        The rows are pairs of opposite errors along its directions. Those of another ``part`` are other rows.
         """
         scale, vectors = np.linalg.eigh(covariance)
         errors = vectors * np.sqrt(2.0 * np.maximum(scale, 0.0)) * len(mean)
@@ -545,13 +514,10 @@ class Estimates:
 
     def within(self, rows: NDArray[np.int64], sizes: Mapping[str, Mapping[str, float]] | None = None) -> Estimates:
         """Return the estimates of a part of the rows, by their positions, ascending."""
-        at, groups = (None if each is None else each[rows] for each in (self.at, self.groups))
-        arm = None if self.arm is None else self.arm[rows]
-        apart = None if self.apart is None else self.apart[:, rows]
-        return Estimates(
-            self.influence.iloc[rows], self.weight[rows], self.given_shared,
-            rows if at is None else at, groups, arm, sizes or {}, apart,
-        )  # fmt: skip
+        at, groups = rows if self.at is None else self.at[rows], None if self.groups is None else self.groups[rows]
+        arm, apart = None if self.arm is None else self.arm[rows], None if self.apart is None else self.apart[:, rows]
+        of = self.influence.iloc[rows], self.weight[rows], self.given_shared
+        return Estimates(*of, at, groups, arm, sizes or {}, apart)
 
     def placed(self, rows: NDArray[np.int64], groups: NDArray[np.int64] | None) -> Estimates:
         """Return the estimates, of rows at these positions in a longer table, ascending, with its codes of clusters."""
@@ -625,7 +591,8 @@ class Estimates:
 
     def _sum(self, at: list[int], slope: Array) -> tuple[Estimate, float]:
         """Return the estimate of a sum of means at some places by their factors, and of how many units a row counts."""
-        own, errors = float(slope @ self.between[np.ix_(at, at)] @ slope), self._errors(at, slope)
+        own = float(slope @ self.between[np.ix_(at, at)] @ slope)
+        errors = np.asarray(self._share * ((self._values[:, at] - self.mean[at]) @ slope))
         where, degrees, scale = self.at, np.inf, 1.0
         if self._clusters is not None:
             plain, errors = errors, self._clusters.sums(errors[:, None])[:, 0]
@@ -680,11 +647,9 @@ class Estimates:
         found = {}
         for key in self.keys:
             parts, image, _ = QUANTITIES_OF[key.quantity]
-            own = self._form(key, parts, -image.centre)
-            found[key] = [own]
-            if key.quantity in ONE_SIGN:
-                other = self._form(key, *ONE_SIGN[key.quantity])
-                found[key] = [own, other] if key.quantity == "piu_lower" else [self._clearly_greater(own, other)]
+            own = [self._form(key, parts, -image.centre)]
+            own += [self._form(key, *ONE_SIGN[key.quantity])] if key.quantity in ONE_SIGN else []
+            found[key] = [self._clearly_greater(*own)] if key.quantity == "piu_upper" else own
         return found
 
     def _form(self, key: Key, parts: Mapping[str, float], constant: float) -> Form:
@@ -701,10 +666,6 @@ class Estimates:
         np.subtract.at(turn, at, factors)
         error = np.sqrt(max(float(turn @ (self.covariance - self.between) @ turn), 0.0))
         return other if gain > MARGIN * error else own
-
-    def _errors(self, at: list[int], factors: Array) -> Array:
-        """Return what each row adds to the error of a sum of means at some places, (n,)."""
-        return np.asarray(self._share * ((self._values[:, at] - self.mean[at]) @ factors))
 
     @cached_property
     def _values(self) -> Array:
@@ -725,7 +686,7 @@ class Estimates:
     @cached_property
     def clusters(self) -> float:
         """The effective number of clusters with rows of an arm, of that with fewer; infinite where rows are units."""
-        arm = np.zeros(len(self.weight)) if self.arm is None else self.arm
         if self.groups is None:
             return np.inf
+        arm = np.zeros(len(self.weight)) if self.arm is None else self.arm
         return min(kish_size(self.weight * (arm == each), self.groups) for each in np.unique(arm[self.weight > 0.0]))

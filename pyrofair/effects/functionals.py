@@ -41,7 +41,7 @@ from pyrofair._validation import require_flag, require_instance
 from pyrofair.effects.potential_outcomes import MarginalBounds, Scored
 from pyrofair.exceptions import DataError
 
-__all__ = ["Formula", "disagreement", "effect_gap", "formula_of", "interval_disagreement", "piu_upper"]
+__all__ = ["Formula", "disagreement", "effect_gap", "formula_of", "interval_disagreement", "piu_upper", "unit_sums"]
 
 
 def disagreement(scored0: Scored, scored1: Scored) -> torch.Tensor:
@@ -105,11 +105,9 @@ def interval_disagreement(bounds0: Scored | MarginalBounds, bounds1: Scored | Ma
     >>> interval_disagreement(Scored(torch.tensor([0.25]), torch.tensor([1.0])), bounds)
     tensor(0.6875)
     """
-    (lower0, upper0), (lower1, upper1) = _ends(bounds0, 0), _ends(bounds1, 1)
-    (lower0, out_l0), (upper0, out_u0) = _project(lower0), _project(upper0)
-    (lower1, out_l1), (upper1, out_u1) = _project(lower1), _project(upper1)
-    outside = (out_l0 + out_u0 + out_l1 + out_u1) / 2
-    return _total(None, upper1 * (1 - lower0) + (1 - lower1) * upper0 + outside)
+    inside, outside = _project(torch.stack([*_ends(bounds0, 0), *_ends(bounds1, 1)]))
+    lower0, upper0, lower1, upper1 = inside
+    return _total(None, upper1 * (1 - lower0) + (1 - lower1) * upper0 + outside.sum() / 2)
 
 
 def _unit_means(scored0: Scored, scored1: Scored) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
@@ -127,9 +125,12 @@ def _unit_means(scored0: Scored, scored1: Scored) -> tuple[torch.Tensor | None, 
     if scored0.by_unit and scored1.by_unit and torch.equal(scored0.weight > 0, scored1.weight > 0):
         return scored0.weight, scored0.score, scored1.score
     ids, cell = torch.unique(torch.cat([scored0.unit, scored1.unit]), return_inverse=True)
-    cell0, cell1 = cell.split([len(scored0.unit), len(scored1.unit)])
-    weight0, sum0 = _sums(scored0, cell0, len(ids))
-    weight1, sum1 = _sums(scored1, cell1, len(ids))
+    cells = cell.split([len(scored0.unit), len(scored1.unit)])
+    weight0, sum0, weight1, sum1 = (
+        unit_sums(own, each, len(ids))
+        for scored, own in zip((scored0, scored1), cells, strict=True)
+        for each in (scored.weight, scored.weight.to(torch.float64) * scored.score)
+    )
     held0, held1 = weight0 > 0, weight1 > 0
     if not torch.equal(held0, held1):
         alone = ids[held0 != held1]
@@ -143,11 +144,10 @@ def _unit_means(scored0: Scored, scored1: Scored) -> tuple[torch.Tensor | None, 
     return weight0.to(dtype), (sum0 / weight0).to(dtype), (sum1 / weight1).to(dtype)
 
 
-def _sums(scored: Scored, cell: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    # float64: index_add adds one by one, and a unit may hold a million rows.
-    weight = scored.weight.to(torch.float64)
-    zeros = weight.new_zeros(k)
-    return zeros.index_add(0, cell, weight), zeros.index_add(0, cell, weight * scored.score)
+def unit_sums(unit: torch.Tensor, values: torch.Tensor, units: int) -> torch.Tensor:
+    """Return the sum of the values (m,) of each unit, numbered 0, 1, ..., in double precision, shape (units,)."""
+    # index_add adds one by one, and a unit may hold a million rows.
+    return values.new_zeros(units, dtype=torch.float64).index_add(0, unit, values.to(torch.float64))
 
 
 def _require_weight(scored: Scored, world: int) -> None:
@@ -172,60 +172,46 @@ class Formula:
     """A functional as a function of the two mean scores of a unit, and its slope in these.
 
     ``value(a, b)`` is elementwise; ``slope(means)`` takes both means along the last axis, shape (..., 2), and returns
-    the gradient that torch finds for the value, without a graph. Those ``_within`` are the same for means in [0, 1].
+    the gradient that torch finds for the value, without a graph. Those ``_within`` are for means in [0, 1]: beyond it
+    the value is that at the nearest point, plus the distance to that, unless the formula is right ``everywhere``.
     """
 
-    value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    slope: Callable[[torch.Tensor], torch.Tensor]
     value_within: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     slope_within: Callable[[torch.Tensor], torch.Tensor]
+    everywhere: bool = False
+
+    def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Return the value at two means of any size."""
+        if self.everywhere:
+            return self.value_within(a, b)
+        (a, outside_a), (b, outside_b) = _project(a), _project(b)
+        return self.value_within(a, b) + outside_a + outside_b
+
+    def slope(self, means: torch.Tensor) -> torch.Tensor:
+        """Return the slope at two means of any size."""
+        if self.everywhere:
+            return self.slope_within(means)
+        inside = means.clamp(0.0, 1.0)
+        outside = means - inside
+        return torch.where(outside == 0, self.slope_within(inside), outside.sign())
+
+
+_DISAGREEMENT = Formula(lambda a, b: a * (1 - b) + (1 - a) * b, lambda means: torch.rsub(means.flip(-1), 1, alpha=2))
+_GAP = Formula(lambda a, b: (a - b).abs(), lambda means: (means - means.flip(-1)).sign(), everywhere=True)
+_SQUARED_GAP = Formula(lambda a, b: (a - b).square(), lambda means: 2 * (means - means.flip(-1)), everywhere=True)
+_PIU_UPPER = Formula(
+    lambda a, b: 1 - (1 - a - b).abs(), lambda means: (1 - means[..., :1] - means[..., 1:]).sign().expand_as(means)
+)
 
 
 def formula_of(functional: object) -> Formula | None:
     """Return the formula of a functional of this module, also of a ``partial`` of it; None of any other function."""
     if isinstance(functional, partial):
-        if functional.func is not effect_gap or functional.args or set(functional.keywords) - {"squared"}:
+        if functional.func is not effect_gap or functional.args or functional.keywords.keys() - {"squared"}:
             return None
         return _SQUARED_GAP if functional.keywords.get("squared") else _GAP
     named = ((disagreement, _DISAGREEMENT), (effect_gap, _GAP), (piu_upper, _PIU_UPPER))
     return next((formula for each, formula in named if each is functional), None)
-
-
-def _continued(
-    value: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], slope: Callable[[torch.Tensor], torch.Tensor]
-) -> Formula:
-    """Return a formula on [0, 1] continued beyond it: its value at the nearest point, plus the distance to that."""
-
-    def value_beyond(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        (a, outside_a), (b, outside_b) = _project(a), _project(b)
-        return value(a, b) + outside_a + outside_b
-
-    def slope_beyond(means: torch.Tensor) -> torch.Tensor:
-        inside = means.clamp(0.0, 1.0)
-        outside = means - inside
-        return torch.where(outside == 0, slope(inside), outside.sign())
-
-    return Formula(value_beyond, slope_beyond, value, slope)
-
-
-def _gap_slope(means: torch.Tensor) -> torch.Tensor:
-    return (means - means.flip(-1)).sign()
-
-
-def _squared_slope(means: torch.Tensor) -> torch.Tensor:
-    return 2 * (means - means.flip(-1))
-
-
-def _upper_slope(means: torch.Tensor) -> torch.Tensor:
-    return (1 - means[..., :1] - means[..., 1:]).sign().expand_as(means)
-
-
-_DISAGREEMENT = _continued(lambda a, b: a * (1 - b) + (1 - a) * b, lambda means: torch.rsub(means.flip(-1), 1, alpha=2))
-_GAP, _SQUARED_GAP = (
-    Formula(value, slope, value, slope)
-    for value, slope in ((lambda a, b: (a - b).abs(), _gap_slope), (lambda a, b: (a - b).square(), _squared_slope))
-)
-_PIU_UPPER = _continued(lambda a, b: 1 - (1 - a - b).abs(), _upper_slope)
 
 
 def _ends(bounds: Scored | MarginalBounds, world: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -112,13 +112,13 @@ def compare_scored(
     scores = ask([world.rows for pair in worlds for world in pair])
     zero = _estimates(worlds[0], scores[:2])
     one = _estimates(worlds[1], scores[2:], after=len(worlds[0][0].rows))
-    gaps = [second - first for first, second in zip(zero, one, strict=True)]
-    rows = []
-    for quantity, first, second, gap in zip(GROUP_QUANTITIES, zero, one, gaps, strict=True):
+    rows, spread = [], []
+    for quantity, first, second in zip(GROUP_QUANTITIES, zero, one, strict=True):
+        gap = second - first
         compared = compare_estimates(first.value, second.value, *gap.interval(level), quantity, worlds)
         rows.append({"quantity": quantity} | compared)
-    spread = np.array([each.spread for each in gaps])
-    return judge_jointly(pd.DataFrame(rows, columns=list(GROUP_COLUMNS)), spread, level)
+        spread.append(gap.spread)
+    return judge_jointly(pd.DataFrame(rows, columns=list(GROUP_COLUMNS)), np.array(spread), level)
 
 
 def judge_jointly(
@@ -126,11 +126,10 @@ def judge_jointly(
 ) -> pd.DataFrame:
     """Return k comparisons with their joint p-values, and whether each agrees, by one test of all together.
 
-    A difference over its standard error ``spread`` (k,), t, is judged by the largest abs(t) that chance makes among all
-    comparisons: chance alone makes any of them disagree in 1 - level of such tables. With replicates ``gaps``
-    (replicates, k) the level quantile of max abs(gap - mean) / sd over them is the critical value; p-values are
-    corrected (Sidak) for the number of independent normal comparisons that would have the same. Without replicates the
-    comparisons count as independent. Comparisons with a note or without an interval stay undecided.
+    A difference over its standard error ``spread`` (k,) is judged by the largest that chance makes among all. With
+    replicates ``gaps`` (replicates, k) the level quantile of max abs(gap - mean) / sd is the critical value; p-values
+    are corrected (Sidak) for the number of independent normal comparisons that would have the same. Without replicates
+    the comparisons count as independent. Those with a note or without an interval stay undecided.
     """
     judged = groups["note"].eq("").to_numpy(bool) & groups["lower"].notna().to_numpy(bool)
     gap = groups["difference"].to_numpy(np.float64)
@@ -141,8 +140,8 @@ def judge_jointly(
     if gaps is not None and varied.any():
         largest = np.sort((np.abs(gaps[:, varied] - gaps[:, varied].mean(axis=0)) / spread[varied]).max(axis=1))
         critical = largest[min(int(np.ceil((len(largest) + 1) * level)), len(largest)) - 1]
-        number = float(np.log(level) / np.log1p(-_tail(np.array([critical]))[0]))
-    p_value = np.where(judged, -np.expm1(max(number, 1.0) * np.log1p(-np.minimum(_tail(t), 1.0 - 1e-16))), np.nan)
+        number = float(np.log(level) / np.log1p(-2.0 * ndtr(-critical)))
+    p_value = np.where(judged, _of_several(2.0 * ndtr(-t), max(number, 1.0)), np.nan)
     return _decide(groups.assign(p_value=p_value), p_value, level)
 
 
@@ -150,18 +149,17 @@ def join_seeds(groups: pd.DataFrame) -> pd.DataFrame:
     """Return comparisons of several seeds, with p-values joint within a seed, decided by one test of all at 95 %."""
     if groups.empty:
         return groups
-    p_value = groups["p_value"].to_numpy(np.float64)
-    return _decide(groups, -np.expm1(groups["seed"].nunique() * np.log1p(-np.minimum(p_value, 1.0 - 1e-16))), 0.95)
+    return _decide(groups, _of_several(groups["p_value"].to_numpy(np.float64), groups["seed"].nunique()), 0.95)
+
+
+def _of_several(p_value: NDArray[np.float64], number: float) -> NDArray[np.float64]:
+    """Return the probability that one of so many independent p-values is as small as each of these (Sidak)."""
+    return np.asarray(-np.expm1(number * np.log1p(-np.minimum(p_value, 1.0 - 1e-16))))
 
 
 def _decide(groups: pd.DataFrame, p_value: NDArray[np.float64], level: float) -> pd.DataFrame:
     agree = [pd.NA if np.isnan(p) else bool(p >= 1.0 - level) for p in p_value]
     return groups.assign(agree=pd.Series(agree, index=groups.index, dtype=object))
-
-
-def _tail(t: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probability that a normal variable is farther from 0 than t, shape (k,)."""
-    return np.asarray(2.0 * ndtr(-t), dtype=np.float64)
 
 
 def compare_estimates(
@@ -170,9 +168,8 @@ def compare_estimates(
     """Return the columns of a comparison but its quantity, undecided until :func:`judge_jointly`.
 
     ``zero`` and ``one`` are the estimates of both groups, lower and upper the interval of ``one - zero``, or NaN;
-    ``worlds`` the two worlds of either group, of which ``quantity`` (of ``GROUP_QUANTITIES``) selects those that count.
-    A group of fewer than 10 effective rows in a world, or of fewer than 5 % of its rows, may depend on a single weight:
-    ``agree`` then stays missing, and fewer than 10 rows have no interval.
+    ``worlds`` the two worlds of either group. A group of fewer than 10 effective rows in a world, or of fewer than 5 %
+    of its rows, may depend on a single weight: a note says so, and fewer than 10 rows have no interval.
     """
     used = [{"p_y0": pair[:1], "p_ypi": pair[1:]}.get(quantity, pair) for pair in worlds]
     sizes = [min(world.effective_size for world in pair) for pair in used]
@@ -184,11 +181,7 @@ def compare_estimates(
 
 
 def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """Return the comparisons that disagree by the joint test, those undecided left out.
-
-    ``groups`` is a table of :func:`compare_groups`, or ``groups`` of an audit; ``where`` restricts it to values of
-    further columns, such as ``{"model": "plain", "decisions": "score"}``.
-    """
+    """Return the comparisons that disagree by the joint test, ``where`` further columns have some values."""
     if groups.empty:
         return groups
     apart = groups["note"].eq("") & np.array([value is not pd.NA and not value for value in groups["agree"]])
@@ -199,18 +192,11 @@ def disagreeing(groups: pd.DataFrame, where: Mapping[str, Any] | None = None) ->
 
 def _estimates(pair: Worlds, scores: Sequence[Scores], after: int = 0) -> tuple[Estimate, Estimate, Estimate]:
     """Return the estimates of both marginals and of the effect from a group, whose rows come after so many others."""
-    parts = [_parts(world, own) for world, own in zip(pair, scores, strict=True)]
-    if len(parts[0]) != len(parts[1]):
+    if len(scores[0]) != len(scores[1]):
         raise DataError("The two worlds of a group have different rows, so their difference has no interval.")
-    at = np.arange(after, after + len(parts[0]))
-    first, second = (
-        Estimate(float(world.weight @ own), part, at) for world, own, part in zip(pair, scores, parts, strict=True)
-    )
-    return first, second, second - first
-
-
-def _parts(world: CounterfactualSample, scores: Scores) -> NDArray[np.float64]:
-    """Return the contribution of each row to the error of a weighted mean, shape (m,)."""
-    total = world.weight.sum()
-    center = world.weight @ scores / total if abs(total - 1.0) < ROUNDING else 0.0  # the latter: Horvitz-Thompson
-    return np.asarray(world.weight * (scores - center), dtype=np.float64)
+    at, found = np.arange(after, after + len(scores[0])), []
+    for weight, own in zip((world.weight for world in pair), scores, strict=True):
+        total = weight.sum()
+        center = weight @ own / total if abs(total - 1.0) < ROUNDING else 0.0  # the latter: Horvitz-Thompson
+        found.append(Estimate(float(weight @ own), np.asarray(weight * (own - center), dtype=np.float64), at))
+    return found[0], found[1], found[1] - found[0]

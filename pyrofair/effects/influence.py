@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair.effects.potential_outcomes import CounterfactualSample
+from pyrofair.effects.potential_outcomes import CounterfactualSample, Fittable
 
 __all__ = ["InfluenceBased", "InfluenceValues", "Scorer"]
 
@@ -77,22 +77,15 @@ class InfluenceValues:
 
 
 @runtime_checkable
-class InfluenceBased(Protocol):
+class InfluenceBased(Fittable, Protocol):
     """A source that estimates the potential outcomes of known classifiers by influence values.
 
     If its ``fit``, ``influence`` and ``stages`` take ``groups`` besides, labels (n,), it can be audited by them.
     """
 
     @property
-    def unfair(self) -> Any:
-        """The unfair paths (``pyrofair.UnfairPaths``) whose effect the two worlds contrast."""
-
-    @property
     def assumptions(self) -> tuple[str, ...]:
         """What its numbers depend on, one sentence each."""
-
-    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Fit what does not depend on a classifier on observed rows, and return self."""
 
     def influence(
         self, score: Scorer, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None

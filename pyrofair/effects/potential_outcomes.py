@@ -34,6 +34,7 @@ __all__ = [
     "CounterfactualSample",
     "Diagnosed",
     "Estimate",
+    "Fittable",
     "GroupSize",
     "MarginalBounds",
     "PotentialOutcomes",
@@ -155,8 +156,7 @@ class CounterfactualSample:
         except (TypeError, ValueError) as error:
             raise DataError(f"weight={shown(self.weight)} must hold a number for each of {m} rows.") from error
         _check_length("weight", weight, m)
-        wrong = ~(np.isfinite(weight) & (weight >= 0))
-        if wrong.any():
+        if (wrong := ~(np.isfinite(weight) & (weight >= 0))).any():
             at = int(np.argmax(wrong))
             raise DataError(
                 f"{int(wrong.sum())} of {m} weights are negative or not finite; the first is {weight[at]} at row {at}. "
@@ -167,11 +167,8 @@ class CounterfactualSample:
             if (given := getattr(self, name)) is not None:
                 ids = np.asarray(given)
                 _check_length(name, ids, m)
-                # An empty list has no integers, and so another type.
-                if ids.dtype.kind not in "iu" and m:
-                    raise DataError(
-                        f"{name} must hold integers; got {ids.dtype}. Number its values, as np.unique does."
-                    )
+                if ids.dtype.kind not in "iu" and m:  # an empty list has another type
+                    raise DataError(f"{name} must hold integers; got {ids.dtype}. Number its values: np.unique.")
                 object.__setattr__(self, name, ids.astype(np.int64, copy=False))
         if self.origin is not None and m and self.origin.min() < -1:
             raise DataError(f"origin holds {self.origin.min()}; a position is 0 or more, and -1 marks a changed row.")
@@ -250,10 +247,8 @@ class MarginalBounds:
         for name in ("lower", "upper"):
             require_instance(name, getattr(self, name), torch.Tensor, "a tensor of one number")
         if self.lower.ndim or self.upper.ndim:
-            raise DataError(
-                f"Bounds on a marginal are scalars; got shapes {tuple(self.lower.shape)}, {tuple(self.upper.shape)}. "
-                "Average over the rows first."
-            )
+            got = f"{tuple(self.lower.shape)}, {tuple(self.upper.shape)}"
+            raise DataError(f"Bounds on a marginal are scalars; got shapes {got}. Average over the rows first.")
         lower, upper = self.lower.item(), self.upper.item()
         if not lower <= upper + 1e-6:
             raise DataError(f"The lower bound {lower:g} exceeds the upper bound {upper:g}. Pass (lower, upper).")
@@ -327,20 +322,24 @@ class Estimate:
         return f"{self.value:.4f} ± {self.error:.4f}{between}"
 
 
-@runtime_checkable
-class PotentialOutcomes(Protocol):
-    """A source of potential outcomes: weights on observed rows, a structural equation model, or drawn mediators.
-
-    A source makes two weighted samples of feature rows: world 0, the baseline, and world 1, where the unfair paths
-    alone carry the other value of the sensitive attribute. Sources never read the outcome column.
-    """
+class Fittable(Protocol):
+    """What every source has, of whichever protocol."""
 
     @property
     def unfair(self) -> Any:
         """The unfair paths (``pyrofair.UnfairPaths``) whose effect the two worlds contrast."""
 
     def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Learn the nuisance models (propensities, conditional distributions) from observed rows, and return self."""
+        """Learn from observed rows what does not depend on a classifier, and return self."""
+
+
+@runtime_checkable
+class PotentialOutcomes(Fittable, Protocol):
+    """A source of potential outcomes: weights on observed rows, a structural equation model, or drawn mediators.
+
+    A source makes two weighted samples of feature rows: world 0, the baseline, and world 1, where the unfair paths
+    alone carry the other value of the sensitive attribute. Sources never read the outcome column.
+    """
 
     def worlds(
         self,
@@ -365,19 +364,12 @@ class PotentialOutcomes(Protocol):
 
 
 @runtime_checkable
-class Bounding(Protocol):
+class Bounding(Fittable, Protocol):
     """A source that bounds the marginals of both worlds, which the data do not identify, by scores of rows of its own.
 
     It has no ``worlds``, for its rows are samples of neither. A classifier is trained with
     :func:`pyrofair.interval_disagreement` as penalty, or with the function that its attribute ``penalty`` is.
     """
-
-    @property
-    def unfair(self) -> Any:
-        """The unfair paths (``pyrofair.UnfairPaths``) whose effect the two worlds contrast."""
-
-    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Take what the bounds depend on from observed rows, and return self."""
 
     def samples(
         self, df: pd.DataFrame | None = None, sample_weight: npt.ArrayLike | None = None
@@ -395,18 +387,12 @@ class Bounding(Protocol):
 
 
 @runtime_checkable
-class SeveralContrasts(Protocol):
+class SeveralContrasts(Fittable, Protocol):
     """Several pairs of worlds of one set of unfair paths: a level of the sensitive attribute against the baseline each.
 
-    What trains on pairs penalises one number made of all of them, :meth:`combine`.
+    What trains on pairs penalises one number made of all of them, :meth:`combine`. ``fit`` fits a source for each, on
+    the rows of its two levels.
     """
-
-    @property
-    def unfair(self) -> Any:
-        """The unfair paths (``pyrofair.UnfairPaths``), whose graph has the baseline."""
-
-    def fit(self, df: pd.DataFrame, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Fit a source for each contrast, on the rows of its two levels, and return self."""
 
     def levels(self, df: pd.DataFrame) -> list[Any]:
         """Return the levels that are compared with the baseline; a DataError if the table does not allow that."""
@@ -415,11 +401,7 @@ class SeveralContrasts(Protocol):
         """Return the code of each row's level, shape (n,): 0 for the baseline, then the contrasts, then any other."""
 
     def pairs(
-        self,
-        *,
-        df: pd.DataFrame,
-        sample_weight: npt.NDArray[np.float64] | None = None,
-        random_state: int | None = None,
+        self, *, df: pd.DataFrame, sample_weight: npt.NDArray[np.float64] | None = None, random_state: int | None = None
     ) -> Mapping[Any, Worlds]:
         """Return for each contrast both worlds of the rows of its two levels; ``origin`` is a position in ``df``."""
 

@@ -76,8 +76,7 @@ def require_row_function(
     name: str, ask: Ask, rows: pd.DataFrame, scores: Scores, graph: CausalGraph, ties: Ties | None = None
 ) -> None:
     """Refuse a model whose scores (m,) of m rows are not a function of a row; parameters as for the evidence."""
-    found = find_difference(ask, rows, scores, graph, ties)
-    if found is not None:
+    if found := find_difference(ask, rows, scores, graph, ties):
         raise found.refusal(name, graph.sensitive_column)
 
 
@@ -86,9 +85,8 @@ def find_difference(
 ) -> Difference | None:
     """Return the evidence that scores (m,) of m rows are not a function of a row, or None.
 
-    Some rows are scored again in another order, in batches of one group, as observed and in a world (with one value of
-    the sensitive attribute in all rows), and alone. The choice depends on the rows only. For a model of decisions,
-    ``ties`` returns the rows in which rounding may make the decision.
+    Some rows, which depend on the rows only, are scored again in another order, in batches of one group, observed or
+    with one value in all rows, and alone. Of a model of decisions ``ties`` finds rows that rounding may decide.
     """
     if rows.empty:
         return None
@@ -111,10 +109,7 @@ def find_difference(
 def _batches(
     ask: Ask, rows: pd.DataFrame, scores: Scores, graph: CausalGraph, most: int
 ) -> Iterator[tuple[pd.DataFrame, Scores, str, bool]]:
-    """Yield batches, the score of each row as far as it is known, what is special, and whether a row function can fail.
-
-    A row is scored alone as a batch of two copies, because many functions squeeze the result of a single row.
-    """
+    """Yield batches (a row alone as two copies), known scores, what is special, and whether a row function can fail."""
     again = spread(len(rows), most)[::-1]
     yield rows.iloc[again].reset_index(drop=True), scores[again], "in another order", False
     extreme = _extremes(rows.iloc[again[::-1]], again[::-1])
@@ -122,8 +117,7 @@ def _batches(
     few, known = rows.iloc[chosen].reset_index(drop=True), np.asarray(scores[chosen], dtype=np.float64)
     column, worlds = graph.sensitive_column, {}
     for label in map(graph.label, (0, 1)) if column in few else ():
-        group = np.asarray(few[column] == label, dtype=bool)
-        if group.any():
+        if (group := np.asarray(few[column] == label, dtype=bool)).any():
             own = few[group].reset_index(drop=True)
             yield own, known[group], f"in a batch in which all have {column}={label!r}", True
         if column in graph.input_columns and (world := _set(few, column, label)) is not None:

@@ -6,22 +6,13 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pyrofair._validation import (
-    optional,
-    require_choice,
-    require_instance,
-    require_names,
-    require_real,
-    require_unmasked,
-    shown,
-)
+from pyrofair._validation import require_choice, require_instance, require_names, require_real, require_unmasked, shown
 from pyrofair.effects.row_functions import Scores, Ties, require_row_function
 from pyrofair.exceptions import DataError
 from pyrofair.graph.causal_graph import CausalGraph
@@ -50,6 +41,7 @@ __all__ = [
     "read_probabilities",
     "refuse_negative",
     "require_decisions",
+    "require_positive",
     "require_scores",
 ]
 
@@ -65,10 +57,7 @@ NEAR_ONE = 1e-6
 
 
 def decide(scores: Scores, decisions: Rule, threshold: float) -> NDArray[np.float64]:
-    """Return the scores themselves, or 1 where they exceed the threshold (or the rule, if a number) and 0 elsewhere.
-
-    They are compared in their own precision, as a model compares them: .3 in single precision does not exceed .3.
-    """
+    """Return the scores, or 1 where they exceed the threshold (or rule) in their own precision and 0 elsewhere."""
     if decisions == "score":
         return scores.astype(np.float64, copy=False)
     limit = threshold if decisions == "threshold" else decisions
@@ -76,24 +65,19 @@ def decide(scores: Scores, decisions: Rule, threshold: float) -> NDArray[np.floa
 
 
 class Adapter(ABC):
-    """A model in a wrapper that scores rows by itself: those of :mod:`pyrofair.effects.adapters`.
+    """A model in a wrapper that knows which columns reach it; a subclass calls it, and reads what it returned."""
 
-    It knows which columns reach the model, and as what. A subclass calls the model, and reads what it returned.
-    """
-
-    def __init__(self, model: Any, columns: Sequence[str] | None, passes: Passed | None) -> None:
-        optional(partial(require_names, what="column names"))("columns", columns)
-        if passes is not None:
-            expected = "a dictionary from keywords to columns, such as {'sensitive_features': 'sex'}"
-            require_instance("passes", passes, Mapping, expected)
-            for keyword, names in passes.items():
-                require_instance("a keyword of passes", keyword, str, "a string")
-                require_names(f"passes[{keyword!r}]", names, "column names", one=True)
+    def __init__(self, model: Any, columns: Sequence[str] | None = None, passes: Passed | None = None) -> None:
         self.model = model
-        self.columns = None if columns is None else tuple(columns)
-        self.passes = {
-            keyword: each if isinstance(each, str) else list(each) for keyword, each in (passes or {}).items()
-        }
+        self.columns = None if columns is None else require_names("columns", columns, "column names")
+        passes = {} if passes is None else passes
+        expected = "a dictionary from keywords to columns, such as {'sensitive_features': 'sex'}"
+        require_instance("passes", passes, Mapping, expected)
+        self.passes: dict[str, str | list[str]] = {}
+        for keyword, names in passes.items():
+            require_instance("a keyword of passes", keyword, str, "a string")
+            own = require_names(f"passes[{keyword!r}]", names, "column names", one=True)
+            self.passes[keyword] = names if isinstance(names, str) else [*own]
 
     def reads(self, order: Sequence[str]) -> tuple[str, ...]:
         """Return the columns that reach the model, of those that the graph lets it read, in the order given."""
@@ -121,13 +105,9 @@ class Adapter(ABC):
         if not hasattr(self.model, "feature_names_in_") and hasattr(self.model, "n_features_in_"):
             if self.columns is None and (fitted := self.model.n_features_in_) != len(own):
                 coded = [str(column) for column, dtype in X.dtypes.items() if dtype.kind not in "fiub"]
-                advice = (
-                    "Fit it on a DataFrame, so that its columns have names, or name them: columns=[...] of an adapter."
-                )
+                advice = "Fit it on a DataFrame, whose columns have names, or name them: columns=[...] of an adapter."
                 if coded and fitted > len(own):
-                    advice = (
-                        f"If {', '.join(map(repr, coded))} were encoded before the fit: {_pipeline(coded, self.model)}"
-                    )
+                    advice = f"If {_quoted(coded)} were encoded before the fit: {_pipeline(coded, self.model)}"
                 raise DataError(
                     f"{name!r} was fitted on {fitted} unnamed columns, but the graph lets it read {len(own)}: "
                     f"{', '.join(own)}. {advice}"
@@ -151,23 +131,22 @@ class Adapter(ABC):
         order: Sequence[str],
         labels: Sequence[Any] | None = None,
     ) -> Scores:
-        """Return the score of each of m rows, shape (m,): a probability, or 1 for a positive decision and 0 for others.
-
-        ``labels`` are those of the outcome, if known, which serve a model of decisions that names none.
-        """
+        """Return the score of each of m rows (m,): a probability, or 1 or 0 by the ``labels`` of the outcome."""
         returned = self.ask(name, rows, graph, order)
-        _require_order(name, returned, rows)
+        moved = isinstance(returned, pd.Series | pd.DataFrame) and not returned.index.equals(rows.index)
+        if moved and len(returned) == len(rows) and not returned.index.equals(pd.RangeIndex(len(rows))):
+            raise DataError(
+                f"{name!r} returned a {type(returned).__name__} whose index is not that of the rows it was given, "
+                "which a sort or a join may have moved. Return a row for each row, in their order: with their index, "
+                "or an array."
+            )
         return self.read(name, returned, len(rows), graph, labels)
 
     @staticmethod
     def _classes(name: str, model: Any, positive: Hashable) -> list[Any]:
         """Return the classes of a fitted model in the order of its columns, the positive one last if it names none."""
         classes = read_classes(repr(name), model, default=(None, positive))
-        if positive not in classes:
-            raise DataError(
-                f"{name!r} has the classes {classes}, not the graph's positive value {positive!r}. Fit it on the "
-                "labels that the data hold, or make the graph with positive=... of these."
-            )
+        require_positive(f"{name!r} has the classes", classes, positive)
         return classes
 
     def __repr__(self) -> str:
@@ -176,9 +155,6 @@ class Adapter(ABC):
 
 class Classifier(Adapter):
     """A fitted model with ``predict_proba``, which users pass without an adapter."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__(model, None, None)
 
     def _call(self, name: str, X: Any, passed: Mapping[str, Any]) -> Any:
         try:
@@ -207,17 +183,6 @@ def as_adapter(model: Any) -> Adapter:
     return model if isinstance(model, Adapter) else Classifier(model)
 
 
-def _require_order(name: str, returned: object, rows: pd.DataFrame) -> None:
-    """Refuse what was returned for m rows with an index in another order, as sorting and joins make it."""
-    if not isinstance(returned, pd.Series | pd.DataFrame) or returned.index.equals(rows.index):
-        return
-    if len(returned) == len(rows) and not returned.index.equals(pd.RangeIndex(len(rows))):
-        raise DataError(
-            f"{name!r} returned a {type(returned).__name__} whose index is not that of the rows it was given, which a "
-            "sort or a join may have moved. Return a row for each row, in their order: with their index, or an array."
-        )
-
-
 def positive_scores(
     name: str,
     model: Any,
@@ -226,27 +191,25 @@ def positive_scores(
     order: Sequence[str] | None = None,
     labels: Sequence[Any] | None = None,
 ) -> Scores:
-    """Return the probability of the positive outcome that a model gives to each of m rows, shape (m,).
+    """Return the probability of the positive outcome that a model gives to each of m rows, shape (m,), checked.
 
     A model that was fitted with column names gets these columns; any other all observed parents of the outcome, in the
     order given (default: of the rows), as an array if it counted unnamed columns in ``fit``. ``labels`` are those of
-    the outcome, for adapted decisions. A DataError if it has no ``predict_proba`` and is no adapter, reads other
-    columns, lacks the positive label among two classes, or returns anything but two probabilities a row that sum to 1.
+    the outcome, for adapted decisions.
     """
     if not is_model(model):
         raise DataError(f"{no_probabilities(name, model)} Scores of observed rows give none for rows in another world.")
     may_read = graph.input_columns
     allowed = [str(column) for column in (rows.columns if order is None else order) if column in may_read]
-    return as_adapter(model).positive(name, _in_double(rows), graph, allowed, labels)
+    # Worlds may hold float32, in which .1 + .1 + .3 exceeds 1/2.
+    single = {key: np.float64 for key, dtype in rows.dtypes.items() if dtype.kind == "f" and dtype != np.float64}
+    return as_adapter(model).positive(name, rows.astype(single) if single else rows, graph, allowed, labels)
 
 
 def checked_scores(
     name: str, model: Any, tables: Sequence[pd.DataFrame], graph: CausalGraph, order: Sequence[str] | None = None
 ) -> list[Scores]:
-    """Return the scores of the rows of each table, as :func:`positive_scores`, of a model that is a function of a row.
-
-    The tables are those of the worlds that are compared, or one table.
-    """
+    """Return the scores of each table's rows, as :func:`positive_scores`, of a model that is a function of a row."""
 
     def ask(rows: pd.DataFrame) -> Scores:
         return positive_scores(name, model, rows, graph, order)
@@ -257,6 +220,15 @@ def checked_scores(
     return scores
 
 
+def require_positive(said: str, labels: Sequence[Any], positive: Hashable) -> None:
+    """Refuse labels of a model without the positive one; what was said begins the message."""
+    if positive not in labels:
+        raise DataError(
+            f"{said} {[*labels]}, not the graph's positive value {positive!r}. Fit it on the labels that the data "
+            "hold, or make the graph with positive=... of these."
+        )
+
+
 def as_floats(values: NDArray[Any]) -> Scores:
     """Return floats of less than double precision as they are, and all other numbers in double precision."""
     single = values.dtype.kind == "f" and values.dtype.itemsize < 8
@@ -265,8 +237,7 @@ def as_floats(values: NDArray[Any]) -> Scores:
 
 def require_scores(said: str, scores: Scores, hint: str) -> Scores:
     """Return scores, or refuse them if some lie outside [0, 1]: what was said begins the message, the hint ends it."""
-    wrong = ~((scores >= 0.0) & (scores <= 1.0))
-    if wrong.any():
+    if (wrong := ~((scores >= 0.0) & (scores <= 1.0))).any():
         raise DataError(f"{said} {int(wrong.sum())} score(s) outside [0, 1], such as {scores[wrong][0]}. {hint}")
     return scores
 
@@ -274,12 +245,7 @@ def require_scores(said: str, scores: Scores, hint: str) -> Scores:
 def refuse_negative(name: str, returned: object, positive: object, labels: Sequence[Any] | None) -> None:
     """Refuse numbers for each row that have the name of the negative label."""
     names = [returned.name] if isinstance(returned, pd.Series) else [*getattr(returned, "columns", ())]
-    if (
-        len(names) == 1
-        and isinstance(names[0], str)
-        and names[0] != str(positive)
-        and names[0] in map(str, labels or ())
-    ):
+    if len(names) == 1 and isinstance(names[0], str) and names[0] in {*map(str, labels or ())} - {str(positive)}:
         raise DataError(
             f"{name!r} has numbers named {names[0]!r}, which is not the positive label {positive!r}. Take those of the "
             "positive label, or 1 minus these, or rename them if they are probabilities of the positive label."
@@ -289,10 +255,7 @@ def refuse_negative(name: str, returned: object, positive: object, labels: Seque
 def read_given(
     name: str, given: Any, table: pd.DataFrame, positive: object = None, labels: Sequence[Any] | None = None
 ) -> Scores:
-    """Return scores that are given for the n rows of a table, shape (n,), checked.
-
-    ``labels`` are those of the outcome, if known, of which one is ``positive``.
-    """
+    """Return scores that are given for the n rows of a table (n,), checked; ``labels`` are those of the outcome."""
     if not isinstance(given, np.ndarray | pd.Series | list | tuple):
         raise DataError(f"{no_probabilities(name, given)} Or pass scores, one for each row, as an array or a Series.")
     if isinstance(given, pd.Series):
@@ -314,10 +277,7 @@ def read_given(
             f"{name!r} is given as scores of shape {scores.shape}; expected {(len(table),)}, one for each row: of "
             "predict_proba, pass the column of the positive class."
         )
-    hint = (
-        "Scores are probabilities of the positive outcome; log-odds must be put through the logistic function, and "
-        "numbers from 0 to 100 be divided by 100."
-    )
+    hint = "Scores are probabilities: put log-odds through the logistic function, and divide percents by 100."
     return require_scores(f"{name!r} gives", scores, hint)
 
 
@@ -354,26 +314,19 @@ def no_probabilities(name: str, model: object) -> str:
 
 
 def read_probabilities(name: str, returned: object, n: int, classes: Sequence[Any]) -> Scores:
-    """Return what ``predict_proba`` of a model returned, checked: n pairs of probabilities that sum to 1, (n, 2).
-
-    The columns are in the order of the two classes; None among these is a class whose label is not known.
-    """
+    """Return what ``predict_proba`` returned, checked: n pairs that sum to 1, for two classes (None: unknown)."""
     require_unmasked(f"the output of predict_proba of {name}", returned)
     raw = np.asarray(returned)
     if raw.dtype.kind not in "fiub":
         raise DataError(f"{name}: predict_proba returned the type {raw.dtype}, expected real numbers.")
     if raw.shape != (n, 2):
-        raise DataError(
-            f"{name}: predict_proba returned the shape {raw.shape}, expected {(n, 2)}, a column for each of two "
-            "classes."
-        )
+        raise DataError(f"{name}: predict_proba returned the shape {raw.shape}, expected {(n, 2)}, a column a class.")
     proba = as_floats(raw)[:, order_columns(name, returned, classes)]
-    near = max(NEAR_ONE, 4.0 * float(np.finfo(raw.dtype).eps)) if raw.dtype.kind == "f" else NEAR_ONE
+    near = max(NEAR_ONE, 4.0 * float(np.finfo(proba.dtype).eps))
     widest = np.where(proba.max(axis=1) > 1.0, proba.max(axis=1), proba.min(axis=1))
     hint = "Scores are probabilities of the two classes; log-odds must be put through the logistic function."
     require_scores(f"{name} gives", widest, hint)
-    wrong = np.abs(proba.sum(axis=1, dtype=np.float64) - 1.0) > near
-    if wrong.any():
+    if (wrong := np.abs(proba.sum(axis=1, dtype=np.float64) - 1.0) > near).any():
         raise DataError(
             f"{name}: predict_proba returned rows that do not sum to 1, in {int(wrong.sum())} of {n} row(s), such as "
             f"{proba[wrong][0]}. Its two columns are the probabilities of the two classes."
@@ -387,13 +340,11 @@ def order_columns(name: str, returned: object, classes: Sequence[Any]) -> list[i
     Names must be the classes, themselves or as text; None among the classes is a class whose label is not known. The
     numbers that pandas gives to columns without names are none, unless they could be the classes in another order.
     """
-    names = [*getattr(returned, "columns", ())]
+    names, known = [*getattr(returned, "columns", ())], [each for each in classes if each is not None]
     numbered = isinstance(getattr(returned, "columns", None), pd.RangeIndex) and names == [0, 1]
-    if not names or (numbered and not {0, 1}.issuperset(each for each in classes if each is not None)):
+    if not names or (numbered and not {0, 1}.issuperset(known)):
         return [0, 1]
-    known = [each for each in classes if each is not None]
-    for same in (names, [*map(str, names)]):
-        wanted = known if same is names else [*map(str, known)]
+    for same, wanted in ((names, known), ([*map(str, names)], [*map(str, known)])):
         places = [same.index(each) for each in wanted if each in same]
         if len(set(places)) == len(known):
             found = dict(zip(known, places, strict=True))
@@ -419,17 +370,8 @@ def read_classes(name: str, model: object, default: Sequence[Any]) -> list[Any]:
     except TypeError as error:
         raise DataError(f"{name} has classes_={named!r:.60}, expected a list of its two classes.") from error
     if len(found) != 2 or different != 2:
-        raise DataError(
-            f"{name} has the classes {found}, expected two different ones: fit it on the graph's outcome alone, "
-            "which is binary."
-        )
+        raise DataError(f"{name} has the classes {found}, expected two different ones, as the graph's outcome has.")
     return found
-
-
-def _in_double(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with its fractions in float64: worlds may hold float32, in which .1 + .1 + .3 exceeds 1/2."""
-    single = {name: np.float64 for name, dtype in rows.dtypes.items() if dtype.kind == "f" and dtype != np.float64}
-    return rows.astype(single) if single else rows
 
 
 def refuse_outside(
@@ -440,30 +382,31 @@ def refuse_outside(
     if not outside:
         return
     known = graph.columns_of(graph.observed)
-    unknown = [column for column in outside if isinstance(column, str) and column not in known]
-    # A column that is named like a code of another one: 'job_nurse' of 'job'. Of 'job' and 'job_type' the longer.
-    coded: dict[str, str] = {}
-    for column in unknown:
-        sources = [source for source in order if re.match(rf"{re.escape(source)}[_=.\[-]", column)]
-        if sources:
-            coded[column] = max(sources, key=len)
+    coded: dict[str, str] = {}  # columns named like a code of another one: 'job_nurse' of 'job'
+    for column in outside:
+        if isinstance(column, str) and column not in known:
+            sources = [source for source in order if re.match(rf"{re.escape(source)}[_=.\[-]", column)]
+            coded |= {column: max(sources, key=len)} if sources else {}  # of 'job' and 'job_type' the longer
     if coded:
         sources = list(dict.fromkeys(coded.values()))
-        few = list(coded)[:4]
-        shown = ", ".join(map(repr, few)) + (f" and {len(coded) - 4} more" if len(coded) > 4 else "")
+        more = f" and {len(coded) - 4} more" * (len(coded) > 4)
         raise DataError(
-            f"{name!r} was fitted on {shown}, which look like codes of {', '.join(map(repr, sources))} made before the "
-            "fit, as pandas.get_dummies makes them; in each world it is given the columns themselves, "
+            f"{name!r} was fitted on {_quoted([*coded][:4])}{more}, which look like codes of {_quoted(sources)} made "
+            "before the fit, as pandas.get_dummies makes them; in each world it is given the columns themselves, "
             f"{', '.join(order)}. So {_pipeline(sources, model)}"
         )
     why = "they are no observed parents of the outcome"
     if graph.sensitive_column in outside:
         why = f"the graph has no edge {graph.sensitive} -> {graph.outcome}"
     raise DataError(
-        f"{name!r} reads {', '.join(map(repr, outside))}, but {why}: a classifier may read {', '.join(order)}. It was "
-        "fitted on a table with these columns; fit it on the others alone (a pipeline that drops columns later still "
-        "asks for them), or correct the graph."
+        f"{name!r} reads {_quoted(outside)}, but {why}: a classifier may read {', '.join(order)}. It was fitted on a "
+        "table with these columns; fit it on the others alone (a pipeline that drops columns later still asks for "
+        "them), or correct the graph."
     )
+
+
+def _quoted(names: Sequence[Any]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def _pipeline(columns: Sequence[str], model: object) -> str:
@@ -472,6 +415,5 @@ def _pipeline(columns: Sequence[str], model: object) -> str:
     written = shown if re.fullmatch(r"\w+\(.*\)", shown) and len(shown) < 80 else f"{type(model).__name__}(...)"
     return (
         "encode inside the model, make_pipeline(make_column_transformer((OneHotEncoder(handle_unknown='ignore'), "
-        f"[{', '.join(map(repr, columns))}]), remainder='passthrough'), {written}), and fit that on the columns "
-        "themselves."
+        f"[{_quoted(columns)}]), remainder='passthrough'), {written}), and fit that on the columns themselves."
     )

@@ -32,36 +32,21 @@ ALIKE = 1e-9
 
 
 def reach_of(level: float, degrees: float = np.inf) -> float:
-    """Return by how many standard errors an interval of one estimate reaches to either side.
-
-    It is the quantile of the normal distribution or, with finite ``degrees`` of freedom, of Student's t; not a number
-    without any degree.
-    """
+    """Return the quantile of the normal distribution or, with finite ``degrees``, of Student's t; NaN without any."""
     if np.isinf(degrees):
         return NormalDist().inv_cdf((1.0 + level) / 2.0)
     return float(stdtrit(degrees, (1.0 + level) / 2.0)) if degrees > 0.0 else np.nan
 
 
 def quantile_of_largest(covariance: Array, level: float, degrees: float = np.inf) -> float:
-    """Return the quantile of the largest absolute value of normal variables over their standard errors.
+    """Return the quantile of the largest absolute value of k normal variables (covariance (k, k)) over their errors.
 
-    An estimate without error does not count. The value is never below that of one variable, nor above that of
-    independent ones, which bounds it for any correlations (Sidak, 1967). Equal calls give equal numbers, and so do
-    another order of the estimates, other signs, and rounding: quasi-random points are turned by the symmetric root of
-    the correlations, in an order and with signs that the correlations themselves decide.
-
-    Parameters
-    ----------
-    covariance
-        Of k estimates, (k, k).
-    level
-        The probability that all k lie within it.
-    degrees
-        Degrees of freedom of the standard errors, one scale of all: the variables are then Student's t.
-
-    References
-    ----------
-    Hothorn, Bretz and Westfall (2008); Sidak (1967), for the bound.
+    All k lie within it with the probability ``level``; with finite ``degrees`` of freedom of the standard errors, one
+    scale of all, the variables are Student's t (Hothorn, Bretz and Westfall, 2008). An estimate without error does not
+    count. The value is never below that of one variable, nor above that of independent ones, which bounds it for any
+    correlations (Sidak, 1967). Equal calls give equal numbers, and so do another order of the estimates, other signs,
+    and rounding: quasi-random points are turned by the symmetric root of the correlations, in an order and with signs
+    that the correlations themselves decide.
     """
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     kept = spread > NONE * max(float(spread.max(initial=0.0)), 1e-300)
@@ -78,10 +63,7 @@ def quantile_of_largest(covariance: Array, level: float, degrees: float = np.inf
 
 
 def _root(correlation: Array) -> Array:
-    """Return the symmetric root of correlations (k, k), smooth in them, in an order that is not that of the estimates.
-
-    Those alike in their correlations with all are told apart by those with the estimates that come first.
-    """
+    """Return the symmetric root of correlations (k, k), smooth in them, in an order that is not the estimates'."""
     squares, k = correlation**2, len(correlation)
     near = squares / squares.sum(axis=1).max()  # of no slope above 1, so that rounding stays small
     own = 0.1 * near.sum(axis=1) + ((correlation @ correlation) * correlation).sum(axis=1) / k**2

@@ -234,20 +234,11 @@ class CausalGraph:
         _require_roles(sensitive, outcome, baseline, contrast, positive, columns, labels)
         nodes = require_names("nodes", nodes, "node names", error=GraphError)
         require_callable("program", program, "a Pyro program of the number of units", error=GraphError)
-
         own = {node: _as_tuple(names) for node, names in (columns or {}).items()}
-
         read = read_scalar_sites(program, {**dict.fromkeys(nodes, ()), **own}, nodes_only=True)
-        return cls(
-            read.info.graph_of(nodes, read.columns),
-            sensitive=sensitive,
-            outcome=outcome,
-            baseline=baseline,
-            contrast=contrast,
-            positive=positive,
-            columns=read.columns,
-            labels=labels,
-        )
+        graph = read.info.graph_of(nodes, read.columns)
+        roles: Any = {"sensitive": sensitive, "outcome": outcome, "baseline": baseline, "contrast": contrast}
+        return cls(graph, **roles, positive=positive, columns=read.columns, labels=labels)
 
     @classmethod
     def from_tiers(cls, tiers: Iterable[Iterable[str]], *, within: bool = False, **settings: Any) -> CausalGraph:
@@ -340,20 +331,16 @@ class CausalGraph:
         barred = {*read_edges(forbidden).edges} if listed(forbidden) != () else set()
         found: dict[str, CausalGraph] = {}
         errors: list[GraphError] = []
-        for turned in product((False, True), repeat=len(undirected)):
-            chosen = [pair[::-1] if turn else pair for pair, turn in zip(undirected, turned, strict=True)]
+        for chosen in product(*((pair, (pair[1], pair[0])) for pair in undirected)):
             if barred & {*chosen}:
                 continue
             try:
                 graph = cls(EdgeList(drawn.nodes, (*drawn.edges, *chosen), drawn.latent), **settings)
+                found["; ".join(f"{cause} -> {effect}" for cause, effect in chosen)] = graph
             except GraphError as error:
                 errors.append(error)
-                continue
-            found["; ".join(f"{cause} -> {effect}" for cause, effect in chosen)] = graph
         if not found:
-            if errors:
-                raise errors[0]
-            raise GraphError("forbidden leaves no orientation of the undirected edges.")
+            raise next(iter(errors), GraphError("forbidden leaves no orientation of the undirected edges."))
         return found
 
     @property
@@ -541,9 +528,7 @@ class CausalGraph:
         require_flag("direct", direct)
         if predicate is not None:
             require_callable("predicate", predicate, "a function of a path, or None", error=GraphError)
-
         tests = [p for p in (*paths, predicate) if callable(p)]
-
         named = [p for p in paths if not callable(p)]
         nodes = require_names("through", () if through is None else through, "node names", one=True, error=GraphError)
         return UnfairPaths(self, select_paths(self, named, direct=direct, through=nodes, tests=tests))
@@ -623,9 +608,7 @@ class CausalGraph:
         """Return the drawing as the bytes of a PNG file, or None of a graph too large to be read."""
         if len(self.nodes) > MOST_DRAWN or len(self.edges) > 4 * MOST_DRAWN:
             return None
-        from pyrofair.graph.drawing import draw_graph
-
-        drawn: Any = draw_graph(self, unfair)
+        drawn: Any = self.draw(unfair)
         png: bytes = drawn._repr_png_()
         return png
 
@@ -641,9 +624,8 @@ class CausalGraph:
         lines = [write_edges(self.parents(node), node) for node in self.order]
         lines.append(f"# sensitive attribute: {self.sensitive} ({self.coding})")
         lines.append(f"# outcome: {self.outcome} (1 is {self.positive!r})")
-        lines.extend(f"# {node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,))
-        if self.latent:
-            lines.append(f"# latent: {', '.join(self.latent)}")
+        lines += [f"# {node}: columns {', '.join(names)}" for node, names in self.column_map if names != (node,)]
+        lines += [f"# latent: {', '.join(self.latent)}"] if self.latent else []
         return "\n".join(lines)
 
     def _sorted(self, nodes: Iterable[str]) -> tuple[str, ...]:
@@ -677,23 +659,19 @@ class CausalGraph:
         for node, role in [(self.sensitive, "sensitive attribute"), (self.outcome, "outcome")]:
             if node in self.latent:
                 raise GraphError(f"The {role} {node!r} is declared latent; it must be a column of the data.")
-            if len(self.columns_of([node])) != 1:
+            if len(own := self.columns_of([node])) != 1:
                 hot = " Columns of 0 and 1, one for each level, are read by pf.from_one_hot." * (node == self.sensitive)
-                raise GraphError(
-                    f"The {role} {node!r} must stand for one column, not for {self.columns_of([node])}.{hot}"
-                )
+                raise GraphError(f"The {role} {node!r} must stand for one column, not for {own}.{hot}")
         if self.baseline == self.contrast:
             raise GraphError(
-                f"baseline and contrast are both {self.baseline!r}; they are the two values of {self.sensitive!r} to "
-                "be compared."
+                f"baseline and contrast are both {self.baseline!r}; they are the two values of {self.sensitive!r}."
             )
         if self.outcome not in nx.descendants(self.dag, self.sensitive):
             raise GraphError(
                 f"There is no directed path from {self.sensitive!r} to {self.outcome!r}, so the sensitive attribute "
                 "has no effect to assess. Add the missing edges, or check the two names."
             )
-        below = [child for child in self.children(self.outcome) if child not in self.latent]
-        if below:
+        if below := [child for child in self.children(self.outcome) if child not in self.latent]:
             raise GraphError(
                 f"The outcome {self.outcome!r} has observed children: {', '.join(below)}. A prediction is made "
                 "before its outcome has effects: leave these nodes out of the graph."

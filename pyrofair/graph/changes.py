@@ -11,23 +11,13 @@ from pyrofair.exceptions import GraphError
 from pyrofair.graph.causal_graph import CausalGraph, unused_name
 from pyrofair.graph.paths import PathSet, UnfairPaths
 
-__all__ = [
-    "into_from_below",
-    "join_nodes",
-    "split_column",
-    "split_node",
-    "with_hidden_truth",
-    "without_edges",
-]
+__all__ = ["into_from_below", "join_nodes", "split_column", "split_node", "with_hidden_truth", "without_edges"]
 
 Edge = tuple[str, str]
 
 
 def without_edges(unfair: UnfairPaths, edges: Collection[Edge]) -> UnfairPaths | None:
-    """Return the same unfair paths in the graph without some edges, or None if none of them is left.
-
-    Paths along an edge that is taken away are gone; all others are on the side where they were.
-    """
+    """Return the same unfair paths in the graph without some edges, or None if none of them is left."""
     paths = unfair.paths.without_edges(edges)
     if not paths:
         return None
@@ -91,10 +81,7 @@ def into_from_below(graph: CausalGraph, node: str) -> tuple[Edge, ...]:
 def join_nodes(
     graph: CausalGraph, joined: Sequence[str], name: str, baseline: Hashable, contrast: Hashable
 ) -> CausalGraph:
-    """Return the graph in which one node, the sensitive attribute and a column of this name, stands for several.
-
-    It has the causes and effects of all of them. An edge from one to another is part of what the node's values are.
-    """
+    """Return the graph in which one sensitive node and column of this name has the causes and effects of several."""
 
     def of(node: str) -> str:
         return name if node in joined else node
@@ -106,10 +93,7 @@ def join_nodes(
 
 
 def split_node(graph: CausalGraph, node: str, names: Sequence[str]) -> CausalGraph:
-    """Return the graph in which several nodes, columns of these names, stand for the sensitive attribute.
-
-    Each has its causes and effects, and the first is the sensitive one.
-    """
+    """Return the graph with columns of these names for the sensitive attribute, the first of them sensitive."""
 
     def of(each: str) -> Sequence[str]:
         return names if each == node else (each,)

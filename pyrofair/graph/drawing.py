@@ -80,10 +80,10 @@ def draw_graph(graph: CausalGraph, unfair: UnfairPaths | None = None, ax: Axes |
     low, high = _extent(boxes, bends)
     low[1] -= _LEGEND if keys else 0.0
     below = ((low[0] + high[0]) / 2, low[1])
+    scale = 1.0
     if ax is None:
         size = tuple(high - low + _MARGIN)
         ax = ShownFigure(figsize=size, layout="constrained").add_subplot(axes_class=ShownAxes)
-        scale = 1.0
     else:
         room = float(np.min(np.array(ax.bbox.size) / ax.figure.dpi / (high - low)))
         scale = min(room, _LARGEST)
@@ -145,10 +145,8 @@ def _layers(causal: CausalGraph) -> list[list[str]]:
         position = {node: index - (len(layer) - 1) / 2 for layer in layers for index, node in enumerate(layer)}
         neighbours = graph.successors if sweep % 2 else graph.predecessors
         for layer in layers:
-            center = {
-                node: np.mean([position[other] for other in neighbours(node)] or position[node]) for node in layer
-            }
-            layer.sort(key=center.__getitem__)
+            near = {node: [position[other] for other in neighbours(node)] or position[node] for node in layer}
+            layer.sort(key=lambda node: np.mean(near[node]))
             position.update({node: index - (len(layer) - 1) / 2 for index, node in enumerate(layer)})
     return layers
 

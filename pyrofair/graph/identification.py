@@ -38,10 +38,7 @@ Event = tuple[str, int | None]
 
 @dataclass(frozen=True)
 class Factor:
-    """One distribution in the g-formula: P(node | given, A = arm), and all observed nodes ``before`` it in the order.
-
-    ``given`` and ``before`` lack the sensitive attribute A; ``arm`` is None where A does not enter.
-    """
+    """P(node | given, A = arm) in the g-formula (arm None: without A), and the observed nodes ``before``, without A."""
 
     node: str
     given: tuple[str, ...]
@@ -66,10 +63,7 @@ class Weight:
         return tuple(sorted({prefix for (_, prefix), _ in self.powers}, key=len))
 
     def evaluate(self, propensity: Callable[[tuple[str, ...]], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return the weight of each row, shape (n,), from a function that gives P(A = 1 | prefix) of each row.
-
-        It is zero times infinity, hence NaN, on rows where the formula is undefined; the caller decides what they mean.
-        """
+        """Return the weight of each row (n,) by a function that gives P(A = 1 | prefix); NaN where it is undefined."""
         result = np.asarray(1.0)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for (value, prefix), power in self.powers:
@@ -155,10 +149,7 @@ class RegimeEstimand:
         return Weight(group, tuple(kept), self.regime.unfair.graph.sensitive)
 
     def ordered(self, order: tuple[str, ...]) -> RegimeEstimand:
-        """Return the same distribution with the factors in another topological order that has the same roots first.
-
-        A node that a latent one joins to others stays conditioned on all nodes before it.
-        """
+        """Return the same distribution with the factors in another topological order that has the same roots first."""
         if order == self.order:
             return self
         own = {factor.node: factor for factor in self.factors}
@@ -176,10 +167,7 @@ class RegimeEstimand:
         return {int(value) for value in later if value is not None}
 
     def needed_groups(self, group: int | None) -> tuple[int, ...]:
-        """Return the observed groups whose rows an estimate depends on when a group, or both (None), are weighted.
-
-        There are none if the sensitive attribute causes no feature and all rows are weighted.
-        """
+        """Return the groups whose rows an estimate depends on when a group, or both (None), are weighted, if any."""
         arms = {factor.arm for factor in self.factors} | {group}
         return tuple(value for value in (0, 1) if value in arms)
 
@@ -202,11 +190,15 @@ class RegimeEstimand:
     def _factors(self, *, tex: bool) -> str:
         """Write the distribution of the outcome and those of the features, the last in the order first."""
         graph = self.regime.unfair.graph
-        own: list[Event] = [] if self.outcome_arm is None else [(graph.sensitive, self.outcome_arm)]
-        written = [_probability((graph.outcome, 1), [*own, *((node, None) for node in self.outcome_given)], tex=tex)]
+
+        def read(arm: int | None) -> list[Event]:
+            return [] if arm is None else [(graph.sensitive, arm)]
+
+        given: list[Event] = [(node, None) for node in self.outcome_given]
+        written = [_probability((graph.outcome, 1), [*read(self.outcome_arm), *given], tex=tex)]
         for factor in reversed(self.factors):
-            arm: list[Event] = [] if factor.arm is None else [(graph.sensitive, factor.arm)]
-            written.append(_probability((factor.node, None), [*((node, None) for node in factor.given), *arm], tex=tex))
+            given = [(node, None) for node in factor.given]
+            written.append(_probability((factor.node, None), [*given, *read(factor.arm)], tex=tex))
         return " ".join(written)
 
 
@@ -400,17 +392,17 @@ class Projection:
 
     def estimand(self, arms: dict[str, int], regime: Regime) -> RegimeEstimand:
         """Return the estimand of a regime that has passed the checks."""
-        order = [node for node in self.nodes if node not in (self.sensitive, self.outcome)]
-        roots = [node for node in order if node not in self.caused]
-        factors = [self._factor(node, tuple(order[:i]), arms) for i, node in enumerate(order)]
+        order = tuple(node for node in self.nodes if node not in (self.sensitive, self.outcome))
+        roots = sum(node not in self.caused for node in order)
+        factors = tuple(self._factor(node, order[:i], arms) for i, node in enumerate(order))
         if self.target == "prediction":
             direct = (self.sensitive, self.outcome)
             outcome_arm = regime.value(direct) if direct in self.graph.edges else None
             outcome_given = tuple(node for node in self.graph.inputs if node != self.sensitive)
         else:
-            own = self._factor(self.outcome, tuple(order), arms)
+            own = self._factor(self.outcome, order, arms)
             outcome_arm, outcome_given = own.arm, own.given
-        return RegimeEstimand(regime, tuple(order), len(roots), tuple(factors), outcome_arm, outcome_given)
+        return RegimeEstimand(regime, order, roots, factors, outcome_arm, outcome_given)
 
     def _factor(self, node: str, before: Path, arms: dict[str, int]) -> Factor:
         """Return the distribution of a node given its parents; given all nodes before it, if a latent node joins it."""
@@ -445,24 +437,21 @@ class Projection:
         """Refuse a regime that no formula identifies: a district that reads both values, or is not reachable."""
         districts = self.districts
         for district in districts:
-            if len({arms[child] for child in district if child in arms}) > 1:
-                readings = ", ".join(
-                    f"{child} reads {arms[child]}" for child in self.nodes if child in district & {*arms}
-                )
+            read = {child: arms[child] for child in self.nodes if child in district & arms.keys()}
+            if len({*read.values()}) > 1:
+                readings = ", ".join(f"{child} reads {value}" for child, value in read.items())
                 raise NotIdentifiedError(
-                    f"Not identified: the district {_braces(self.nodes, district)} is joined by "
-                    f"{self._joined_by(district)}, and in {regime.symbol} its nodes read different values of "
-                    f"{self.sensitive!r} ({readings}). "
+                    f"Not identified: the district {self._braces(district)} is joined by {self._joined_by(district)}, "
+                    f"and in {regime.symbol} its nodes read different values of {self.sensitive!r} ({readings}). "
                     "Measure the latent node, or call the paths through all of these unfair."
                 )
         for district in districts:
             if not self._reachable(district):
                 whole = nx.node_connected_component(self.confounded, self.sensitive) | district
                 raise NotIdentifiedError(
-                    f"Not identified: {self.sensitive!r} shares a district with what it causes: "
-                    f"{_braces(self.nodes, whole)}, joined by {self._joined_by(whole)}. No data on these columns "
-                    f"determine the effect of {self.sensitive!r} on {_braces(self.nodes, district)}. Measure the "
-                    "latent node."
+                    f"Not identified: {self.sensitive!r} shares a district with what it causes: {self._braces(whole)}, "
+                    f"joined by {self._joined_by(whole)}. No data on these columns determine the effect of "
+                    f"{self.sensitive!r} on {self._braces(district)}. Measure the latent node."
                 )
 
     def check_formula(self, arms: dict[str, int], regime: Regime) -> None:
@@ -471,18 +460,15 @@ class Projection:
             if len({arms[child] for child in district if child in arms}) > 1:
                 raise FormulaNotApplicableError(
                     f"The edge formula does not apply: the children of {self.sensitive!r} in the district "
-                    f"{_braces(self.nodes, district)}, joined by {self._joined_by(district)}, read different values "
-                    f"of it in {regime.symbol}. The effect is identified, but by another formula that is not "
-                    "implemented here."
+                    f"{self._braces(district)}, joined by {self._joined_by(district)}, read different values of it in "
+                    f"{regime.symbol}. The effect is identified, but by another formula that is not implemented here."
                 )
         own = nx.node_connected_component(self.confounded, self.sensitive)
-        caused = own & self.caused
-        if caused:
+        if caused := own & self.caused:
             raise FormulaNotApplicableError(
-                f"The edge formula does not apply: {self.sensitive!r} shares the district "
-                f"{_braces(self.nodes, own)} with {_braces(self.nodes, caused)}, which it causes, joined by "
-                f"{self._joined_by(own)}. The effect is identified, but by another formula (front door and its like) "
-                "that is not implemented here."
+                f"The edge formula does not apply: {self.sensitive!r} shares the district {self._braces(own)} with "
+                f"{self._braces(caused)}, which it causes, joined by {self._joined_by(own)}. The effect is identified, "
+                "but by another formula (front door and its like) that is not implemented here."
             )
 
     def _reachable(self, district: set[str]) -> bool:
@@ -509,6 +495,5 @@ class Projection:
         latent = [node for node in self.latent if node in links]
         return f"latent {', '.join(latent)}" if latent else "no latent node"
 
-
-def _braces(order: Sequence[str], nodes: set[str]) -> str:
-    return "{" + ", ".join(node for node in order if node in nodes) + "}"
+    def _braces(self, nodes: set[str]) -> str:
+        return f"{{{', '.join(node for node in self.nodes if node in nodes)}}}"

@@ -50,12 +50,7 @@ MOST_NESTED = 9
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
 _HIDES = {"latent": True, "unobserved": True, "observed": False}
 """The attributes by which a node is latent or not, each with whether it is if the attribute is true."""
-_ENDS = {
-    "forward": {"tail": False, "head": True},
-    "back": {"tail": True, "head": False},
-    "both": {"tail": True, "head": True},
-    "none": {"tail": False, "head": False},
-}
+_ENDS = {"forward": ("head",), "back": ("tail",), "both": ("tail", "head"), "none": ()}
 """At which ends an edge of DOT has a mark, by its attribute ``dir``."""
 _EDGE_WORDS = ("dir", "arrowhead", "arrowtail", "style")
 
@@ -158,8 +153,7 @@ def read_undirected(text: str) -> tuple[EdgeList, tuple[tuple[str, str], ...]]:
     draft = _Draft()
     draft.read(text, ("<->", "-"))
     listed, undirected = draft.finish(f"the edge string {text!r}"), draft.links["-"]
-    known = [pair for pair in undirected if pair in listed.edges or pair[::-1] in listed.edges]
-    if known:
+    if known := [pair for pair in undirected if pair in listed.edges or pair[::-1] in listed.edges]:
         raise GraphError(f"{known[0][0]} - {known[0][1]} is undirected and directed as well. Keep one of the two.")
     return listed, tuple(undirected)
 
@@ -196,8 +190,7 @@ class _Draft:
         for one, other in product(left, right):
             if one == other:
                 raise GraphError(f"{one!r} has an edge to itself, {one} {mark} {one}. Remove it.")
-            self.add([one])
-            self.add([other])
+            self.add([one, other])
             if (other, one) not in self.links[mark]:
                 self.links[mark][one, other] = None
 
@@ -210,8 +203,7 @@ class _Draft:
                 "corrects. Take the mark away if the rows are those that you ask about."
             )
         for word, nodes in self.marked.items():
-            if told.get(word) in _YES and name not in nodes:
-                nodes.append(name)
+            nodes += [name] if told.get(word) in _YES and name not in nodes else []
         said = {word: told[word] for word in _HIDES if word in told}
         shown = ", ".join(f"{word}={value}" for word, value in said.items())
         if not {*said.values()} <= {*_YES, *_NO}:
@@ -248,14 +240,13 @@ def _arrowheads(edge: str, attributes: Mapping[str, Any]) -> tuple[bool, bool]:
     said = {str(word): str(value).strip('"') for word, value in attributes.items() if str(word).lower() in _EDGE_WORDS}
     what = f"the edge {edge} ({', '.join(f'{word}={value}' for word, value in said.items())})"
     if other := next((word for word in said if word not in _EDGE_WORDS), None):
-        raise GraphError(
-            f"{what} has an attribute that DOT writes in lower case: {other.lower()}={said[other].lower()}."
-        )
+        lower = f"{other}={said[other]}".lower()
+        raise GraphError(f"{what} has an attribute that DOT writes in lower case: {lower}.")
     if (ends := _ENDS.get(said.get("dir", "forward"))) is None:
         raise GraphError(f"{what} has an unknown direction. Write dir={', '.join(_ENDS)}.")
     if "invis" in said.get("style", ""):
         raise GraphError(f"{what} is invisible. Leave it out, or draw it if it is an effect.")
-    tail, head = (said.get(f"arrow{end}", "normal") if ends[end] else "none" for end in ("tail", "head"))
+    tail, head = (said.get(f"arrow{end}", "normal") if end in ends else "none" for end in ("tail", "head"))
     drawn = [mark for mark in (tail, head) if mark != "none"]
     if not drawn or any(re.search("none|inv|dot", mark) for mark in drawn):
         raise GraphError(
@@ -266,11 +257,7 @@ def _arrowheads(edge: str, attributes: Mapping[str, Any]) -> tuple[bool, bool]:
 
 
 def _statements(text: str, marks: Sequence[str] = ()) -> Iterator[tuple[list[list[str]], str, list[str]]]:
-    """Parse an edge string into chains, lists of sides, which are the names between two arrows.
-
-    With each comes the mark by which it is linked to a further side, where there is one: ``A -> B <-> C`` is a chain of
-    A and B, its mark and C, and then a chain of C alone.
-    """
+    """Parse an edge string into chains (lists of sides, names between arrows), the mark that follows, and its side."""
     quoted: list[str] = []
 
     def hide(found: re.Match[str]) -> str:
@@ -360,10 +347,7 @@ def _from_dot(text: str, what: str) -> EdgeList:
         text = _as_dot(text)
         plain = _DOT_QUOTED_OR_COMMENT.sub(" ", text)
     if max(accumulate((mark == "{") - (mark == "}") for mark in plain), default=0) > MOST_NESTED:
-        raise GraphError(
-            f"{what} has more than {MOST_NESTED} braces within each other, which take hours to read. Write subgraphs "
-            "beside each other."
-        )
+        raise GraphError(f"{what} has more than {MOST_NESTED} braces within each other. Write subgraphs side by side.")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):  # pydot prints its syntax errors
         # It drops what follows the last graph that it can read; one more at the end shows that it read all.
@@ -407,14 +391,11 @@ def _walk_dot(graph: Mapping[str, Any], draft: _Draft, defaults: Mapping[str, Ma
     ``networkx.nx_pydot`` drops subgraphs, default attributes and the order of statements. ``defaults`` are those of
     nodes and edges so far, which end with the subgraph that sets them.
     """
-    named: list[str] = []
-    defaults = dict(defaults)
+    named, defaults = list[str](), dict(defaults)
     statements = [one for part in ("nodes", "edges", "subgraphs") for many in graph[part].values() for one in many]
     for statement in sorted(statements, key=lambda one: one["sequence"]):
-        # An attribute without a value, as in U [latent], is true.
-        attributes = {
-            key.strip('"'): "true" if value is None else value for key, value in statement["attributes"].items()
-        }
+        given = statement["attributes"].items()  # without a value, as in U [latent], one is true
+        attributes = {key.strip('"'): "true" if value is None else value for key, value in given}
         if statement["type"] == "node" and statement["name"] in _DOT_NOT_NODES:
             if statement["name"] in defaults:
                 defaults[statement["name"]] = {**defaults[statement["name"]], **attributes}

@@ -199,10 +199,7 @@ class PathSet(Sequence[Path]):
         return tuple(path)
 
     def select(self, begin: S, step: Callable[[S, str, str], S | None], accept: Callable[[S], bool]) -> PathSet:
-        """Return the paths that another automaton accepts.
-
-        It steps from a state along an edge to the next state, or to None to refuse the path.
-        """
+        """Return the paths that another automaton accepts, which steps along edges to a state, or to None to refuse."""
 
         def follow(pair: tuple[int, S]) -> list[tuple[int, S]]:
             state, other = pair
@@ -442,10 +439,7 @@ class UnfairPaths:
 
 
 def require_unfair(name: str, value: object, *, each: bool = False) -> UnfairPaths:
-    """Return unfair paths of which there is something to ask; an empty set, and all else, is a DataError.
-
-    Without ``each`` their graph must name a contrast.
-    """
+    """Return unfair paths, or refuse all else, an empty set, and without ``each`` a graph that names no contrast."""
     require_instance(name, value, UnfairPaths, "unfair paths, made by graph.unfair(...)")
     unfair = cast("UnfairPaths", value)
     if not unfair.paths:

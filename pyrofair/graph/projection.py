@@ -16,13 +16,9 @@ __all__ = ["LatentProjection", "sharing_causes"]
 class LatentProjection:
     """The sensitive attribute and the ancestors of a target, with what the latent ones among them join.
 
-    Parameters
-    ----------
-    nodes, latent
-        The observed nodes, and the latent ones, in topological order.
-    below
-        For each of both the observed nodes that it leads to directly, or through latent nodes only. Of an observed node
-        these are its children in the projected graph; of a latent one, the nodes that it is a common cause of.
+    Observed ``nodes`` and ``latent`` ones are in topological order. ``below`` has for each the observed nodes that it
+    leads to directly, or through latent nodes only: the children of an observed node in the projected graph, and what a
+    latent one is a common cause of.
     """
 
     nodes: tuple[str, ...]
@@ -31,10 +27,7 @@ class LatentProjection:
 
     @classmethod
     def of(cls, graph: CausalGraph, *, known: bool, beside: Iterable[str] = ()) -> LatentProjection:
-        """Return the projection for a known function of the outcome's observed parents, or for the observed outcome.
-
-        ``beside`` names nodes that are kept as well, with their ancestors.
-        """
+        """Return the projection for a ``known`` function of the outcome's observed parents, or the observed outcome."""
         ends = graph.inputs if known else (graph.outcome,)
         causes = {*graph.with_ancestors((*ends, *beside)), graph.sensitive}
         inner = [node for node in graph.order if node in causes]

@@ -38,19 +38,17 @@ class Form:
         witness, mediator = _mediators(graph)
         _refuse_latent(graph, witness, mediator)
         before, after = (_arms(regime, witness, mediator) for regime in unfair.regimes)
-        a, y = graph.sensitive, graph.outcome
+        a, y, low, high = graph.sensitive, graph.outcome, before.witness, 1 - before.witness
+        if literal and {*unfair.paths} not in ({(a, y)}, {(a, y), (a, witness, y)}):
+            raise GraphError(
+                f"literal=True has the paper's formulas, which are for {a} -> {y}; got "
+                f"{'; '.join(map(show_path, unfair.paths)) or 'no path'}. Leave literal out."
+            )
         if literal:
-            only = {(a, y)}, {(a, y), (a, witness, y)}
-            if {*unfair.paths} not in only:
-                raise GraphError(
-                    f"literal=True has the paper's formulas, which are for {a} -> {y}; got "
-                    f"{'; '.join(map(show_path, unfair.paths)) or 'no path'}. Leave literal out."
-                )
-            high, low = 1 - before.witness, before.witness
             return cls(witness, mediator, (Arms(low, low, low), Arms(high, high, low)), low)
         if after.witness == after.mediator:
             raise GraphError(_why_identified(unfair, after, witness, mediator))
-        return cls(witness, mediator, (None, after), before.witness)
+        return cls(witness, mediator, (None, after), low)
 
 
 def _mediators(graph: CausalGraph) -> tuple[str, str]:
@@ -58,13 +56,9 @@ def _mediators(graph: CausalGraph) -> tuple[str, str]:
     a, y = graph.sensitive, graph.outcome
     others = [node for node in graph.observed if node not in (a, y)]
     form = f"the closed form is for {a} -> R; {a} -> M; R -> M; {{{a} R M}} -> {y}, with two observed mediators R and M"
-    covariates = [node for node in others if a not in graph.ancestors(node)]
-    if covariates:
-        raise GraphError(
-            f"{', '.join(map(repr, covariates))} {'is a covariate' if len(covariates) == 1 else 'are covariates'}, "
-            f"which {a!r} does not cause, and {form} and no covariates: with them it would need the distributions of R "
-            "and M given each of their values, which are not estimated here."
-        )
+    if covariates := [node for node in others if a not in graph.ancestors(node)]:
+        what = f"{', '.join(map(repr, covariates))} {'is a covariate' if len(covariates) == 1 else 'are covariates'}"
+        raise GraphError(f"{what}, which {a!r} does not cause, and {form} and no covariates.")
     if len(others) != 2:
         raise GraphError(
             f"{form}; the graph has {len(others)} observed mediator(s), {', '.join(map(repr, others)) or 'none'}. A "
@@ -92,11 +86,10 @@ def _refuse_latent(graph: CausalGraph, witness: str, mediator: str) -> None:
         if node not in graph.ancestors(a):
             continue
         below = nx.descendants(graph.dag.subgraph({*graph.nodes} - {a}), node)
-        joined = [other for other in (witness, mediator) if other in below]
-        if joined:
+        if other := next((each for each in (witness, mediator) if each in below), None):
             raise GraphError(
-                f"The latent node {node!r} causes both {a!r} and {joined[0]!r}: P({joined[0]} given {a}) is not what "
-                f"{joined[0]!r} would be with {a!r} set, on which the bounds rest. Measure {node!r}."
+                f"The latent node {node!r} causes both {a!r} and {other!r}: P({other} given {a}) is not what {other!r} "
+                f"would be with {a!r} set, on which the bounds rest. Measure {node!r}."
             )
 
 
@@ -104,14 +97,12 @@ def _arms(regime: Regime, witness: str, mediator: str) -> Arms:
     """Return what the outcome, R and M read in a regime; refuse an M that reads one value itself and one through R."""
     graph = regime.unfair.graph
     a, y = graph.sensitive, graph.outcome
-    through = (a, witness, mediator, y)
+    direct, through = (a, mediator, y), (a, witness, mediator, y)
     value = regime.value(through)
-    direct = (a, mediator, y)
     if (a, mediator) in graph.edges and regime.value(direct) != value:
         raise GraphError(
             f"{show_path(direct)} and {show_path(through)} are on different sides, so that {mediator!r} would read one "
-            f"value of {a!r} itself and the other through {witness!r}: the closed form takes {mediator!r} as it is "
-            "under one of them. Call both paths unfair, or both fair."
+            f"value of {a!r} itself and the other through {witness!r}. Call both paths unfair, or both fair."
         )
     return Arms(regime.value((a, y)) if (a, y) in graph.edges else None, regime.value((a, witness, y)), value)
 

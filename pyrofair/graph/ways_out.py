@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from pyrofair.exceptions import FormulaNotApplicableError, GraphError, NotIdentifiedError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Projection, Target, derive
 from pyrofair.graph.parse import read_path
 from pyrofair.graph.paths import LISTED, Path, PathSet, UnfairPaths, show_count, show_path
@@ -114,14 +114,10 @@ class Relabelling:
 
     def describe(self, *, options: bool = False) -> str:
         """Return the change as one line, as Python or as options of the command line."""
-        written = self.options if options else self.code
-        changes = [
-            f"{verb} {_few(paths)}" for verb, paths in (("adds", self.add), ("takes away", self.remove)) if paths
-        ]
-        text = " and ".join(changes) + (
-            ", so that no path is unfair and nothing is left to assess" if self.empty else ""
-        )
-        text += "; by a formula that is not implemented" if self.formula == "other" else ""
+        written, changes = self.options if options else self.code, (("adds", self.add), ("takes away", self.remove))
+        text = " and ".join(f"{verb} {_few(paths)}" for verb, paths in changes if paths)
+        text += ", so that no path is unfair and nothing is left to assess" * self.empty
+        text += "; by a formula that is not implemented" * (self.formula == "other")
         return f"{written}  # {text}" if written else text
 
     def __str__(self) -> str:
@@ -206,8 +202,7 @@ class WaysOut:
             )
         elif self.prediction is False:
             lines.append("The effect on a prediction is not identified by this formula either.")
-        shown = self.relabellings[:SHOWN_RELABELLINGS]
-        if shown:
+        if shown := self.relabellings[:SHOWN_RELABELLINGS]:
             more = f" ({show_count(self.number)} in all)" if self.number > len(shown) else ""
             lines.append(f"Identified with other unfair paths, the smallest changes{more}:")
             lines += [f"  {each.describe(options=options)}" for each in shown]
@@ -337,27 +332,18 @@ def _is_identified(unfair: UnfairPaths, target: Target) -> bool:
 def _to_measure(unfair: UnfairPaths, target: Target, latent: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Return the smallest sets of latent nodes with which as columns the effect is identified."""
     found: list[tuple[str, ...]] = []
-    tried = 0
-    for size in range(1, 1 + min(MOST_MEASURED, len(latent))):
-        for nodes in combinations(latent, size):
-            if any({*each} <= {*nodes} for each in found):
-                continue
-            tried += 1
-            if tried > MOST_TRIED:
-                return tuple(found)
-            try:
-                graph = _observing(unfair.graph, nodes)
-            except GraphError:  # a prediction is made before its outcome has effects
-                continue
-            if _is_identified(replace(unfair, graph=graph), target):
-                found.append(nodes)
+    graph, tried = unfair.graph, 0
+    for nodes in (each for size in range(1, 1 + MOST_MEASURED) for each in combinations(latent, size)):
+        if any({*each} <= {*nodes} for each in found):
+            continue
+        tried += 1
+        if tried > MOST_TRIED:
+            break
+        columns = {node: names for node, names in graph.column_map if not {*names} & {*nodes}}
+        with contextlib.suppress(GraphError):  # a prediction is made before its outcome has effects
+            seen = graph.remade(latent=[node for node in graph.latent if node not in nodes], columns=columns)
+            found += [nodes] if _is_identified(replace(unfair, graph=seen), target) else []
     return tuple(found)
-
-
-def _observing(graph: CausalGraph, nodes: Sequence[str]) -> CausalGraph:
-    """Return the graph with some latent nodes observed, each as one column of its name."""
-    columns = {node: names for node, names in graph.column_map if not {*names} & {*nodes}}
-    return graph.remade(latent=[node for node in graph.latent if node not in nodes], columns=columns)
 
 
 def _other_formula(tian: bool, separate: bool) -> str:
@@ -371,42 +357,27 @@ def _other_formula(tian: bool, separate: bool) -> str:
 
 def _bounds(unfair: UnfairPaths, target: Target) -> tuple[Bound, ...]:
     score = "" if target == "outcome" else ", score=model"
-    found = [
-        Bound(
-            "Bounds",
-            f"pf.sharp_bounds(unfair, df{score})",
-            "where every column takes few values",
-        )
-    ]
-    if _has_closed_form(unfair, target):
-        mediator = Form.of(unfair, literal=False).mediator
+    found = [Bound("Bounds", f"pf.sharp_bounds(unfair, df{score})", "where every column takes few values")]
+    if form := _closed_form(unfair, target):
         of = "" if target == "prediction" else f" of the regression of {unfair.graph.outcome} on its parents"
-        found.insert(
-            0, Bound(f"Closed-form bounds{of}", "pf.MilesBounds(unfair)", f"where {mediator} takes few values")
-        )
-    found.append(
-        Bound(
-            "Structural equations",
-            "pf.SEM(program, unfair)",
-            "which computes any set of paths, on the strength of its equations, which data do not determine",
-        )
-    )
-    return tuple(found)
+        where = f"where {form.mediator} takes few values"
+        found.insert(0, Bound(f"Closed-form bounds{of}", "pf.MilesBounds(unfair)", where))
+    strength = "which computes any set of paths, on the strength of its equations, which data do not determine"
+    return (*found, Bound("Structural equations", "pf.SEM(program, unfair)", strength))
 
 
-def _has_closed_form(unfair: UnfairPaths, target: Target) -> bool:
-    """Whether the closed form for two mediators bounds the effect on a target."""
+def _closed_form(unfair: UnfairPaths, target: Target) -> Form | None:
+    """Return the closed form for two mediators if it bounds the effect on a target."""
     try:
         form = Form.of(unfair, literal=False)
     except GraphError:
-        return False
-    if target == "prediction":
-        return True
+        return None
     # The regression of the outcome on A, R and M is the mean of Y(a, m) given R only without these latent causes.
     graph = unfair.graph
     projection = LatentProjection.of(graph, known=False)
     pairs = ({form.mediator, form.witness}, {form.mediator, graph.outcome}, {graph.sensitive, graph.outcome})
-    return not any(pair <= projection.below[node] for pair in pairs for node in projection.latent)
+    joined = any(pair <= projection.below[node] for pair in pairs for node in projection.latent)
+    return None if joined and target == "outcome" else form
 
 
 def _written(path: Path) -> str | None:

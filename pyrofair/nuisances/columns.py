@@ -22,10 +22,7 @@ Design: TypeAlias = Any
 
 
 def text_levels(X: pd.DataFrame) -> dict[str, pd.Index[Any]]:
-    """Return the levels of the columns of a table that hold categories, text or objects.
-
-    More than 255, which trees cannot split as sets, come in the order of their number of rows.
-    """
+    """Return the levels of columns of categories, by their number of rows if more than trees can split as sets."""
     found = {name: as_levels(X[name]) for name in X.columns if is_categorical(X[name])}
     for name, levels in found.items():
         if len(levels) > MOST_LEVELS:

@@ -40,10 +40,7 @@ class CrossFit:
         self.spec, self.seed, self.folds, self.always = spec, seed, folds, always
 
     def fit(self, X: pd.DataFrame, a: NDArray[np.int8], weight: Array, groups: Groups = None) -> Self:
-        """Fit on a table of n rows, their groups (n,) in 0 and 1, and their weights (n,).
-
-        Rows of one of ``groups`` (n,), such as a household, are judged by fits that saw none of them.
-        """
+        """Fit on n rows, the values ``a`` in 0 and 1, and weights; rows of a group are judged by fits without it."""
         self.learner = make_learner(self.spec, X, self.seed, "propensity", smaller_group(a, weight))
         folds = [(np.arange(len(a)),) * 2]
         if self.learner.crossed or (self.always and not isinstance(self.learner, Saturated)):

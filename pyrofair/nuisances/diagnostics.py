@@ -49,6 +49,8 @@ AT_BOUND = 1e-6
 SEPARATED = 1e-3
 """A propensity below this share of the group's frequency in every row leaves no overlap, however smooth the model."""
 NEGLIGIBLE = 1e-9
+SHOWN = 5
+"""So many cells are named."""
 FEWEST_IN_CELL = 2
 """A saturated model needs so many rows of an arm in a cell: one shows a mean, but not how far it may be off."""
 COLUMNS = ("regime", "nodes", "arm", "given", "mean_weight", "mean_weight_z", "ess", "units", "max_weight", "problem")
@@ -70,10 +72,7 @@ MOST_UNSUPPORTED = 0.01
 
 @dataclass(frozen=True)
 class Cell:
-    """A level of a column, or a cell of several if saturated, that the target has and a needed group lacks.
-
-    ``rows`` are those that it has there all the same: one, if propensities or regressions are saturated.
-    """
+    """A level or cell that the target has and a needed group lacks, or has in one row if models are saturated."""
 
     name: str
     value: int
@@ -82,6 +81,11 @@ class Cell:
 
     def __str__(self) -> str:
         return f"{self.name} ({100.0 * self.mass:.3g}% of the target, {self.rows or 'no'} row of group {self.value})"
+
+
+def show_cells(cells: Sequence[Cell]) -> str:
+    """Write the first of some cells."""
+    return "; ".join(map(str, cells[:SHOWN]))
 
 
 @dataclass(frozen=True)
@@ -119,33 +123,23 @@ class GroupOverlap:
         return "pooled" if self.group is None else str(self.group)
 
     def rank(self, max_unsupported: float) -> tuple[bool, bool, int, float]:
-        """Return the key of the automatic choice, the least first; the mean weight has no part in it.
-
-        The score equation of a fitted propensity can make the mean weight 1, however wrong the fit.
-        """
+        """Return the key of the automatic choice, the least first; a fit can make the mean weight 1, however wrong."""
         lacking = self.unsupported > max_unsupported
         return bool(self.separated or self.infinite), lacking, self.estimated, -self.effective_size
 
     def problems(self) -> list[str]:
         """Return what is wrong, one phrase each."""
-        found = []
-        low, high = MEAN_WEIGHT
-        if not low <= self.mean_weight <= high:
-            found.append(f"the mean weight is {self.mean_weight:.3g}, outside [{low}, {high}]")
-        if self.effective_size < SMALLEST_SHARE * self.n:
-            found.append(f"the effective size {self.effective_size:.1f} is below {SMALLEST_SHARE:.0%} of {self.n} rows")
-        elif self.effective_size < FEWEST_ROWS:
-            found.append(f"the effective size {self.effective_size:.1f} is below {FEWEST_ROWS} rows")
-        small = [size for size in self.sizes if size.group in self.needed and size.is_small]
-        found += [f"{size}, fewer than {FEWEST_ROWS}" for size in small]
-        if self.at_bounds:
-            found.append(f"{self.at_bounds} row(s) have a propensity at 0 or 1")
-        if self.cells:
-            found.append(f"unsupported: {self._first_cells()}" + (" ..." if len(self.cells) > 5 else ""))
-        return found
-
-    def _first_cells(self) -> str:
-        return "; ".join(map(str, self.cells[:5]))
+        size, (low, high) = f"the effective size {self.effective_size:.1f} is below", MEAN_WEIGHT
+        few = self.effective_size < SMALLEST_SHARE * self.n
+        found = {
+            f"the mean weight is {self.mean_weight:.3g}, outside [{low}, {high}]": not low <= self.mean_weight <= high,
+            f"{size} {SMALLEST_SHARE:.0%} of {self.n} rows": few,
+            f"{size} {FEWEST_ROWS} rows": self.effective_size < FEWEST_ROWS and not few,
+            **{f"{each}, fewer than {FEWEST_ROWS}": each.is_small for each in self.sizes if each.group in self.needed},
+            f"{self.at_bounds} row(s) have a propensity at 0 or 1": self.at_bounds,
+            f"unsupported: {show_cells(self.cells)}{' ...' * (len(self.cells) > SHOWN)}": self.cells,
+        }
+        return [text for text, wrong in found.items() if wrong]
 
     def check(self, max_unsupported: float) -> str:
         """Return what is wrong, or raise PositivityError where support is lacking or weights are infinite."""
@@ -159,9 +153,9 @@ class GroupOverlap:
             whose = "no counterpart" if not any(cell.rows for cell in self.cells) else "at most one counterpart"
             raise PositivityError(
                 f"{100.0 * self.unsupported:.3g}% of the target population has {whose} in {where}, more than "
-                f"max_unsupported={max_unsupported:g}: {self._first_cells()}. Merge these levels, weight another group "
-                "(arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported and read the "
-                "result with care."
+                f"max_unsupported={max_unsupported:g}: {show_cells(self.cells)}. Merge these levels, weight another "
+                "group (arm=0, 1 or 'pooled'), trim (the estimand then changes), or raise max_unsupported and read "
+                "the result with care."
             )
         bounds = "clip=0.01 bounds propensities, for a small bias; trim=0.01 drops rows, and changes the estimand"
         if self.infinite:
@@ -170,10 +164,10 @@ class GroupOverlap:
                 f"{self.propensity} is exactly 0 or 1 there. {bounds}; or take a propensity that is never certain, "
                 "such as 'logistic'."
             )
-        problems = self.problems()
         extreme = self.at_bounds or self.effective_size < SMALLEST_SHARE * self.n
         advice = f" {bounds}." if extreme and not self.clipped else ""
-        return f"Poor overlap in {where}: {'; '.join(problems)}.{advice}" if problems else ""
+        problems = "; ".join(self.problems())
+        return f"Poor overlap in {where}: {problems}.{advice}" if problems else ""
 
     def as_row(self, trimmed: int, used: bool) -> dict[str, object]:
         """Return a row of the overlap table."""
@@ -315,15 +309,13 @@ def unsupported_cells(
 def describe_unsupported(part: RegimeEstimand, name: str, nuisances: Nuisances, *, saturated: bool) -> tuple[str, str]:
     """Return what in a world has no counterpart in the groups that its stages need: too much of it, or a rest of it."""
     cells, mass = unsupported_cells(part, None, nuisances, saturated=saturated)
-    shown = "; ".join(map(str, cells[:5]))
-    if mass > MOST_UNSUPPORTED:
-        return f"too few rows hold {shown}", ""
+    if mass > MOST_UNSUPPORTED or not cells:
+        return f"too few rows hold {show_cells(cells)}" if cells else "", ""
     n = len(nuisances.rows.a)
-    rest = (
-        f"Poor overlap in the {name} world: {shown}. Scores there are extrapolated, or depend on one row; this affects "
-        f"{100.0 * mass:.2g}% of that world, as {mass * n:.2g} of {n:,} rows are."
+    return "", (
+        f"Poor overlap in the {name} world: {show_cells(cells)}. Scores there are extrapolated, or depend on one row; "
+        f"this affects {100.0 * mass:.2g}% of that world, as {mass * n:.2g} of {n:,} rows are."
     )
-    return "", rest if cells else ""
 
 
 def _levels_of(column: pd.Series[Any]) -> tuple[NDArray[np.int64], list[str]]:
@@ -390,37 +382,23 @@ def _describe(stage: Stage, weight: Array, rows: Rows) -> dict[str, Any]:
     mean, z = mean_and_z(np.where(counted, weight, 0.0)[:, None] - 1.0, rows.weight, rows.groups)
     carried = rows.weight * weight
     size = kish_size(carried)
-    found = {
-        "regime": stage.regime,
-        "nodes": ", ".join(stage.nodes),
-        "arm": stage.arm,
-        "given": ", ".join(stage.given),
-        "mean_weight": float(mean[0] + 1.0) if counted.all() else np.inf,
-        "mean_weight_z": float(z[0]),
-        "ess": size,
-        "units": kish_size(carried, rows.groups),
-        "max_weight": float(carried.max(initial=0.0)),
-    }
-    return found | {"problem": _problem(found, rows, stage)}
-
-
-def _problem(found: dict[str, Any], rows: Rows, stage: Stage) -> str:
-    """Return what makes a stage's weights unusable, or an empty string."""
-    carried = rows.weight * rows.member(stage.arm)
-    group, count = kish_size(carried), int((carried > 0.0).sum())
-    what = []
-    if not np.isfinite(found["max_weight"]):
+    average, largest = float(mean[0] + 1.0) if counted.all() else np.inf, float(carried.max(initial=0.0))
+    owned, what = rows.weight * rows.member(stage.arm), []
+    group, count = kish_size(owned), int((owned > 0.0).sum())
+    if not np.isfinite(largest):
         what.append("a propensity of exactly 0 or 1 leaves rows without a finite weight")
-    elif abs(found["mean_weight"] - 1.0) > OFF and abs(found["mean_weight_z"]) > SURE:
-        what.append(f"the mean weight is {found['mean_weight']:.2f}, not 1 (z {found['mean_weight_z']:.1f})")
+    elif abs(average - 1.0) > OFF and abs(z[0]) > SURE:
+        what.append(f"the mean weight is {average:.2f}, not 1 (z {z[0]:.1f})")
     if group < FEWEST_ROWS < count:
         what.append(
             f"the weights of {count:,} rows make them {group:.0f}, fewer than {FEWEST_ROWS}; if they are counts of "
             "units, write the rows out: df.loc[df.index.repeat(sample_weight)]"
         )
-    elif found["ess"] < FEWEST_ROWS or (found["ess"] < FEW and found["ess"] < MOST_KEPT * group):
-        what.append(f"the effective size is {found['ess']:.0f} of {group:.0f} rows")
-    return "; ".join(what)
+    elif size < FEWEST_ROWS or (size < FEW and size < MOST_KEPT * group):
+        what.append(f"the effective size is {size:.0f} of {group:.0f} rows")
+    nodes, given = ", ".join(stage.nodes), ", ".join(stage.given)
+    weights = average, float(z[0]), size, kish_size(carried, rows.groups), largest
+    return dict(zip(COLUMNS, (stage.regime, nodes, stage.arm, given, *weights, "; ".join(what)), strict=True))
 
 
 def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: tuple[str, ...], weight: Array) -> str:
@@ -444,10 +422,7 @@ def describe_lacking(nuisances: Nuisances, rows: Rows, arm: int | None, given: t
 def choose_by_overlap(
     tried: Iterable[tuple[T, list[Any]]], cost: Callable[[dict[str, str]], Any]
 ) -> tuple[T, list[Any], dict[str, str]]:
-    """Return the first of what is tried without a problem in any split, or that of the least cost, and its problems.
-
-    Each comes with its forms, one for each split into folds; ``cost`` never falls with further problems.
-    """
+    """Return the first tried, with forms by split, without a problem, or the least in ``cost``, and its problems."""
     best: tuple[Any, T, list[Any], dict[str, str]] | None = None
     for each, forms in tried:
         stages: list[pd.DataFrame] = []
@@ -472,10 +447,7 @@ def problems_of(stages: pd.DataFrame) -> dict[str, str]:
 
 
 def worst_stages(splits: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return the diagnostics of stages in the first split into folds, or in the first in which one has a problem.
-
-    The numbers are means over splits, and one without overlap spoils them.
-    """
+    """Return the diagnostics of stages in the first split into folds, or in the first in which one has a problem."""
     found, *rest = splits
     for number, each in enumerate(rest, 2):
         if (worse := (each["problem"] != "") & (found["problem"] == "")).any():

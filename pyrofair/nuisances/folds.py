@@ -22,11 +22,7 @@ Folds = list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 def split_folds(
-    a: NDArray[Any] | None,
-    weight: NDArray[np.float64],
-    folds: int,
-    seed: int,
-    groups: NDArray[Any] | None = None,
+    a: NDArray[Any] | None, weight: NDArray[np.float64], folds: int, seed: int, groups: NDArray[Any] | None = None
 ) -> Folds:
     """Split the rows of positive weight (n,) into folds; one fold is all of them.
 

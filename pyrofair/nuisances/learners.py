@@ -7,7 +7,7 @@ when it is called; ``refit`` returns the copy that other weights of the same row
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -99,10 +99,7 @@ class Learner(ABC):
 
     @abstractmethod
     def fit(self, design: Design, y: NDArray[Any], weight: Array, groups: Groups = None) -> Self:
-        """Return a copy fitted to m rows of a design with responses (m, Q) and weights (m,).
-
-        Where it splits rows to choose something, it keeps those of one of ``groups`` (m,) together.
-        """
+        """Return a copy fitted to responses (m, Q) and weights (m,); splits of rows keep those of a group together."""
 
     @abstractmethod
     def __call__(self, design: Design) -> Array:
@@ -121,24 +118,15 @@ class Learner(ABC):
         return self.fit(design, y, weight)
 
     def regrown(self, design: Design, rows: NDArray[np.int64], y: Array, weight: Array) -> Learner | None:
-        """Return the fit of the same ``rows`` (m,) of a design, with the same weights, to other responses (m, Q).
-
-        It takes less time than a fit; None if there is nothing like that.
-        """
+        """Return the fit of the same ``rows`` (m,) and weights to other responses (m, Q); None if a fit is as fast."""
         return None
 
     def again(self, known: Design, weight: Array, asked: Sequence[Design]) -> Callable[[Array], list[Array]]:
-        """Return what makes predictions of some sets of rows from any responses (m, k) of the ``known``, fitted rows.
-
-        Trees keep the splits that they chose for the fitted responses, and a stack its weights.
-        """
+        """Return what predicts sets of rows from any responses (m, k) of the ``known`` rows, by this fit's splits."""
         return lambda y: [*map(self.fit(known, y, weight), asked)]
 
     def pull(self, design: Design) -> Array:
-        """Return by how much predictions (m, Q) of few fitted rows move if one row of the mean of all joins them.
-
-        A few rows that happen to agree have no residuals; so pulled, they have some, for a variance.
-        """
+        """Return how predictions (m, Q) move if one row of the mean of all joins: equal rows then have residuals."""
         return np.zeros((1, 1))
 
     def leverage(self, design: Design, known: Design, weight: Array, near: Near = None) -> Array:
@@ -210,19 +198,19 @@ class Saturated(Learner):
         return found
 
     def _lost(self, cells: NDArray[Any]) -> Exception:
-        names, number, row = ", ".join(map(str, self.levels)), cells[0], {}
+        if self.target == "regression":
+            return PositivityError(
+                f"A saturated regression has no row of the group in {len(cells)} of the cells of "
+                f"{', '.join(map(str, self.levels))} where it is needed. Use regression='boosted' or 'logistic', or "
+                "merge levels."
+            )
+        number, row = cells[0], {}
         for name, levels in reversed(self.levels.items()):
             number, code = divmod(number, len(levels))
             row[name] = levels[[int(code)]].tolist()[0]
-        row = dict(reversed(row.items()))
-        if self.target == "propensity":
-            return DataError(
-                f"The cell {row} was not among the rows that the saturated propensity was fitted on, so its group "
-                "shares are unknown. Use propensity='logistic' or 'boosted', or coarsen the columns."
-            )
-        return PositivityError(
-            f"A saturated regression has no row of the group in {len(cells)} of the cells of {names} where it is "
-            "needed. Use regression='boosted' or 'logistic', or merge levels."
+        return DataError(
+            f"The cell {dict(reversed(row.items()))} was not among the rows that the saturated propensity was fitted "
+            "on, so its group shares are unknown. Use propensity='logistic' or 'boosted', or coarsen the columns."
         )
 
 
@@ -237,10 +225,7 @@ def _squares(cell: NDArray[np.int64], weight: Array, groups: Groups) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Logistic(Learner):
-    """Regression on main effects, unpenalised: standardised numbers and one-hot categories (the paper's).
-
-    Logistic, of responses in [0, 1] or in [-1, 1], by quasi-likelihood; or ``linear``.
-    """
+    """Unpenalised (the paper's) regression on main effects, of responses in [0, 1] or [-1, 1]; or ``linear``."""
 
     encoder: TableEncoder
     linear: bool = False
@@ -257,19 +242,16 @@ class Logistic(Learner):
         if self.linear:
             curved, right = information(design, weight), design.T @ (weight[:, None] * y)
             return replace(self, coef=linalg.lstsq(curved, right, cond=1e-12, lapack_driver="gelsd")[0])
-        low = np.where(y.min(axis=0) < 0.0, -1.0, 0.0)
-        start, scaled = np.zeros(design.shape[1]), (y - low) / (1.0 - low)
-        return replace(
-            self, low=low, coef=np.column_stack([newton_logistic(design, a, weight, start) for a in scaled.T])
-        )
+        low, start = np.where(y.min(axis=0) < 0.0, -1.0, 0.0), np.zeros(design.shape[1])
+        found = [newton_logistic(design, a, weight, start) for a in ((y - low) / (1.0 - low)).T]
+        return replace(self, low=low, coef=np.column_stack(found))
 
     def refit(self, design: Design, y: NDArray[Any], weight: Array, before: Array) -> Learner:
         """Start from the present coefficients; those of levels in one group only have no best value, and are kept."""
         if self.coef is None or self.low is None:  # linear, or not fitted
             return self.fit(design, y, weight)
-        scaled = (y - self.low) / (1.0 - self.low)
         found = []
-        for a, coef in zip(scaled.T, self.coef.T, strict=True):
+        for a, coef in zip(((y - self.low) / (1.0 - self.low)).T, self.coef.T, strict=True):
             fixed = fixed_columns(design, expit(design @ coef), self.encoder)
             found.append(newton_logistic(design, a, weight, coef, tolerance=1e-11, fixed=fixed))
         return replace(self, coef=np.column_stack(found))
@@ -346,12 +328,15 @@ class Estimator(Learner):
     def __call__(self, design: Design) -> Array:
         """Return the predictions of each column's model."""
         asked = _chance if self.target == "propensity" else _mean
-        done = {id(model): None if model is None else asked(model, design) for model, _, _ in self.fits}
-        columns = [
-            np.full(design.shape[0], low) if (found := done[id(model)]) is None else found.clip(low, high)
-            for model, low, high in self.fits
-        ]
-        return np.column_stack(columns)
+        done = {id(model): asked(model, design) for model, *_ in self.fits if model is not None}
+        return self._within([done.get(id(model)) for model, *_ in self.fits], design.shape[0])
+
+    def _within(self, found: Sequence[Array | None], n: int) -> Array:
+        """Return the predictions of each column (n,) in its range; None stands for its one value."""
+        both = zip(self.fits, found, strict=True)
+        return np.column_stack(
+            [np.full(n, low) if each is None else each.clip(low, high) for (_, low, high), each in both]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,9 +358,10 @@ class Boosted(Estimator):
     @classmethod
     def of(cls, X: pd.DataFrame, seed: int, target: Target, leaders: tuple[int, ...] = ()) -> Boosted:
         """Return trees for the columns of a table, of a size for its rows."""
-        bins = Bins.of(X)
-        make = _classifier if target == "propensity" else _regressor
-        return cls(make(bins.categorical, len(X), seed), target, (), bins, len(X), seed, leaders)
+        bins, n = Bins.of(X), len(X)
+        model = (_classifier if target == "propensity" else _regressor)(n)
+        model.set_params(categorical_features=bins.categorical, random_state=seed)
+        return cls(model, target, (), bins, n, seed, leaders)
 
     @property
     def smooths(self) -> bool:  # type: ignore[override]
@@ -413,13 +399,10 @@ class Boosted(Estimator):
         """Return the predictions of different rows, for all."""
         if self.target == "propensity" or "leaves" not in self.memo:
             return super().__call__(design.different)[design.index]
-        lead = self._first
-        leaves = {i: self._leaves_of(i, design) for i in {*lead} if self.fits[i][0] is not None}
-        columns = [
-            np.full(len(design.different), low) if model is None else sum_leaves(model, leaves[i]).clip(low, high)
-            for (model, low, high), i in zip(self.fits, lead, strict=True)
-        ]
-        return np.column_stack(columns)[design.index]
+        leaves = {i: self._leaves_of(i, design) for i in {*self._first} if self.fits[i][0] is not None}
+        models = zip((model for model, *_ in self.fits), self._first, strict=True)
+        found = [None if model is None else sum_leaves(model, leaves[i]) for model, i in models]
+        return self._within(found, len(design.different))[design.index]
 
     @property
     def _first(self) -> list[int]:
@@ -535,10 +518,7 @@ class Together:
 
 @dataclass(frozen=True, eq=False)
 class Stacked(Learner):
-    """A weighted average of learners, the weights those that predict best out of fold, none of them below 0.
-
-    A refit keeps the weights.
-    """
+    """A weighted average of learners: a refit keeps the weights, those that predict best out of fold, none below 0."""
 
     members: tuple[Learner, ...]
     target: Target
@@ -585,56 +565,44 @@ class Stacked(Learner):
 
     def __call__(self, design: Together) -> Array:
         """Return the average of the members."""
-        return self._average([member(part) for member, part in zip(self.members, design.parts, strict=True)])
+        return self._average(member(part) for member, part in zip(self.members, design.parts, strict=True))
 
     def own(self, design: Together) -> Array:
         """Return the average of the members' predictions of fitted rows."""
-        return self._average([member.own(part) for member, part in zip(self.members, design.parts, strict=True)])
+        return self._average(member.own(part) for member, part in zip(self.members, design.parts, strict=True))
 
-    def _average(self, found: Sequence[Array]) -> Array:
+    def _average(self, found: Iterable[Array]) -> Array:
         assert self.share is not None
         assert self.span is not None
-        both = zip(self.share, found, strict=True)
-        return np.asarray(sum(share * each for share, each in both)).clip(*self.span)
+        return np.asarray(sum(share * each for share, each in zip(self.share, found, strict=True))).clip(*self.span)
 
 
 # -- scikit-learn's models ---------------------------------------------------------------------------------------------
 
 
-def _classifier(categorical: tuple[bool, ...], n: int, seed: int) -> HistGradientBoostingClassifier:
+def _classifier(n: int) -> HistGradientBoostingClassifier:
     """Return boosted trees for n rows, that are smaller and stop earlier where rows are few.
 
     Weights are made of 1 / P, and a propensity that follows chance explodes there: with 15 leaves and a patience of 20
     rounds, errors of estimates from 1,000 rows were five times as large as with 8 leaves and 5 rounds, and from the
-    10,869 test rows of Adult two splits into folds differed twice as much; on its 34,000 training rows the former fit
-    better.
+    10,869 test rows of Adult two splits into folds differed twice as much; on 34,000 rows the former fit better.
     """
+    size, patience = {"max_leaf_nodes": 31, "min_samples_leaf": 20}, 20
+    if n < MANY:
+        size, patience = {"max_leaf_nodes": 8, "min_samples_leaf": 30}, int(np.clip(5.0 * np.sqrt(n / 3000.0), 5, 20))
     return HistGradientBoostingClassifier(
-        learning_rate=0.1,
-        max_iter=400,
-        max_leaf_nodes=8 if n < MANY else 31,
-        min_samples_leaf=30 if n < MANY else 20,
-        early_stopping=True,
-        n_iter_no_change=20 if n >= MANY else int(np.clip(5.0 * np.sqrt(n / 3000.0), 5, 20)),
-        categorical_features=categorical,
-        random_state=seed,
+        learning_rate=0.1, max_iter=400, early_stopping=True, n_iter_no_change=patience, **size
     )
 
 
-def _regressor(categorical: tuple[bool, ...], n: int, seed: int) -> HistGradientBoostingRegressor:
+def _regressor(n: int) -> HistGradientBoostingRegressor:
     """Return boosted trees that are few and small, and more of them for more rows.
 
     Scores are nearly functions of the features, and a stage is fitted for each classifier, fold and kind of decisions:
     on Adult 30 trees of 8 leaves predict as well as 100 of 15 leaves, in a quarter of the time.
     """
-    return HistGradientBoostingRegressor(
-        learning_rate=0.2,
-        max_iter=int(np.clip(FEWEST_TREES * np.sqrt(n / 30_000), FEWEST_TREES, MOST_TREES)),
-        max_leaf_nodes=8,
-        early_stopping=False,
-        categorical_features=categorical,
-        random_state=seed,
-    )
+    trees = int(np.clip(FEWEST_TREES * np.sqrt(n / 30_000), FEWEST_TREES, MOST_TREES))
+    return HistGradientBoostingRegressor(learning_rate=0.2, max_iter=trees, max_leaf_nodes=8, early_stopping=False)
 
 
 def _chance(model: Any, X: Design) -> Array:
@@ -657,23 +625,20 @@ def _mean(model: Any, X: Design) -> Array:
 
 
 def fit_weighted(model: Any, X: Any, y: NDArray[Any], weight: Array, target: Target, **given: Any) -> Any:
-    """Fit a model with weights; one that takes none gets each row as often as its weight, in integer ratios.
-
-    What else is ``given`` goes to its ``fit``.
-    """
+    """Fit a model with weights; one that takes none gets each row as often as its weight, in integer ratios."""
     what = "propensity model" if target == "propensity" else "regression"
-    last = model.steps[-1] if isinstance(model, Pipeline) else None
+    step, last = model.steps[-1] if isinstance(model, Pipeline) else ("", model)
     if not (weight == weight[0]).all():
-        if has_fit_parameter(last[1] if last else model, "sample_weight"):
-            given |= {f"{last[0]}__sample_weight" if last else "sample_weight": weight}
+        if has_fit_parameter(last, "sample_weight"):
+            given |= {f"{step}__sample_weight" if step else "sample_weight": weight}
         elif (counts := _as_counts(weight)) is not None:
             rows = np.repeat(np.arange(len(y)), counts)
             X, y = take(X, rows), y[rows]
         else:
             raise DataError(
-                f"The {what} {type(last[1] if last else model).__name__} takes no sample_weight, and the weights are "
-                "not in the ratio of integers by which rows could be repeated. Use a model that takes weights, or in "
-                "an audit bootstrap='multinomial'."
+                f"The {what} {type(last).__name__} takes no sample_weight, and the weights are not in the ratio of "
+                "integers by which rows could be repeated. Use a model that takes weights, or in an audit "
+                "bootstrap='multinomial'."
             )
     try:
         return model.fit(X, y, **given)
@@ -739,12 +704,10 @@ def require_learner(name: str, value: object, target: Target) -> None:
     if isinstance(value, str) and value in get_args(LearnerName):
         return
     needed = ("fit", "predict_proba") if target == "propensity" else ("fit", "predict")
-    if isinstance(value, str | type) or not all(hasattr(value, each) for each in needed):
-        fits = False
-    else:
-        fits = target == "propensity" or is_regressor(value)
-    if not fits:
-        names, what = "'logistic', 'boosted'", "classifier with predict_proba."
-        if target == "regression":
-            names, what = "'boosted', 'logistic'", "regressor; a classifier has no place here, for it regresses scores."
-        raise DataError(f"{name}={value!r} is not known. Use {names}, 'saturated', 'stacked', or a scikit-learn {what}")
+    model = not isinstance(value, str | type) and all(hasattr(value, each) for each in needed)
+    if model and (target == "propensity" or is_regressor(value)):
+        return
+    names, what = "'logistic', 'boosted'", "classifier with predict_proba."
+    if target == "regression":
+        names, what = "'boosted', 'logistic'", "regressor; a classifier has no place here, for it regresses scores."
+    raise DataError(f"{name}={value!r} is not known. Use {names}, 'saturated', 'stacked', or a scikit-learn {what}")

@@ -64,10 +64,7 @@ def sum_leaves(model: Trees, leaves: Sequence[NDArray[np.uint8]]) -> Array:
 def value_leaves(
     model: HistGradientBoostingClassifier, leaves: Sequence[NDArray[np.uint8]], ones: Array, weight: Array
 ) -> list[Array]:
-    """Return the log-odds that rows start from, and what one Newton step gives each tree's nodes in turn.
-
-    ``weight`` (m,) is that of all rows, ``ones`` (m,) that of those with label 1, of each of m different rows.
-    """
+    """Return the starting log-odds, and each tree's values by a Newton step, of different rows by weight and ones."""
     share = float(ones.sum() / weight.sum()) if weight.any() else 0.0
     if not 0.0 < share < 1.0:
         raise DataError(
@@ -89,10 +86,7 @@ def value_leaves(
 def move_leaves(
     model: HistGradientBoostingClassifier, was: Sequence[Array], now: Sequence[Array]
 ) -> HistGradientBoostingClassifier:
-    """Return the model whose values are moved by the difference that other weights make.
-
-    The trees may have stopped early or been fitted on fewer rows; equal weights change nothing.
-    """
+    """Return the model whose values are moved by the difference that other weights make; equal ones change nothing."""
     moves = zip(model._predictors, was[1:], now[1:], strict=True)
     values = [tree.nodes["value"] + (new - old) for (tree,), old, new in moves]
     return _with_trees(model, model._baseline_prediction + (now[0] - was[0]), values)

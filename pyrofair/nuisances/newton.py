@@ -107,10 +107,7 @@ def _conjugate_gradients(X: Any, curvature: NDArray[np.float64], gradient: NDArr
 
 
 def fixed_columns(X: Any, p: NDArray[np.float64], encoder: TableEncoder) -> NDArray[np.bool_] | None:
-    """Return the columns (k,) that refits leave as they are: one level of each category, and levels in one group.
-
-    Of a level that occurs in one group only the likelihood has no maximum, so that any end is as good as the fit's.
-    """
+    """Return the columns (k,) that refits keep: a level of each category, and levels in one group (no maximum)."""
     if X.shape[1] > WIDE:
         return None
     curvature, weight = X.T @ (p * (1.0 - p)), X.T @ np.ones(len(p))

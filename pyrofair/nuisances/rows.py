@@ -97,10 +97,7 @@ class Rows:
     def weighted(
         self, group: int | None, arm: int | None, graph: CausalGraph, like: Rows
     ) -> tuple[pd.DataFrame, NDArray[np.int64]]:
-        """Return the kept rows of a group as read (:meth:`as_read`).
-
-        Replicates ask for the same rows again and again: those of small tables are kept, and handed out as copies.
-        """
+        """Return the kept rows of a group as read (:meth:`as_read`); for replicates those of small tables are kept."""
         if len(self.a) > MOST_KEPT or not self.kept.all():
             return self.as_read(np.flatnonzero(self.member(group)), arm, graph, like)
         if (group, arm) not in self.views:
@@ -220,10 +217,7 @@ class Nuisances:
         return replace(self, rows=rows, models=models, splits={})
 
     def positions(self, df: object) -> NDArray[np.int64]:
-        """Return the position of each row of a table among the fitted rows, shape (m,), -1 for others.
-
-        Rows are matched by content and index, in any order; see :func:`pyrofair.tables.row_identity.match_rows`.
-        """
+        """Return the position of each row among the fitted rows (m,), by content and index; -1 for others."""
         own = self.rows.given
         return match_rows(read_table(df, [*own.columns], missing=self.missing), own)
 

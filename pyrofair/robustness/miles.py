@@ -29,6 +29,7 @@ from pyrofair._validation import (
 from pyrofair.effects.adapters import Score, ask_scores
 from pyrofair.effects.bounds import bounds_of_marginals, table_of_bounds
 from pyrofair.effects.estimates import Estimate, Share, kish_size
+from pyrofair.effects.functionals import unit_sums
 from pyrofair.effects.potential_outcomes import (
     FEWEST_ROWS,
     CounterfactualSample,
@@ -493,10 +494,9 @@ class _Rows:
 def _by_level(scored: Scored) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the probability of each level and its mean score, shapes (k,), in double precision."""
     assert scored.unit is not None, "units number the levels"
-    weight = scored.weight.to(torch.float64)
-    zeros = weight.new_zeros(int(scored.unit.max()) + 1)
-    probability = zeros.index_add(0, scored.unit, weight)
-    return probability, zeros.index_add(0, scored.unit, weight * scored.score) / probability
+    size, weight = int(scored.unit.max()) + 1, scored.weight.to(torch.float64)
+    probability = unit_sums(scored.unit, weight, size)
+    return probability, unit_sums(scored.unit, weight * scored.score, size) / probability
 
 
 def _bound(scored: Scored) -> MarginalBounds:

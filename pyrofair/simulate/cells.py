@@ -7,7 +7,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import joblib
@@ -64,10 +64,7 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What all cells of a study need; it is sent to each worker.
-
-    ``fingerprints`` holds those of scenarios and methods by name, and ``folder`` the place of finished cells.
-    """
+    """What all cells need, sent to each worker: with ``fingerprints`` by name, and the place of finished cells."""
 
     scenarios: Mapping[str, Scenario]
     methods: Mapping[str, Method]
@@ -108,12 +105,10 @@ class Seeds(NamedTuple):
 
 
 class Rows:
-    """The rows that the methods of a task share, each drawn when first used."""
+    """The rows that the methods of a task share, each drawn when first used, and what is measured on them."""
 
     def __init__(self, plan: Plan, task: Task) -> None:
-        self.plan = plan
-        self.task = task
-        self.scenario = plan.scenarios[task.scenario]
+        self.plan, self.task, self.scenario = plan, task, plan.scenarios[task.scenario]
         self.seeds = Seeds.of(task.scenario, task.n, task.seed)
 
     @cached_property
@@ -133,21 +128,73 @@ class Rows:
         made = OneStep(self.scenario.unfair, random_state=self.seeds.fit) if asked is True else asked(self.scenario)
         return made.fit(self.test)
 
+    def measure(self, key: Mapping[str, Any], warned: list[str]) -> pd.DataFrame:
+        """Return what is measured of the method of a cell, a row; what is warned of is added to ``warned``."""
+        method = self.plan.methods[key["method"]]
+        if key["strength"] is not None:
+            method = method.with_strength(key["strength"])
+        with isolated(self.seeds.fit), warnings.catch_warnings(record=True) as caught:  # threads wait here
+            warnings.simplefilter("always")
+            try:
+                model = method.fit(self.train.copy(), self.scenario, self.seeds.fit)
+                found = self._measured(key["method"], model, warned)
+            finally:
+                texts = (f"{each.category.__name__}: {each.message}" for each in caught)
+                warned.extend(text for text in dict.fromkeys(texts) if text not in warned)
+        return pd.DataFrame({name: [value] for name, value in found.items()})
+
+    def _measured(self, name: str, model: Any, warned: list[str]) -> dict[str, float]:
+        how, graph, test = self.plan.measurement, self.scenario.graph, self.test
+        decided = decide(positive_scores(name, model, test, graph, graph.input_columns), how.decisions, how.threshold)
+        positive = (test[graph.outcome_column] == graph.positive).to_numpy()
+        right = np.where(positive, decided, 1.0 - decided)
+        truth = self.plan.sems[self.task.scenario].truth(
+            model,
+            n=how.truth_size,
+            random_state=self.seeds.truth,
+            decisions=how.decisions,
+            threshold=how.threshold,
+            score_noise=how.score_noise,
+        )
+        found = {
+            "accuracy": float(right.mean()),
+            "accuracy_error": float(right.std() / np.sqrt(len(right))),
+            "positive_rate": float(decided.mean()),
+            "majority_rate": float(max(positive.mean(), 1.0 - positive.mean())),
+        }
+        for quantity in ("mean_unfair_effect", "piu", "conditional_sd"):
+            estimate = getattr(truth, quantity)
+            found |= {quantity: float(estimate.value), f"{quantity}_error": float(estimate.error)}
+        if how.audit:
+            found |= self._estimated(model, warned)
+        return found | {
+            name: _number(name, measure(model, test.copy(), self.scenario)) for name, measure in how.measures.items()
+        }
+
+    def _estimated(self, model: Any, warned: list[str]) -> dict[str, float]:
+        """Return the estimates of an audit on test rows, NaN with a warning where it refuses."""
+        how, seed = self.plan.measurement, self.seeds.fit
+        names = [f"estimated_{name}{end}" for name in OF_WORLDS for end in ("", "_low", "_high")]
+        settings: dict[str, Any] = {"n_boot": how.n_boot, "threshold": how.threshold, "progress": False}
+        try:
+            table = audit({"model": model}, self.source, self.test, random_state=seed, **settings).table
+        except PyrofairError as error:
+            warned.append(f"audit: {type(error).__name__}: {error}")
+            return dict.fromkeys(names, np.nan)
+        table = table[table["decisions"] == how.decisions].set_index("quantity")
+        columns = table.reindex(list(OF_WORLDS))[["estimate", "lower", "upper"]].to_numpy(np.float64)
+        return dict(zip(names, columns.ravel().tolist(), strict=True))
+
 
 def run(plan: Plan, tasks: list[Task]) -> Iterator[Cell | Failure]:
-    """Yield the results of the cells of several tasks, each written to the folder when it is finished, if there is one.
-
-    Numbers do not depend on the process: all is computed in one thread, from the seeds of the cell. A cell that another
-    process has finished meanwhile, by the same method and scenario, is read.
-    """
+    """Yield the results of cells, each kept in the folder if there is one; what another process has kept is read."""
     for task in tasks:
         rows = Rows(plan, task)
         for key in task.cells():
             said: dict[str, Any] = {"depends": plan.depends(key), "warnings": []}  # filled by the cell
             # A method that uses joblib would wait for workers that wait for it.
             with one_thread(), threadpool_limits(1), joblib.parallel_config("sequential"):
-                make = _Maker(plan, rows, key, said["warnings"])
-                yield _result(plan, key, make, said)
+                yield _result(plan, key, partial(rows.measure, key, said["warnings"]), said)
 
 
 def _result(
@@ -162,81 +209,6 @@ def _result(
     with contextlib.suppress(OSError):  # where a worker cannot write, the caller does
         plan.folder.write(result)
     return result
-
-
-@dataclass(frozen=True, eq=False)
-class _Maker:
-    """Fits and measures the method of a cell; what is warned of is kept in ``warned``."""
-
-    plan: Plan
-    rows: Rows
-    key: Mapping[str, Any]
-    warned: list[str]
-
-    def __call__(self) -> pd.DataFrame:
-        method = self.plan.methods[self.key["method"]]
-        if self.key["strength"] is not None:
-            method = method.with_strength(self.key["strength"])
-        with isolated(self.rows.seeds.fit), warnings.catch_warnings(record=True) as caught:  # threads wait here
-            warnings.simplefilter("always")
-            try:
-                model = method.fit(self.rows.train.copy(), self.rows.scenario, self.rows.seeds.fit)
-                found = self._measured(model)
-            finally:
-                texts = (f"{each.category.__name__}: {each.message}" for each in caught)
-                self.warned.extend(text for text in dict.fromkeys(texts) if text not in self.warned)
-        return pd.DataFrame({name: [value] for name, value in found.items()})
-
-    def _measured(self, model: Any) -> dict[str, float]:
-        how, rows = self.plan.measurement, self.rows
-        graph, test = rows.scenario.graph, rows.test
-        scores = positive_scores(self.key["method"], model, test, graph, graph.input_columns)
-        decided = decide(scores, how.decisions, how.threshold)
-        positive = (test[graph.outcome_column] == graph.positive).to_numpy()
-        right = np.where(positive, decided, 1.0 - decided)
-        truth = self.plan.sems[rows.task.scenario].truth(
-            model,
-            n=how.truth_size,
-            random_state=rows.seeds.truth,
-            decisions=how.decisions,
-            threshold=how.threshold,
-            score_noise=how.score_noise,
-        )
-        found = {
-            "accuracy": float(right.mean()),
-            "accuracy_error": float(right.std() / np.sqrt(len(right))),
-            "positive_rate": float(decided.mean()),
-            "majority_rate": float(max(positive.mean(), 1.0 - positive.mean())),
-        }
-        for name in ("mean_unfair_effect", "piu", "conditional_sd"):
-            estimate = getattr(truth, name)
-            found |= {name: float(estimate.value), f"{name}_error": float(estimate.error)}
-        if how.audit:
-            found |= self._estimated(model)
-        for name, measure in how.measures.items():
-            found[name] = _number(name, measure(model, test.copy(), rows.scenario))
-        return found
-
-    def _estimated(self, model: Any) -> dict[str, float]:
-        """Return the estimates of an audit on test rows, NaN with a warning where it refuses."""
-        how, rows = self.plan.measurement, self.rows
-        names = [f"estimated_{name}{end}" for name in OF_WORLDS for end in ("", "_low", "_high")]
-        try:
-            report = audit(
-                {"model": model},
-                rows.source,
-                rows.test,
-                n_boot=how.n_boot,
-                threshold=how.threshold,
-                progress=False,
-                random_state=rows.seeds.fit,
-            )
-        except PyrofairError as error:
-            self.warned.append(f"audit: {type(error).__name__}: {error}")
-            return dict.fromkeys(names, np.nan)
-        table = report.table[report.table["decisions"] == how.decisions].set_index("quantity")
-        columns = table.reindex(list(OF_WORLDS))[["estimate", "lower", "upper"]].to_numpy(np.float64)
-        return dict(zip(names, columns.ravel().tolist(), strict=True))
 
 
 def _number(name: str, value: object) -> float:

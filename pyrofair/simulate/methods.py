@@ -148,15 +148,15 @@ def method(name: str, **settings: Any) -> Method:
     return made
 
 
-def as_method(given: object, label: str) -> Method:
-    """Return what a user gives as a method, with a checked name."""
+def as_method(label: str | None, given: object) -> Method:
+    """Return what a user gives as a method, with a checked name; it may have a label in messages."""
     if isinstance(given, Method):
         return given
     if isinstance(given, str):
         require_choice("methods", given, tuple(METHODS))
+    if isinstance(given, str) or _is_estimator(given):
         return Method(given)
-    if _is_estimator(given):
-        return Method(given)
+    label = repr(label) if label else shown(given)
     if callable(given) and not isinstance(given, type):
         try:
             inspect.signature(given).bind(None, None, None)

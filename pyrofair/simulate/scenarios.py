@@ -202,8 +202,7 @@ class Scenario:
             self.program(int(n))
         sites: dict[str, Any] = dict(tracer.trace.nodes)
         columns = {node: self.graph.columns_of([node]) for node in self.graph.observed}
-        several = [node for node, names in columns.items() if len(names) != 1]
-        if several:
+        if several := [node for node, names in columns.items() if len(names) != 1]:
             raise GraphError(f"{', '.join(several)} have several columns each; draws have one column for each node.")
         return pd.DataFrame({names[0]: self._column(node, sites, n) for node, names in columns.items()})
 

@@ -7,6 +7,7 @@ import os
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set, Sized
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -24,9 +25,11 @@ from pyrofair._figures import COLOURS, LEGEND, MARKERS, TEXT, finish, in_percent
 from pyrofair._progress import progress_bar
 from pyrofair._validation import (
     listed,
+    optional,
     require_callable,
     require_choice,
     require_flag,
+    require_instance,
     require_integer,
     require_jobs,
     require_names,
@@ -132,14 +135,12 @@ class Study:
         penalty has the same numbers at each. Cells without a result are NaN. As ``method`` is an argument of xarray's
         ``sel``, choose by ``sel({"method": "FIO"})``.
         """
-        table, dims = self.table, [*KEY]
-        strengths = table["strength"].dropna().unique()
+        strengths = self.table["strength"].dropna().unique()
+        plain = self.table[self.table["strength"].isna()].drop(columns="strength")
+        table, dims = plain, [name for name in KEY if name != "strength"]
         if len(strengths):
-            plain = table[table["strength"].isna()].drop(columns="strength")
             same = plain.merge(pd.DataFrame({"strength": strengths}), how="cross")
-            table = pd.concat([table.dropna(subset=["strength"]), same], ignore_index=True)
-        else:
-            table, dims = table.drop(columns="strength"), [name for name in KEY if name != "strength"]
+            table, dims = pd.concat([self.table.dropna(subset=["strength"]), same], ignore_index=True), [*KEY]
         found = table.set_index(dims).to_xarray()
         order = {name: list(dict.fromkeys(self.table[name])) for name in ("scenario", "method")}
         return found.reindex(order)
@@ -197,15 +198,9 @@ class Study:
             wide = replace(self, table=table).summary()
             wide = wide[wide["quantity"].isin(["accuracy", "mean_unfair_effect", "piu"])]
             text = [f"{row.mean:.3f} ± {row.error:.3f}" for row in wide.itertuples()]
-            wide = wide.assign(shown=text).pivot_table(
-                index=[name for name in KEY[:-1] if name != "strength" or wide["strength"].notna().any()],
-                columns="quantity",
-                values="shown",
-                aggfunc="first",
-                sort=False,
-                dropna=False,
-            )
-            wide = wide.dropna(how="all").rename_axis(columns=None)
+            index = [name for name in KEY[:-1] if name != "strength" or wide["strength"].notna().any()]
+            how: Any = {"columns": "quantity", "values": "shown", "aggfunc": "first", "sort": False, "dropna": False}
+            wide = wide.assign(shown=text).pivot_table(index=index, **how).dropna(how="all").rename_axis(columns=None)
             lines += ["Means over seeds ± Monte Carlo standard errors; effects are true ones, by the program:"]
             lines += [wide.head(most or len(wide)).to_string(), *_more(wide, most)]
         if len(self.failures):
@@ -321,8 +316,9 @@ def study(
     >>> found.table[["scenario", "method", "n", "seed"]].values.tolist()
     [['hiring', 'logistic', 500, 0], ['hiring', 'logistic', 500, 1]]
     """
-    places = _scenarios(scenarios)
-    fitted = _methods(methods)
+    places: dict[str, Scenario] = _named("scenarios", scenarios, (str, Scenario), _as_scenario)
+    alone = hasattr(methods, "get_params") or callable(methods)
+    fitted: dict[str, Method] = _named("methods", [methods] if alone else methods, (str, Method), as_method)
     rows = _integers("sizes", sizes, require_units)
     drawn = _seeds(seeds)
     if not isinstance(audit, bool | np.bool_):
@@ -343,8 +339,7 @@ def study(
     require_couplings([coupling])
     for name, value in {"overwrite": overwrite, "retry": retry, "progress": progress}.items():
         require_flag(name, value)
-    if n_jobs is not None:
-        require_jobs("n_jobs", n_jobs)
+    optional(require_jobs)("n_jobs", n_jobs)
     tried = None if strengths is None else _strengths(strengths)
     for each in places.values():
         each.draw(20, random_state=0)
@@ -355,14 +350,13 @@ def study(
     }
     store = None if folder is None else CellFolder.claimed(folder, _run(measurement), overwrite=overwrite)
     plan = Plan(places, fitted, measurement, marks, store)
-    chosen = [
+    chosen = tuple(
         (name, strength)
         for name, each in fitted.items()
         for strength in (tried if tried is not None and each.penalised else [None])
-    ]
-    tasks = [Task(place, n, seed, tuple(chosen)) for place in places for n in rows for seed in drawn]
-    keys = [key for task in tasks for key in task.cells()]
-    done = _Results(plan, keys)
+    )
+    tasks = [Task(place, n, seed, chosen) for place in places for n in rows for seed in drawn]
+    done = _Results(plan, [key for task in tasks for key in task.cells()])
     try:
         done.read(retry=retry, overwrite=overwrite)
         _compute(plan, tasks, done, n_jobs, progress=progress)
@@ -385,23 +379,21 @@ class _Results:
         folder = self.plan.folder
         if folder is None:
             return
-        changed: dict[tuple[str, str], int] = {}
+        changed = Counter[tuple[str, str]]()
         for name, key in self.keys.items():
-            present = folder.has(key)
-            result = folder.read(key)
+            present, result = folder.has(key), folder.read(key)
             if result is None and present:
                 folder.path(key).unlink(missing_ok=True)  # it is damaged, which has been warned of
             if result is None or (isinstance(result, Failure) and retry):
                 continue
-            depends = self.plan.depends(key)
-            others = [kind for kind in depends if result.about.get("depends", {}).get(kind) != depends[kind]]
+            depends, before = self.plan.depends(key), result.about.get("depends", {})
+            others = [(kind, key[kind]) for kind in depends if before.get(kind) != depends[kind]]
             if not others:
                 self.found[name] = result
             elif overwrite:
                 folder.path(key).unlink(missing_ok=True)
             else:
-                for kind in others:
-                    changed[kind, key[kind]] = changed.get((kind, key[kind]), 0) + 1
+                changed.update(others)
         if changed:
             text = "; ".join(f"{count} of the {kind} {name!r}" for (kind, name), count in changed.items())
             raise DataError(
@@ -428,13 +420,13 @@ class _Results:
 
     def study(self) -> Study:
         """Return the results as tables, in the order of the call."""
-        results = [self.found[name] for name in self.keys if name in self.found]
-        cells = [each for each in results if isinstance(each, Cell)]
         measured = [f"{name}{end}" for name in MEASURED for end in ("", "_error")]
         columns = [name for name in measured if name not in ("positive_rate_error", "majority_rate_error")]
         if self.plan.measurement.audit:
             columns += [f"estimated_{name}{end}" for name in OF_WORLDS for end in ("", "_low", "_high")]
         columns += list(self.plan.measurement.measures)
+        results = [self.found[name] for name in self.keys if name in self.found]
+        cells = [each for each in results if isinstance(each, Cell)]
         tables = [{**each.key, **each.table.iloc[0].to_dict(), "seconds": each.about["seconds"]} for each in cells]
         failed = [
             {**each.key, "error": each.error, "traceback": each.traceback, "seconds": each.about["seconds"]}
@@ -512,10 +504,7 @@ def _compute_alone(plan: Plan, tasks: Sequence[Task], done: _Results, n_jobs: in
 
 
 def _is_loss(error: Exception, names: Set[str] = LOST) -> bool:
-    """Return whether an error of a backend of joblib, or one that it derives from, has one of the names.
-
-    A pool is also called broken where a worker cannot load what it is sent, which it never will.
-    """
+    """Return whether an error of joblib's backends has one of the names, but not if a worker cannot load its task."""
     return "un-serialize" not in str(error) and not names.isdisjoint(each.__name__ for each in type(error).__mro__)
 
 
@@ -569,58 +558,38 @@ def _parts(task: Task, parts: int) -> Iterator[Task]:
 # -- reading the call -------------------------------------------------------------------------------------------------
 
 
-def _named(what: str, given: Any, single: type | tuple[type, ...]) -> list[tuple[str | None, Any]]:
-    """Return one value, a sequence or a dictionary as pairs of names and values."""
+def _named(what: str, given: Any, single: tuple[type, ...], read: Callable[[str | None, Any], Any]) -> dict[str, Any]:
+    """Return by name what a function of a label and a value makes of one value, a sequence or a dictionary."""
     if isinstance(given, Mapping):
         for name in given:
             if not isinstance(name, str) or not name:
                 raise DataError(f"{what} has the name {shown(name)}: names are text.")
-        found: list[tuple[str | None, Any]] = list(given.items())
-    elif isinstance(given, single) or (values := listed(given)) is None:
-        found = [(None, given)]
+        pairs: list[tuple[str | None, Any]] = [*given.items()]
     else:
-        found = [(None, each) for each in values]
-    if not found:
+        values = None if isinstance(given, single) else listed(given)
+        pairs = [(None, each) for each in ([given] if values is None else values)]
+    if not pairs:
         raise DataError(f"{what}={shown(given)} names nothing to study.")
-    return found
-
-
-def _unique(what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
+    made = [(label, read(label, each)) for label, each in pairs]
+    names = [label or each.name for label, each in made]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise DataError(f"{what} has {', '.join(map(repr, twice))} more than once. Give a dictionary from names.")
-    return dict(pairs)
+    return {name: each for name, (_, each) in zip(names, made, strict=True)}
 
 
-def _scenarios(given: Any) -> dict[str, Scenario]:
-    found = []
-    for label, each in _named("scenarios", given, (str, Scenario)):
-        if isinstance(each, str):
-            require_choice("scenarios", each, tuple(SCENARIOS))
-            made = scenario(each)
-        elif isinstance(each, Scenario):
-            made = each
-        elif label is not None and isinstance(each, tuple) and len(each) == 2 and isinstance(each[1], UnfairPaths):
-            require_callable(f"The program of the scenario {label!r}", each[0], "a Pyro program of the number of units")
-            made = Scenario(label, each[0], each[1].graph, each[1])
-        else:
-            raise DataError(
-                f"The scenario {shown(label or each)} must be a name such as 'hiring', a Scenario, or in a dictionary "
-                "from names a pair (program, unfair) of a Pyro program and its unfair paths."
-            )
-        found.append((label or made.name, made))
-    return _unique("scenarios", found)
-
-
-def _methods(given: Any) -> dict[str, Method]:
-    if hasattr(given, "get_params") or callable(given):
-        given = [given]
-    found = []
-    for label, each in _named("methods", given, (str, Method)):
-        made = as_method(each, repr(label) if label else shown(each))
-        found.append((label or made.name, made))
-    return _unique("methods", found)
+def _as_scenario(label: str | None, given: Any) -> Scenario:
+    if isinstance(given, Scenario):
+        return given
+    if isinstance(given, str):
+        require_choice("scenarios", given, tuple(SCENARIOS))
+        return scenario(given)
+    if label is not None and isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], UnfairPaths):
+        require_callable(f"The program of the scenario {label!r}", given[0], "a Pyro program of the number of units")
+        return Scenario(label, given[0], given[1].graph, given[1])
+    raise DataError(
+        f"The scenario {shown(label or given)} must be a name such as 'hiring', a Scenario, or in a dictionary from "
+        "names a pair (program, unfair) of a Pyro program and its unfair paths."
+    )
 
 
 def _integers(name: str, given: Any, check: Callable[[str, Any], int]) -> list[int]:
@@ -628,7 +597,7 @@ def _integers(name: str, given: Any, check: Callable[[str, Any], int]) -> list[i
     if values is None or isinstance(given, str | bytes | Mapping) or not values:
         raise DataError(f"{name}={shown(given)} must be an integer, or a list of them.")
     names = [f"{name}[{index}]" if len(values) > 1 else name for index in range(len(values))]
-    return _once(name, given, [check(*each) for each in zip(names, values, strict=True)])
+    return _once(name, given, [*map(check, names, values)])
 
 
 def _seeds(given: Any) -> list[int]:
@@ -641,9 +610,8 @@ def _strengths(given: Any) -> list[float]:
     values = None if isinstance(given, str | bytes | Mapping) else listed(given)
     if not values:
         raise DataError(f"strengths={shown(given)} must be a list of numbers, such as [0.5, 1.0].")
-    return _once(
-        "strengths", given, [require_real(f"strengths[{i}]", each, least=0.0) for i, each in enumerate(values)]
-    )
+    found = [require_real(f"strengths[{i}]", each, least=0.0) for i, each in enumerate(values)]
+    return _once("strengths", given, found)
 
 
 def _once(name: str, given: Any, found: list[Any]) -> list[Any]:
@@ -655,16 +623,12 @@ def _once(name: str, given: Any, found: list[Any]) -> list[Any]:
 def _measures(given: Any) -> dict[str, Measure]:
     if given is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise DataError(
-            f"measures={shown(given)} must be a dictionary from names to functions (model, test, scenario)."
-        )
+    require_instance("measures", given, Mapping, "a dictionary from names to functions (model, test, scenario)")
     taken = {*KEY, "quantity", "seconds", *MEASURED}
     for name, each in given.items():
         if not isinstance(name, str) or not name or name in taken or name.startswith("estimated_"):
-            raise DataError(
-                f"measures has the name {shown(name)}: names are text, and none of {', '.join(sorted(taken))}."
-            )
+            known = ", ".join(sorted(taken))
+            raise DataError(f"measures has the name {shown(name)}: names are text, and none of {known}.")
         if name.endswith(("_error", "_low", "_high")):
             raise DataError(f"measures has the name {name!r}: _error, _low and _high end the names of uncertainties.")
         require_callable(f"measures[{name!r}]", each, "a function (model, test, scenario) that returns a number")

@@ -79,30 +79,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{8 * len(X) * self.width_ / 1e9:.0f} GB. The column {widest!r} has "
                 f"{len(self.categories_.get(widest, ())):,} categories: join rare ones, or pass another encoder."
             )
-        parts = []
-        if self.numeric_:
-            parts.append(self.scaler_.transform(self._numbers(X)))
-        if self.categories_:
-            parts.append(self.one_hot_.transform(self._codes(X)).toarray())
-        return np.hstack(parts) if parts else np.empty((len(X), 0))
+        parts = (part if isinstance(part, np.ndarray) else part.toarray() for part in self._parts(X))
+        return np.hstack([np.empty((len(X), 0)), *parts])
 
     def transform_sparse(self, X: pd.DataFrame) -> sparse.csr_array[np.float64]:
         """Return the matrix of :meth:`transform` in compressed rows, which wide categories need."""
         X = self._read(X)
-        parts = [sparse.csr_array(self.scaler_.transform(self._numbers(X)))] if self.numeric_ else []
-        if self.categories_:
-            parts.append(sparse.csr_array(self.one_hot_.transform(self._codes(X))))
-        return sparse.csr_array(sparse.hstack(parts)) if parts else sparse.csr_array((len(X), 0))
+        parts = map(sparse.csr_array, self._parts(X))
+        return sparse.csr_array(sparse.hstack([sparse.csr_array((len(X), 0)), *parts]))
 
-    def transform_coded(self, X: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.integer[Any]]]:
-        """Return the standardised numbers (n, p), and the codes of the categories (n, c) in few bytes each."""
-        X = self._read(X)
-        numbers = self.scaler_.transform(self._numbers(X)) if self.numeric_ else np.empty((len(X), 0))
-        most = max(map(len, self.categories_.values()), default=1)
-        codes = np.empty((len(X), len(self.categories_)), dtype=np.min_scalar_type(most), order="F")
-        for j, (name, levels) in enumerate(self.categories_.items()):
-            codes[:, j] = encode_levels(X[name], levels)
-        return numbers, codes
+    def _parts(self, X: pd.DataFrame) -> list[Any]:
+        """Return the standardised numbers, an array, and the categories as zeros and ones, sparse."""
+        parts = [self.scaler_.transform(self._numbers(X))] if self.numeric_ else []
+        if self.categories_:
+            codes = [encode_levels(X[name], levels) for name, levels in self.categories_.items()]
+            parts.append(self.one_hot_.transform(np.column_stack(codes)))
+        return parts
 
     @property
     def width_(self) -> int:
@@ -123,6 +115,3 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
         return np.asarray(X[self.numeric_].to_numpy(dtype=np.float64))
-
-    def _codes(self, X: pd.DataFrame) -> NDArray[np.int64]:
-        return np.column_stack([encode_levels(X[name], levels) for name, levels in self.categories_.items()])

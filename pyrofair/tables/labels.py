@@ -158,10 +158,7 @@ def plain_values(values: Iterable[Any]) -> tuple[Any, ...]:
 def read_sensitive(
     df: pd.DataFrame, graph: CausalGraph, *, both: bool = True, weight: NDArray[np.float64] | None = None
 ) -> NDArray[np.int8]:
-    """Return the sensitive attribute of a table as 0 (baseline) and 1 (contrast), shape (n,).
-
-    A third value is a DataError, and with ``both`` so is a group that does not occur, or has no weight.
-    """
+    """Return the sensitive attribute as 0 (baseline) and 1 (contrast), (n,); ``both`` must have rows of a weight."""
     name = graph.require_contrast().sensitive_column
     values = df[name]
     _require_known(values)
@@ -173,41 +170,33 @@ def read_sensitive(
         counted = plain_values(values.value_counts().index)
         base = counted[0] if "baseline" in never else graph.baseline
         rest = [each for each in counted if each != base]
-        other = graph.contrast if graph.contrast in rest else next(iter(rest), None)
-        both_named = f"baseline={base!r}, contrast={other!r}"
-        several = (
-            "To compare each with one of them, name that one alone when making the graph: CausalGraph(..., "
-            f"baseline={base!r}{', contrast=None' * (base == 0)}); pf.audit then reports all, and pf.Contrasts(source) "
-            f"trains with all. To compare two, name both, {both_named}, and keep their rows."
-        )
-        cure = several if len(rest) > 1 else f"Name both when making the graph: CausalGraph(..., {both_named})."
+        both_named = f"baseline={base!r}, contrast={(graph.contrast if graph.contrast in rest else [*rest, None][0])!r}"
+        cure = f"Name both when making the graph: CausalGraph(..., {both_named})."
+        if len(rest) > 1:
+            cure = (
+                "To compare each with one of them, name that one alone when making the graph: CausalGraph(..., "
+                f"baseline={base!r}{', contrast=None' * (base == 0)}); pf.audit then reports all, and "
+                f"pf.Contrasts(source) trains with all. To compare two, name both, {both_named}, and keep their rows."
+            )
         raise DataError(
             f"The sensitive attribute {name!r} holds {show_labels(values[coded < 0].unique())} besides "
             f"baseline={graph.baseline!r} and contrast={graph.contrast!r}"
             f"{', and never the ' + ' or the '.join(never) if never else ''}. Its levels: {show_counts(values)}. {cure}"
             f"{did_you_mean(labels[never[0]], values[coded < 0].unique()) if never else ''}"
         )
-    for value in (0, 1):
-        if both and not (coded == value).any():
-            raise DataError(
-                f"The sensitive attribute {name!r} never takes the value {graph.label(value)!r} in these "
-                f"{len(coded)} rows; both groups are needed to compare them."
-            )
-        if both and weight is not None and not weight[coded == value].any():
-            raise DataError(
-                f"sample_weight is 0 in all rows with {name}={graph.label(value)!r}; both groups are needed to compare "
-                "them."
-            )
+    for label, own in ((graph.label(value), coded == value) for value in (0, 1) if both):
+        fact = f"The sensitive attribute {name!r} never takes the value {label!r} in these {len(coded)} rows"
+        if own.any():
+            fact = f"sample_weight is 0 in all rows with {name}={label!r}"
+        if not (own.any() if weight is None else weight[own].any()):
+            raise DataError(f"{fact}; both groups are needed to compare them.")
     return coded
 
 
 def show_counts(values: pd.Series[Any]) -> str:
     """Write the values of a column with their numbers of rows, the most frequent first."""
     counts = values.value_counts().loc[lambda each: each > 0]
-    texts = map(repr, plain_values(counts.index))
-    shown = ", ".join(
-        f"{text} ({count:,} rows)" for text, count in zip(texts, counts.iloc[:MOST_COUNTED], strict=False)
-    )
+    shown = ", ".join(f"{value!r} ({count:,} rows)" for value, count in counts.iloc[:MOST_COUNTED].items())
     return shown + f", and {len(counts) - MOST_COUNTED:,} more" * (len(counts) > MOST_COUNTED)
 
 
@@ -228,26 +217,22 @@ def observed_levels(values: pd.Series[Any]) -> list[Any]:
 def require_few_levels(values: pd.Series[Any]) -> None:
     """Refuse a sensitive attribute (n,) that is continuous or has more than 20 levels."""
     name, found = values.name, values.unique()
-    text = is_categorical(values)
     fractions = values.dtype.kind == "f" and bool((found != np.round(found)).any())
     if fractions or len(found) > MOST_CONTRASTS:
-        span = "categories" if text else f"numbers, from {min(found)} to {max(found)}"
-        bins = f"Bin it, at limits that mean something: df[{name!r}] = pd.cut(df[{name!r}], [...], labels=[...])"
+        span, cure = "categories", f"Join levels: df[{name!r}].replace({{...}})"
+        if not is_categorical(values):
+            span = f"numbers, from {min(found)} to {max(found)}"
+            cure = f"Bin it, at limits that mean something: df[{name!r}] = pd.cut(df[{name!r}], [...], labels=[...])"
         raise DataError(
             f"The sensitive attribute {name!r} holds {len(found):,} different {span}, and at most {MOST_CONTRASTS} "
-            f"levels are compared with a baseline. {f'Join levels: df[{name!r}].replace({{...}})' if text else bins}, "
-            "and make the graph with baseline= one of the labels."
+            f"levels are compared with a baseline. {cure}, and make the graph with baseline= one of the labels."
         )
 
 
 def read_contrasts(
     values: pd.Series[Any], graph: CausalGraph, contrasts: Iterable[Hashable] | None = None
 ) -> list[Hashable]:
-    """Return the levels of a sensitive attribute (n,) that are compared with the baseline: those given, or all others.
-
-    They come in the order given, or in that of the categories. A DataError if the attribute is continuous or has more
-    than 20 levels, the baseline never occurs, or a level that is named is not observed.
-    """
+    """Return the levels that are compared with the baseline, as given or all others; unfit ones are a DataError."""
     _require_known(values)
     name = values.name
     require_few_levels(values)
@@ -256,7 +241,7 @@ def read_contrasts(
         raise DataError(
             f"The sensitive attribute {name!r} never takes the baseline {graph.baseline!r}; it holds "
             f"{show_counts(values)}. Name one of these when making the graph: CausalGraph(..., "
-            f"baseline={(nearest(graph.baseline, levels) or plain_values(values.mode())[0])!r})."
+            f"baseline={(nearest(graph.baseline, levels) or values.mode()[0])!r})."
         )
     others = [each for each in levels if each != graph.baseline]
     if not others:
@@ -265,9 +250,7 @@ def read_contrasts(
         return others
     asked = None if isinstance(contrasts, str | bytes | Mapping) else listed(contrasts)
     if asked is None:
-        raise DataError(
-            f"contrasts={shown(contrasts)} must list levels of {name!r}, such as {[others[0]]!r}, or be None."
-        )
+        raise DataError(f"contrasts={shown(contrasts)} must list levels of {name!r}, as {others[:1]!r}, or be None.")
     for each in asked:
         if not isinstance(each, Hashable) or each not in others:
             same = "is the baseline" if isinstance(each, Hashable) and each == graph.baseline else "is not observed"
@@ -281,10 +264,7 @@ def read_contrasts(
 
 
 def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") -> tuple[NDArray[np.int8], list[Any]]:
-    """Return the outcome as 0 and 1, shape (n,), and its two labels, negative first.
-
-    A missing value, a third label, one label only, or an absent positive one is a DataError.
-    """
+    """Return the outcome as 0 and 1 (n,), and its two labels, negative first; other outcomes are a DataError."""
     require_unmasked(what, y)
     values = pd.Series(np.asarray(y) if not isinstance(y, pd.Series) else y)
     if values.isna().any():
@@ -297,7 +277,7 @@ def read_outcome(y: object, positive: Hashable, *, what: str = "the outcome") ->
     if positive not in labels:
         raise DataError(
             f"{what} never takes the positive value {positive!r}; it holds {show_labels(labels)}. Name it when making "
-            f"the graph: {' or '.join(f'CausalGraph(..., positive={each!r})' for each in plain_values(labels))}."
+            f"the graph: {' or '.join(f'CausalGraph(..., positive={each!r})' for each in labels)}."
             f"{did_you_mean(positive, labels)}"
         )
     if len(labels) < 2:
@@ -323,10 +303,7 @@ def _code(values: pd.Series[Any], labels: Sequence[Any]) -> NDArray[np.int8]:
 def code_labels(
     table: pd.DataFrame, graph: CausalGraph, *, both: bool = True
 ) -> tuple[pd.DataFrame, tuple[Hashable, ...] | None]:
-    """Return a table with the sensitive attribute and the outcome, where it has them, as 0 and 1.
-
-    Beside it stand the outcome's labels, negative first; None if they are 0 and 1, or there is no outcome.
-    """
+    """Return a table with the sensitive attribute and the outcome as 0 and 1, and the outcome's labels if others."""
     coded, labels = table.copy(), None
     if graph.sensitive_column in table:
         coded[graph.sensitive_column] = read_sensitive(table, graph, both=both)
@@ -394,22 +371,18 @@ def as_column(name: str, values: NDArray[Any], dtype: Any) -> pd.Series[Any]:
     The index is 0 to n - 1, and memory is shared with the values where their type is that of the column. Values that
     are no level of a type of categories, and numbers for a type of text, are a DataError.
     """
-    numbers = values.dtype.kind in "fiub"
+    numbers, advice = values.dtype.kind in "fiub", f"If it is a code, name the labels: levels={{{name!r}: [...]}}."
     if isinstance(dtype, pd.CategoricalDtype):
         codes = dtype.categories.get_indexer(pd.Index(values))
         if (codes < 0).any():
             raise DataError(
                 f"The column {name!r} has the categories {show_labels(dtype.categories, 20)}, and a world takes the "
-                f"value {show_labels(values[codes < 0], 1)}. If it is a code, name the labels: "
-                f"levels={{{name!r}: [...]}}."
+                f"value {show_labels(values[codes < 0], 1)}. {advice}"
             )
         return pd.Series(pd.Categorical.from_codes(codes, dtype=dtype))
     if is_text(dtype) or is_object_dtype(dtype):
         if numbers:
-            raise DataError(
-                f"The column {name!r} holds text, and a world takes the value {values[0]}. If it is a code, name the "
-                f"labels: levels={{{name!r}: [...]}}."
-            )
+            raise DataError(f"The column {name!r} holds text, and a world takes the value {values[0]}. {advice}")
         text: pd.Series[Any] = pd.Series(values.astype(object), dtype=object).astype(dtype)
         return text
     if not numbers or not _holds(dtype, values):
@@ -436,10 +409,7 @@ def _holds(dtype: Any, numbers: NDArray[Any]) -> bool:
 
 
 def columns_of_sites(node_of: Mapping[str, str], graph: CausalGraph) -> dict[str, str]:
-    """Return the column of each node site: one of its own name, else the column of its node, else (latent) the site.
-
-    ``node_of`` is the node of each node site, in this and the functions below.
-    """
+    """Return the column of each site of ``node_of``: of its own name, else of its node, else (latent) the site."""
     columns = {site: graph.columns.get(node, []) for site, node in node_of.items()}
     return {site: site if site in own or not own else own[0] for site, own in columns.items()}
 
@@ -454,23 +424,20 @@ def read_levels(
     """
     found: dict[str, NDArray[Any]] = {}
     if levels is not None and not isinstance(levels, Mapping):
-        raise DataError(
-            f"levels={levels!r} must be a dictionary: for each node site its labels, {{'D': ['low', ...]}}."
-        )
+        raise DataError(f"levels={levels!r} must be a dictionary from node sites to labels, {{'D': ['low', ...]}}.")
     sites = [site for site, node in node_of.items() if node != graph.sensitive]
     for site, labels in (levels or {}).items():
         if node_of.get(site) == graph.sensitive:
             raise DataError(
-                f"levels names {site!r}, the sensitive attribute, whose labels are the graph's baseline and contrast. "
-                "Leave it out."
+                f"levels names {site!r}, the sensitive attribute, whose labels the graph has. Leave it out."
             )
         if site not in node_of:
             raise DataError(
                 f"levels names {site!r}, which is no node site. They are: {', '.join(sites)}."
                 f"{did_you_mean(site, sites)}"
             )
-        listed = isinstance(labels, Sequence | np.ndarray | pd.Index) and not isinstance(labels, str)
-        every = list(labels) if listed else []
+        named = isinstance(labels, Sequence | np.ndarray | pd.Index) and not isinstance(labels, str)
+        every = list(labels) if named else []
         plain = bool(every) and all(isinstance(label, Hashable) for label in every) and not text_fault(every)
         if not plain or len(set(every)) < len(every):
             raise DataError(f"levels[{site!r}]={labels!r} must be a list of labels, each once: that of code 0 first.")
@@ -485,29 +452,25 @@ def read_levels(
 
 
 def outcome_levels(levels: Levels, node_of: Mapping[str, str], graph: CausalGraph, df: pd.DataFrame) -> Levels:
-    """Return the levels with those of the outcome added, where a table holds its labels and they have none yet.
-
-    A third label is a DataError; where the table lacks the negative one, the outcome stays in codes, with a warning.
-    """
+    """Return the levels with the outcome's of a table added; a third is a DataError, and one alone stays in codes."""
     site = next((site for site, node in node_of.items() if node == graph.outcome), None)
     values = df.get(graph.outcome_column) if isinstance(df, pd.DataFrame) else None
     if site is None or site in levels or not isinstance(values, pd.Series) or not is_categorical(values):
         return levels
     found = values.cat.categories if isinstance(values.dtype, pd.CategoricalDtype) else values.dropna().unique()
     others = [label for label in found if label != graph.positive]
+    name_them = f"levels={{{site!r}: [..., {graph.positive!r}]}}."
     if len(others) > 1:
         raise DataError(
-            f"The outcome {values.name!r} holds {show_labels(others, SHOWN)} besides "
-            f"positive={graph.positive!r}, but it must be binary. Recode it, or name its labels: levels={{{site!r}: "
-            f"[..., {graph.positive!r}]}}."
+            f"The outcome {values.name!r} holds {show_labels(others, SHOWN)} besides positive={graph.positive!r}, but "
+            f"it must be binary. Recode it, or name its labels: {name_them}"
         )
     if not others:
-        warnings.warn(
+        text = (
             f"The outcome {values.name!r} is always {graph.positive!r} here, so its other label is not known and both "
-            f"worlds hold 0 and 1. Name it: levels={{{site!r}: [..., {graph.positive!r}]}}.",
-            PyrofairWarning,
-            stacklevel=3,
+            f"worlds hold 0 and 1. Name it: {name_them}"
         )
+        warnings.warn(text, PyrofairWarning, stacklevel=3)
         return levels
     return {**levels, site: np.asarray([others[0], graph.positive], dtype=object)}
 
@@ -521,8 +484,7 @@ def levels_by_column(levels: Levels, node_of: Mapping[str, str], graph: CausalGr
 def labels_of(site: str, labels: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
     """Return the labels of codes, in the shape of the codes; a code without a label is a DataError."""
     integers = codes.astype(np.int64)
-    wrong = (integers != codes) | (integers < 0) | (integers >= len(labels))
-    if wrong.any():
+    if (wrong := (integers != codes) | (integers < 0) | (integers >= len(labels))).any():
         raise DataError(
             f"The site {site!r} takes the value {codes[wrong].flat[0]:g}, but its {len(labels)} levels have the codes "
             f"0 to {len(labels) - 1}. Correct levels[{site!r}], or the program."
@@ -535,8 +497,7 @@ def codes_of(site: str, labels: NDArray[Any], values: Any) -> NDArray[np.float64
     given = pd.Series(np.atleast_1d(np.asarray(values, dtype=object)))
     codes = pd.Index(labels, dtype=object).get_indexer(pd.Index(given, dtype=object))
     missing = given.isna().to_numpy()
-    unseen = (codes < 0) & ~missing
-    if unseen.any():
+    if (unseen := (codes < 0) & ~missing).any():
         label = given[unseen].iloc[0]
         known = show_labels(labels, SHOWN) + (", ..." if len(labels) > SHOWN else "")
         raise DataError(

@@ -28,11 +28,7 @@ CHANGED = "All passes must give the same rows in the same order."
 
 @dataclass(frozen=True)
 class Partitions:
-    """The rows of one population in several frames of a fixed order, which are loaded again in each pass.
-
-    ``loads`` are frames, or functions that return some columns; ``columns`` are those read, and ``sizes`` the rows of
-    each. ``levels`` is the type of each column of categories, with the levels of all partitions.
-    """
+    """Rows in several frames of a fixed order, loaded anew in each pass: their columns, sizes, and levels of all."""
 
     loads: Iterable[Any]
     columns: tuple[str, ...]
@@ -42,10 +38,7 @@ class Partitions:
 
     @classmethod
     def of(cls, data: Any, columns: Iterable[str] | None, optional: Iterable[str] = ()) -> Partitions:
-        """Open data and count their rows, in one pass; each of ``columns`` is required (None: all there are).
-
-        A DataError if they cannot be read again, lack a column or change its type in some partition, or have no rows.
-        """
+        """Open data and count their rows, in one pass; each of ``columns`` is required (None: all there are)."""
         found = _open(data)
         if columns is not None:
             wanted = {*columns, *(name for name in optional if name in found.columns)}
@@ -191,9 +184,8 @@ def _apply(
 ) -> Any:
     frame = load(columns) if callable(load) else _frame(number, load)
     if absent := [name for name in columns if name not in frame.columns]:
-        raise DataError(
-            f"Partition {number} lacks the column {absent[0]!r} of others; it has: {', '.join(map(str, frame))}."
-        )
+        have = ", ".join(map(str, frame))
+        raise DataError(f"Partition {number} lacks the column {absent[0]!r} of others; it has: {have}.")
     if sizes and (number >= len(sizes) or len(frame) != sizes[number]):
         raise DataError(f"Partition {number} has {len(frame)} row(s) in this pass and had others before. {CHANGED}")
     known = {name: of for name, of in levels.items() if name in columns}

@@ -46,6 +46,7 @@ EXACT = 2.0**53
 """Integers below this size have a double-precision number of their own."""
 FARTHEST = 1e150
 """Numbers beyond this size, or below one over it, have no square in double precision."""
+DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64)
 MOST_CODES = 20
 """Numbers held as text are categories up to so many different ones, such as codes of months; more are refused."""
 SAME_MEAN = 1e-12
@@ -53,20 +54,13 @@ SAME_MEAN = 1e-12
 
 
 def as_pandas(df: Any) -> Any:
-    """Return a table of polars, pyarrow or another library as a pandas DataFrame, and anything else as it is.
-
-    It is read through Arrow's stream interface. Types stay: what Arrow holds as a dictionary is categorical, text is
-    text, and numbers and booleans have their width; missing values stay missing.
-    """
+    """Return a table of another library, read through Arrow's stream, as a DataFrame of its types; else as it is."""
     table = as_arrow(df)
     return df if table is None else from_arrow(table)
 
 
 def from_arrow(table: pa.Table) -> pd.DataFrame:
-    """Return an Arrow table as it is, whatever pandas noted of it: names are texts, and no column is an index.
-
-    Integers with missing values stay integers if floating-point numbers would merge neighbours.
-    """
+    """Return an Arrow table as it is, whatever pandas noted of it: no column is an index, and integers stay exact."""
     table = table.replace_schema_metadata(None)
     table = table.select([name for name in table.column_names if not name.startswith(INDEX)])
     frame: pd.DataFrame = table.to_pandas()
@@ -87,32 +81,27 @@ def as_arrow(df: Any) -> pa.Table | None:
     import pyarrow as pa  # tables of pandas do not need it
 
     table = df if isinstance(df, pa.Table) else pa.table(df)
-    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
-    if twice:
+    if twice := sorted({name for name in table.column_names if table.column_names.count(name) > 1}):
         raise DataError(f"The table has the column {twice[0]!r} more than once; keep one of them.")
     for position, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type) and pa.types.is_unsigned_integer(field.type.index_type):
-            table = table.set_column(position, field.name, _with_signed_codes(table.column(position)))
+        kind = field.type
+        if pa.types.is_dictionary(kind) and pa.types.is_unsigned_integer(kind.index_type):
+            # Signed codes are what every release of pyarrow converts to pandas.
+            wide = pa.dictionary(
+                pa.int64() if kind.index_type.bit_width == 64 else pa.int32(), kind.value_type, kind.ordered
+            )
+            chunks = [
+                pa.DictionaryArray.from_arrays(
+                    each.indices.cast(wide.index_type), each.dictionary, ordered=kind.ordered
+                )
+                for each in table.column(position).chunks
+            ]
+            table = table.set_column(position, field.name, pa.chunked_array(chunks, wide))
     return table
 
 
-def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a dictionary column with signed codes, which every release of pyarrow converts to pandas."""
-    import pyarrow as pa
-
-    wide = pa.int64() if column.type.index_type.bit_width == 64 else pa.int32()
-    make, ordered = pa.DictionaryArray.from_arrays, column.type.ordered
-    chunks = [make(each.indices.cast(wide), each.dictionary, ordered=ordered) for each in column.chunks]
-    return pa.chunked_array(chunks, pa.dictionary(wide, column.type.value_type, ordered))
-
-
 def read_table(
-    df: object,
-    columns: Sequence[str],
-    *,
-    what: str = "the data",
-    fitted: bool = False,
-    missing: Missing | None = None,
+    df: object, columns: Sequence[str], *, what: str = "the data", fitted: bool = False, missing: Missing | None = None
 ) -> pd.DataFrame:
     """Return the named columns of a DataFrame of n rows, in the order of the names; ``what`` names it in messages.
 
@@ -140,16 +129,18 @@ def read_table(
             f"{what} has columns of {df.columns.nlevels} levels (a MultiIndex), such as {df.columns[0]!r}; a node's "
             "column has one name. Flatten them: df.columns = ['_'.join(map(str, name)) for name in df.columns]."
         )
-    absent = [name for name in columns if name not in df.columns]
-    if absent:
+    if absent := [name for name in columns if name not in df.columns]:
+        hint = did_you_mean(absent[0], df.columns)
+        if absent[0] in df.index.names:
+            hint = f" {absent[0]!r} is the index of the table: df.reset_index() makes a column of it."
+        elif absent[0] in map(str, df.columns):
+            hint = " Its names are no text: df.rename(columns=str)."
         latent = "A node that was never measured is declared latent: graph.with_latent(...)."
         raise DataError(
             f"{what} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}. It has: "
-            f"{', '.join(map(str, df.columns))}.{_elsewhere(df, absent[0]) or did_you_mean(absent[0], df.columns)} "
-            f"{'Pass all columns of the fit.' if fitted else latent}"
+            f"{', '.join(map(str, df.columns))}.{hint} {'Pass all columns of the fit.' if fitted else latent}"
         )
-    twice = sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns})
-    if twice:
+    if twice := sorted({str(name) for name in df.columns[df.columns.duplicated()] if name in columns}):
         raise DataError(f"{what} has the column {twice[0]!r} more than once; keep one of them.")
     looks = {look(str(name)) for name in columns}
     if fault := text_fault(name for name in df.columns if look(str(name)) in looks):
@@ -164,22 +155,11 @@ def read_table(
     return table.astype(dict.fromkeys(half, np.float32)) if half else table
 
 
-def _elsewhere(df: pd.DataFrame, name: str) -> str:
-    """Return where a table holds a column that is absent by its name, if it does."""
-    if name in df.index.names:
-        return f" {name!r} is the index of the table: df.reset_index() makes a column of it."
-    if name in map(str, df.columns):
-        return " Its names are no text: df.rename(columns=str)."
-    return ""
-
-
 def _check_values(values: pd.Series[Any], what: str, missing: Missing | None) -> None:
     """Refuse a column with missing values, unless they are recorded ones, or of a type that no method reads."""
     gaps = values.isna()
     if gaps.all() or (gaps.any() and missing != "recorded"):
-        known = (
-            ', or pass missing="recorded" to count them as a value' if missing else " (what was called reads no gaps)"
-        )
+        known = ', or pass missing="recorded" to count them as a value' if missing else " (it reads no gaps)"
         cure = "" if gaps.all() else known
         raise DataError(
             f"{what} has {int(gaps.sum())} missing value(s) (NaN) in the column {values.name!r}, the first in row "
@@ -187,34 +167,47 @@ def _check_values(values: pd.Series[Any], what: str, missing: Missing | None) ->
         )
     values = values[~gaps] if gaps.any() else values
     name, dtype = values.name, values.dtype
+    column, as_categories = f"The column {name!r} of {what}", f"df[{name!r}].astype(str).astype('category')"
+    days = f"such as the days since a date: (pd.to_datetime(df[{name!r}]) - pd.Timestamp('2000-01-01')).dt.days"
     if is_complex_dtype(dtype):
         raise DataError(f"Complex data not supported: the column {name!r} of {what}.")
     if is_numeric_dtype(dtype) or is_bool_dtype(dtype):
         _check_numbers(values, what)
-    elif not is_categorical(values):
+        return
+    if not is_categorical(values):
         raise DataError(
-            f"The column {name!r} of {what} has the type {dtype}, which is neither a number nor a category. Make a "
-            f"number of it, {_days(name)}; or categories: df[{name!r}].astype(str).astype('category')."
+            f"{column} has the type {dtype}, which is neither a number nor a category. Make a number of it, {days}; or "
+            f"categories: {as_categories}."
         )
-    else:
-        if is_object_dtype(dtype):
-            _check_objects(values, what)
-        if fault := text_fault(values.cat.categories if isinstance(dtype, pd.CategoricalDtype) else values.unique()):
+    if is_object_dtype(dtype):
+        if not all(isinstance(value, Hashable) for value in values):
             raise DataError(
-                f"The column {name!r} of {what} holds categories that cannot be told apart: {fault}. Make one of them: "
-                f"df[{name!r}].replace({{...: ...}})."
+                f"{column} holds lists or other containers, which are no categories. Spread them over several columns, "
+                "one value each."
             )
-        if (held := _held_as_text(values)) and values.nunique() > MOST_CODES:
-            cure = _days(name) if held == "dates" else f"pd.to_numeric(df[{name!r}])"
+        if all(isinstance(value, Number) and not isinstance(value, bool | np.bool_) for value in values):
             raise DataError(
-                f"The column {name!r} of {what} holds {values.nunique()} different {held} as text, such as "
-                f"{show_labels(values[:1])}, which would be read as categories. Make numbers of them, {cure}; or, if "
-                f"they are codes, declare them: df[{name!r}].astype('category')."
+                f"{column} has the type object and holds numbers, such as {show_labels(values[:1])}, which would be "
+                f"read as categories. Make numbers of them, df[{name!r}].astype(float), of all such columns at once, "
+                f"df.infer_objects(), or declare that they are categories: df[{name!r}].astype('category')."
             )
-
-
-def _days(name: Hashable) -> str:
-    return f"such as the days since a date: (pd.to_datetime(df[{name!r}]) - pd.Timestamp('2000-01-01')).dt.days"
+        if any(isinstance(value, DATES) for value in values):
+            raise DataError(
+                f"{column} has the type object and holds dates or times, such as {show_labels(values[:1])}. Make a "
+                f"number of it, {days}; or categories: {as_categories}."
+            )
+    if fault := text_fault(values.cat.categories if isinstance(dtype, pd.CategoricalDtype) else values.unique()):
+        raise DataError(
+            f"{column} holds categories that cannot be told apart: {fault}. Make one of them: "
+            f"df[{name!r}].replace({{...: ...}})."
+        )
+    if (held := _held_as_text(values)) and values.nunique() > MOST_CODES:
+        raise DataError(
+            f"{column} holds {values.nunique()} different {held} as text, such as {show_labels(values[:1])}, which "
+            f"would be read as categories. Make numbers of them, "
+            f"{days if held == 'dates' else f'pd.to_numeric(df[{name!r}])'}; or, if they are codes, declare them: "
+            f"df[{name!r}].astype('category')."
+        )
 
 
 def _held_as_text(values: pd.Series[Any]) -> str:
@@ -239,8 +232,7 @@ def _parses(values: Iterable[Any], parse: Callable[[str], object]) -> bool:
 def _check_numbers(values: pd.Series[Any], what: str) -> None:
     """Refuse numbers that are infinite, or whose squares or differences double precision cannot represent."""
     name, numbers = values.name, values.to_numpy(dtype=np.float64)
-    infinite = ~np.isfinite(numbers)
-    if infinite.any():
+    if (infinite := ~np.isfinite(numbers)).any():
         raise DataError(
             f"{what} has an infinite value (inf) in the column {name!r}, the first in row "
             f"{values.index[int(np.argmax(infinite))]!r}."
@@ -259,35 +251,10 @@ def _check_numbers(values: pd.Series[Any], what: str) -> None:
         )
 
 
-def _check_objects(values: pd.Series[Any], what: str) -> None:
-    """Refuse a column of Python objects that hides numbers or dates, or holds containers."""
-    name = values.name
-    if not all(isinstance(value, Hashable) for value in values):
-        raise DataError(
-            f"The column {name!r} of {what} holds lists or other containers, which are no categories. Spread "
-            "them over several columns, one value each."
-        )
-    if all(isinstance(value, Number) and not isinstance(value, bool | np.bool_) for value in values):
-        raise DataError(
-            f"The column {name!r} of {what} has the type object and holds numbers, such as {show_labels(values[:1])}, "
-            f"which would be read as categories. Make numbers of them, df[{name!r}].astype(float), of all such columns "
-            f"at once, df.infer_objects(), or declare that they are categories: df[{name!r}].astype('category')."
-        )
-    if any(isinstance(value, datetime.date | datetime.time | datetime.timedelta | np.datetime64) for value in values):
-        raise DataError(
-            f"The column {name!r} of {what} has the type object and holds dates or times, such as "
-            f"{show_labels(values[:1])}. Make a number of it, {_days(name)}; or categories: "
-            f"df[{name!r}].astype(str).astype('category')."
-        )
-
-
 def describe_reading(
     df: pd.DataFrame, graph: CausalGraph, others: Iterable[str] = (), groups: object = None
 ) -> list[str]:
-    """Return what a user should know of how a table is read: columns left out, and numbers and dates held as text.
-
-    Columns outside the graph are left out, but for ``others`` and for one of that name that holds ``groups``.
-    """
+    """Return what a user should know of how a table is read: columns left out, and numbers and dates held as text."""
     df = as_pandas(df)
     known = {*graph.columns_of(graph.observed), *others, *([groups] if isinstance(groups, str) else [])}
     unused = [str(name) for name in df.columns if name not in known]

@@ -128,11 +128,7 @@ def with_flags(graph: CausalGraph, table: pd.DataFrame) -> CausalGraph:
 def missing_shares(
     df: pd.DataFrame, columns: Collection[str], graph: CausalGraph, weight: Any, known: Any = True
 ) -> pd.DataFrame:
-    """Return the share of missing values of each of these columns that has some: in all rows, and by group.
-
-    ``weight`` (n,) are the weights of the rows, and ``known`` (n,) whether their group is; there are no rows if nothing
-    is missing.
-    """
+    """Return the share of missing values of each column that has some: in all rows, and by group where ``known``."""
     own = [name for name in columns if df[name].isna().any()]
     gaps, groups = df[own].isna().to_numpy(dtype=np.float64), df[graph.sensitive_column]
     found: dict[str, Any] = {"column": own} | ({"all rows": np.average(gaps, axis=0, weights=weight)} if own else {})
@@ -146,10 +142,7 @@ def assumed_of_records(
     unfair: UnfairPaths, table: pd.DataFrame, target: Target = "prediction", needs: Needs = "prefixes", *,
     chosen: bool = True,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Return what numbers mean and depend on because values of a table are missing, a sentence each; none if none are.
-
-    ``chosen`` is whether the user chose the unfair paths, and may choose others.
-    """
+    """Return what numbers depend on because values are missing, a sentence each; ``chosen`` paths may be others."""
     graph = unfair.graph
     if not (nodes := _incomplete(graph, table)):
         return ()

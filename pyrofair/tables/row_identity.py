@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Real
@@ -22,8 +23,6 @@ SHOWN = 8
 """How many columns a message names."""
 TOLERANCE = 1e-6
 """Numbers under one label are the same up to this, relative to their size: single precision keeps 7 digits."""
-
-
 COPIED, VARIED = 0.2, 0.1
 """Rows are copies where so large a share repeats another one, and a column of numbers has so many values per row."""
 SURPLUS, NEIGHBOURS = 0.05, 50
@@ -33,16 +32,12 @@ SURPLUS, NEIGHBOURS = 0.05, 50
 def describe_copies(
     df: pd.DataFrame, read: Collection[str], sample_weight: object = None, groups: NDArray[Any] | None = None
 ) -> list[str]:
-    """Return a warning if many rows are exact copies of others, or if each stands for many units by its weight.
-
-    All columns are compared but those that are not ``read`` and differ in every row, such as identifiers. Copies within
-    one of ``groups`` (n,) are not counted as independent, so they are left out.
-    """
+    """Return a warning if rows are exact copies, not within one of ``groups`` (n,), or stand for many by weight."""
     if _are_counts(sample_weight) and not df[[*read]].duplicated().any():
         return [
-            f"sample_weight holds whole numbers, and no row repeats another one, as in a table of counts: {len(df):,} "
-            "rows with weights are taken for as many units. If each stands for the units that it counts, write them "
-            "out: df.loc[df.index.repeat(sample_weight)]."
+            f"sample_weight holds whole numbers, and no row repeats another one: {len(df):,} rows with weights are "
+            "taken for as many units. If each stands for the units that it counts, write them out: "
+            "df.loc[df.index.repeat(sample_weight)]."
         ]
     numbers = [name for name in read if is_numeric_dtype(df[name].dtype)]
     most = max(numbers, key=lambda name: df[name].nunique(), default=None)
@@ -64,10 +59,7 @@ def describe_copies(
 
 
 def _exceeds_chance(df: pd.DataFrame, most: Any) -> bool:
-    """Return whether rows repeat earlier ones more than they do where neighbours by one column exchange the others.
-
-    So many rows of a value with a probability of its own, or of rounded numbers, agree in all columns by chance.
-    """
+    """Return whether rows repeat earlier ones more than where neighbours by one column exchange the others."""
     n, rest = len(df), [name for name in df if name != most]
     order = np.argsort(df[most].to_numpy(dtype=np.float64, na_value=np.nan), kind="stable")
     mixed = order[np.lexsort((np.random.default_rng(0).random(n), np.arange(n) // NEIGHBOURS))]
@@ -87,10 +79,9 @@ def _are_counts(sample_weight: Any) -> bool:
 
 def _repeats(values: pd.Series[Any]) -> bool:
     """Whether a column outside the graph holds a value twice; lists and the like cannot be compared."""
-    try:
+    with contextlib.suppress(TypeError):
         return not values.is_unique
-    except TypeError:
-        return False
+    return False
 
 
 def hash_rows(table: pd.DataFrame, *, single: bool = False) -> NDArray[np.uint64]:
@@ -125,10 +116,9 @@ def _canonical(values: pd.Series[Any], single: bool) -> NDArray[np.uint64]:
 
 def _is_written(value: Any) -> bool:
     """Whether a value is a number as text."""
-    try:
+    with contextlib.suppress(ValueError):
         return isinstance(value, str) and bool(np.isfinite(float(value)))
-    except ValueError:
-        return False
+    return False
 
 
 def _hash_numbers(values: NDArray[np.float64], single: bool) -> NDArray[np.uint64]:
@@ -142,12 +132,10 @@ def _hash_numbers(values: NDArray[np.float64], single: bool) -> NDArray[np.uint6
 def match_rows(table: pd.DataFrame, others: pd.DataFrame) -> NDArray[np.int64]:
     """Return for each row of a table (n,) its index among the rows of another table, or -1 if it is none of these.
 
-    All rows are matched if both tables hold the same contents equally often, in whatever order. Of tables that overlap
-    in part, rows are matched that have one label and one content in both, if labels and contents agree too well for
-    chance; otherwise those whose content occurs once in either table, if these are more than independent samples of one
-    population would have in common. No row is matched twice. Where not all rows are matched, contents are compared in
-    single precision too: a copy in ``float32``, in nullable or Arrow types, or with numbers as text, holds the same
-    rows. Numbers under one label are the same up to a millionth.
+    All rows are matched if both tables hold the same contents equally often. Of tables that overlap in part, rows are
+    matched that have one label and one content in both, if these agree too well for chance; otherwise those whose
+    content occurs once in either table, if these are more than independent samples of one population would share. Where
+    not all rows are matched, contents are compared in single precision too, and numbers as text with numbers.
 
     >>> fitted = pd.DataFrame({"M": [0.5, 1.5, 2.5]})
     >>> match_rows(fitted.iloc[::-1], fitted), match_rows(pd.DataFrame({"M": [2.5, 3.5]}), fitted)
@@ -219,7 +207,7 @@ class _Contents:
         2 n m / ((n + m) (n + m - 1)).
         """
         n, m = len(self.hashes), len(other.hashes)
-        mine, theirs = (_once(each.hashes) for each in (self, other))
+        mine, theirs = (np.flatnonzero(~pd.Series(each.hashes).duplicated(keep=False)) for each in (self, other))
         both, at, their_at = np.intersect1d(self.hashes[mine], other.hashes[theirs], return_indices=True)
         within = sum(_twice(each.hashes, apart.hashes) for each, apart in ((self, other), (other, self)))
         split, pairs = len(both), len(both) + within
@@ -238,12 +226,6 @@ def _are_close(values: pd.Series[Any], others: pd.Series[Any]) -> bool:
         near = TOLERANCE * float(np.abs(other[~np.isnan(other)]).sum()) / max(1, len(other))
         return bool(np.isclose(one, other, rtol=TOLERANCE, atol=near, equal_nan=True).all())
     return np.array_equal(_canonical(values, True), _canonical(others, True))
-
-
-def _once(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the indices of contents that occur once."""
-    _, first, count = np.unique(hashes, return_index=True, return_counts=True)
-    return np.asarray(first[count == 1], dtype=np.int64)
 
 
 def _twice(hashes: NDArray[np.uint64], others: NDArray[np.uint64]) -> int:

@@ -148,15 +148,19 @@ def test_the_tables_are_there_as_csv(report: pf.audits.Audit) -> None:
 
 def test_the_text_tells_of_thresholds_and_subgroups(report: pf.audits.Audit) -> None:
     text = report.details()
-    at = report.thresholds.query("model == 'plain' and quantity == 'mean_unfair_effect'")
-    lines = [line for line in text.splitlines() if re.match(r"  plain, \d", line)]
-    assert [float(line.split(":")[0].split(", ")[1]) for line in lines] == at["threshold"].tolist()
-    assert all(f"mean unfair effect {x + 0.0:.3f} [" in line for x, line in zip(at["estimate"], lines, strict=True))
+    at = report.thresholds.query("model == 'plain' and quantity == 'mean_unfair_effect'").set_index("threshold")
     within = report.subgroups.query("model == 'plain' and quantity == 'mean_unfair_effect'")
-    for each in within.itertuples():
-        line = next(part for part in text.splitlines() if f"plain, {each.subgroup} {each.level}, " in part)
-        assert f"{each.rows:,} rows: mean unfair effect {each.estimate:.3f} [" in line
-    assert "95%" in next(line for line in text.splitlines() if line.startswith("Decisions within subgroups"))
+    for caption, own in (
+        ("plain: decisions at several thresholds", at),
+        *((f"plain, by {name}", rows.set_index("level")) for name, rows in within.groupby("subgroup")),
+    ):
+        table = text.partition(f"\n{caption}\n")[2].partition("\n\n")[0]
+        for each in own.itertuples():
+            line = next(line for line in table.splitlines() if line.split()[0] == f"{each.Index}")
+            assert f"{100.0 * each.estimate + 0.0:+.1f} points" in line
+    assert "All intervals of subgroups hold together with 95%" in text
+    constant = text.partition("constant: decisions at several thresholds\n")[2].partition("\n\n")[0]
+    assert "rows get the same decision" in " ".join(constant.split())  # why there is no verdict
 
 
 def test_a_page_about_scores_speaks_of_no_threshold_but_where_it_is_one(report: pf.audits.Audit) -> None:

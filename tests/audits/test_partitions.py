@@ -107,7 +107,7 @@ def test_reports_are_made_of_all_rows(tmp_path: Path) -> None:
     assert f"{FITS} sources" in text
     assert "comes from the samples" in text
     assert text.count("of all rows") == 1  # what a selection rate is
-    assert "area north" in text
+    assert "by area" in text
     page = report.to_html(tmp_path / "page.html")
     assert "comes from the samples" in page
     assert '"rows": 20000' in report.to_json(rows=True)

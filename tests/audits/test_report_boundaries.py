@@ -127,7 +127,7 @@ def test_no_row_that_differs_leaves_an_interval(make: Callable[[], Any]) -> None
 
 def test_thresholds_subgroups_and_a_gate_count_rows() -> None:
     report = audited(NOBODY, SAMPLE, one_step(), thresholds=[0.3], subgroups={"half": lambda table: table["Q"] < 0.0})
-    assert judge(report, 0.01, "piu_upper").code == LIMIT_EXCEEDED
+    assert judge(report, 0.01, "piu_upper")[0] == LIMIT_EXCEEDED
     at = report.thresholds.set_index("quantity").loc["piu_upper"]
     assert at["upper"] == pytest.approx(reach(at["ess"]))
     levels = report.subgroups.query("quantity == 'piu_upper'")

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from pyrofair.audits.bootstrap import Estimator
+from pyrofair.audits.bootstrap import Estimator, Units
 from pyrofair.audits.display.page import spans_table
-from pyrofair.audits.models import AuditedModel
-from pyrofair.audits.report import Measured, effective_sizes, group_table, percentile_numbers
+from pyrofair.audits.inputs import AuditedRows, JudgedModels
+from pyrofair.audits.report import Measured, group_table
 from pyrofair.effects.estimates import (
     AUDITED,
     GIVEN_UNITS,
@@ -41,24 +41,15 @@ def frame(**columns: object) -> pd.DataFrame:
 
 def estimator(n: int = 10) -> Estimator:
     table = pd.DataFrame({"A": [0, 1] * (n // 2), "M": 0})
-    model = AuditedModel("m", np.zeros(n), GRAPH, ("A", "M"))
-    return Estimator(
-        models=(model,),
-        observed={"m": np.zeros(n)},
-        table=table,
-        outcome=None,
-        weight=np.ones(n),
-        threshold=0.5,
-        worlds={},
-    )
+    rows = AuditedRows.of(table, GRAPH, sample_weight=None, groups=None, missing=None, both=True)
+    judged = JudgedModels.of({"m": np.zeros(n)}, rows, GRAPH, "prediction", 0.5)
+    return Estimator(judged, rows, 0.5, (), {}, {}, Units.of_rows(np.full(n, -1), 0))
 
 
 def tabled(
     found: Estimator, point: dict[Key, float], draws: pd.DataFrame, level: float, failure: str = "", **more: Any
 ) -> pd.DataFrame:
-    numbers, notes = percentile_numbers(point, draws, level, found)
-    given = {"models": found.models, "alike": len(found.weight), "level": level, "numbers": numbers, "notes": notes}
-    return Measured(**given, sizes=effective_sizes(found), failure=failure, **more).table({})
+    return Measured.of_replicates(found, point, {}, draws, level, failure=failure, **more).table({})
 
 
 def lone(heavy: float = 1.0) -> dict[str, Views]:

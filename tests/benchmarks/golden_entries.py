@@ -524,7 +524,7 @@ def many_classifiers() -> Any:
     encoder = pf.tables.TableEncoder().fit(X)
     return {
         "stack": [of_classifier(each, X) for each in [*fitted, *again, weighted]],
-        "encoded": [encoder.transform(X), encoder.transform_sparse(X), encoder.transform_coded(X), encoder.width_],
+        "encoded": [encoder.transform(X), encoder.transform_sparse(X), encoder.width_],
         "german": pf.tables.TableEncoder().fit_transform(sample("german")[1]),
     }
 

@@ -51,6 +51,8 @@ def test_train_then_audit(call: Call) -> None:
     ).fit(df[["A", "M"]], df["Y"])  # fmt: skip
     saved = pf.load("train-train/model.pyrofair")
     assert np.array_equal(saved.predict_proba(df[["A", "M"]]), same.predict_proba(df[["A", "M"]]))
+    accuracy, share = saved.score(df[["A", "M"]], df["Y"]), df["Y"].mean()
+    assert f"accuracy {accuracy:.1%}, majority class {max(share, 1 - share):.1%}, positive decisions " in out
     assert len(pd.read_csv("train-train/training.csv")) == 40
     code, out, _ = call("audit", "test.csv", *QUESTION, "--model", "penalised=train-train/model.pyrofair",
                         "--propensity", "saturated", "--regression", "saturated")  # fmt: skip

@@ -174,7 +174,7 @@ def test_empty_combinations_are_refused_with_their_counts() -> None:
         (["race", "C"], {}, "leaves out the graph's sensitive attribute 'sex'"),
         (["sex", "race"], {"baseline": ("m", "x")}, "'race' never takes 'x'; it holds 'b', 'w'"),
         (["sex", "race"], {"baseline": "m"}, "must have a level of each of sex, race"),
-        (["sex", "race"], {"baseline": {"sex": "m"}}, "must name a level of each"),
+        (["sex", "race"], {"baseline": {"sex": "m"}}, "must have a level of each"),
         (["sex", "race"], {"name": "M"}, "name='M' is a node or column already"),
         (["sex", "race"], {"separator": 1}, "separator"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import count
+from itertools import count, zip_longest
 from textwrap import wrap
 from typing import Any
 from urllib.parse import quote
@@ -89,8 +89,7 @@ class Table:
         found = [self.caption]
         for row in held:
             parts = [wrap(text, size) or [""] for text, size in zip(row, widths, strict=True)]
-            for i in range(max(map(len, parts))):
-                texts = (part[i] if i < len(part) else "" for part in parts)
+            for texts in zip_longest(*parts, fillvalue=""):
                 line = zip(texts, widths, self.numeric, strict=True)
                 found.append("  ".join(f"{text:{'>' if right else '<'}{size}}" for text, size, right in line).rstrip())
         return [line.replace(NO_BREAK, " ") for line in (*found, *wrap(self.note, width))]
@@ -187,7 +186,8 @@ def spans_table(
 def _is_numbers(column: pd.Series[Any]) -> bool:
     """Return whether texts are numbers, percentages or intervals, so that they are set to the right."""
     texts = [str(each) for each in column if str(each) not in ("", "not available")]
-    return bool(texts) and all(set(each) <= set("0123456789.,%[] -\N{MINUS SIGN}+etopins") for each in texts)
+    marks = set("0123456789.,%[] -\N{MINUS SIGN}+etopins")
+    return bool(texts) and all(set(each) <= marks and not each.isalpha() for each in texts)
 
 
 def cell(value: Any) -> str:

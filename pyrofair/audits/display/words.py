@@ -104,10 +104,7 @@ def describe_question(
     decisions: Decisions = "threshold",
     without_scores: Sequence[str] = (),
 ) -> list[str]:
-    """Return the question, and how it is read, as sentences.
-
-    ``without_scores`` names models whose decisions are thresholded where those of others are drawn with their scores.
-    """
+    """Return the question, and how it is read, as sentences."""
     graph = paths.graph
     first, other = compared(paths)
     shown = "; ".join(_arrows([read_as(graph, node) for node in path]) for path in paths.paths.shortest(SHOWN))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -141,7 +141,7 @@ def read_problem(model: Any, source: OneStep | UnfairPaths, df: pd.DataFrame, as
     fresh = len(index) == fitted.n_fitted_ and bool((index == np.arange(len(table))).all())
     scorer = Scores((audited,), {audited.name: observed}, threshold, fresh=fresh, rules=(decisions,))
     rows = fitted.nuisances_.rows_of(table, weight, None if clusters is None else clusters.labels)
-    estimates = estimate_by_influence([(fitted, scorer)], table, None, weight, fresh=False, clusters=clusters)
+    estimates = estimate_by_influence([(fitted, scorer)], replace(read, outcome=None), fresh=False)
     doubt = _judge(estimates, largest_z(fitted, table, fresh=fresh))
     made = [make_scores(scorer, world.part, rows, fitted.nuisances_.rows, fitted.estimand_) for world in form.worlds]
     influence = estimates.normal.influence[audited.name, decisions]
