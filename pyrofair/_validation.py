@@ -32,6 +32,7 @@ __all__ = [
     "require_instance",
     "require_integer",
     "require_jobs",
+    "require_known",
     "require_label",
     "require_layers",
     "require_names",
@@ -157,6 +158,15 @@ def require_names(
         return names
     example = f", such as {[value]!r}" if isinstance(value, str) else ""
     raise error(f"{name}={shown(value)} must be a {'name, or a ' if one else ''}list of {what}{example}.")
+
+
+def require_known(setting: str, names: Iterable[object], known: Iterable[object], what: str) -> None:
+    """Refuse a name in a setting that is none of the known ones, each of which is ``what``."""
+    every = [*known]
+    for name in names:
+        if name not in every:
+            has, near = ", ".join(map(str, every)) or "none", did_you_mean(name, every)
+            raise DataError(f"{setting} names {name!r}, which is no {what}. They are: {has}.{near}")
 
 
 def listed(value: object) -> tuple[object, ...] | None:

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from pyrofair._random import isolated, seed_from
 from pyrofair._validation import (
-    did_you_mean,
     require_callable,
     require_choice,
     require_instance,
     require_integer,
+    require_known,
     require_names,
     require_real,
     require_seed,
@@ -122,7 +122,7 @@ class _NoiseReport:
                 f"effective draws (at least {ess.min():.1f}); see .diagnostics. Raise draws or the tolerance, or "
                 "declare an inverse.",
                 PyrofairWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
     def gradients(self, method: str, effective: Mapping[str, Tensor], r_hat: Mapping[str, Tensor]) -> None:
@@ -142,7 +142,7 @@ class _NoiseReport:
                 f"{method} did not converge for some units (R-hat up to {worst:.3f}, effective draws down to "
                 f"{least:.0f}); see .diagnostics. Raise draws or the tolerance, or use method='auto'.",
                 PyrofairWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
 
     def table(self) -> pd.DataFrame:
@@ -156,7 +156,7 @@ class _NoiseReport:
 
 
 Method = Literal["auto", "exact", "importance", "nuts", "svi"]
-METHODS: tuple[Method, ...] = ("auto", "exact", "importance", "nuts", "svi")
+METHODS: tuple[Method, ...] = get_args(Method)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,25 +195,12 @@ class Settings:
         """Whether Pyro's inference draws all noise."""
         return self.method in ("nuts", "svi")
 
-    def width(self, site: str) -> float | None:
-        """Return the tolerance of a node."""
-        return self.tolerance.get(site) if isinstance(self.tolerance, Mapping) else self.tolerance
-
-    def require_nodes(self, nodes: Sequence[str]) -> None:
-        """Raise a DataError for a tolerance of a node that is not observed."""
-        for site in self.tolerance if isinstance(self.tolerance, Mapping) else ():
-            if site not in nodes:
-                raise DataError(
-                    f"tolerance names {site!r}, which is no observed node. They are: {', '.join(nodes)}."
-                    f"{did_you_mean(site, nodes)}"
-                )
-
-    def require_width(self, site: str) -> float:
-        """Return the tolerance of a node, which must have one."""
-        width = self.width(site)
-        if width is None:
-            raise DataError(f"tolerance names no width for the node {site!r}, which method={self.method!r} needs.")
-        return width
+    def widths(self, nodes: Sequence[str]) -> dict[str, float]:
+        """Return the tolerance of each node that has one; a DataError names one of a node that is not observed."""
+        if not isinstance(self.tolerance, Mapping):
+            return {} if self.tolerance is None else dict.fromkeys(nodes, self.tolerance)
+        require_known("tolerance", self.tolerance, nodes, "observed node")
+        return dict(self.tolerance)
 
 
 # -- observed units ----------------------------------------------------------------------------------------------------
@@ -372,26 +359,18 @@ class Abduction:
             noise = evidence.run(given, columns, known).noise
             for key in open_:
                 drawn[key].append(noise[key].reshape(len(rows), self.draws, *noise[key].shape[1:]))
-        new = {
-            key: PartiallyKnown.of(
-                np.full((evidence.n, *each[0].shape[2:]), np.nan),
-                np.arange(evidence.n),
-                torch.cat(each).double().numpy(),
-            )
-            for key, each in drawn.items()
-        }
-        return replace(self, columns={**self.columns, **columns}, noise_values={**self.noise_values, **new})
+        values = dict(self.noise_values)
+        for key, each in drawn.items():
+            none = np.full((evidence.n, *each[0].shape[2:]), np.nan)
+            values[key] = PartiallyKnown.of(none, np.arange(evidence.n), torch.cat(each).double().numpy())
+        return replace(self, columns={**self.columns, **columns}, noise_values=values)
 
     def _read_values(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
         require_do(values)
         site_of = {column: site for site, column in self.columns.items()} | {site: site for site in self.columns}
+        require_known("do", values, site_of, "observed node")
         found: dict[str, Tensor] = {}
         for name, given in values.items():
-            if name not in site_of:
-                raise DataError(
-                    f"do names {name!r}, which is no observed node. They are: {', '.join(self.columns)}."
-                    f"{did_you_mean(name, site_of)}"
-                )
             site = site_of[name]
             if site in found:
                 raise DataError(f"do names the node {site!r} twice, by its site and by its column. Keep one of them.")
@@ -447,50 +426,41 @@ class Abduction:
         fixed, varying = self._split(evidence.below(targets) & self.columns.keys())
         batches = [(rows, 1) for rows in in_batches(fixed, BATCH)]
         batches += [(rows, self.draws) for rows in in_batches(varying, BATCH // self.draws)]
-        known: list[dict[str, NDArray[np.float64]]] = []
-        drawn: list[dict[str, list[PartiallyKnown]]] = []
+        parts: dict[tuple[int, str], list[tuple[NDArray[np.int64], PartiallyKnown]]] = {}
         moments: dict[tuple[str, str], NDArray[np.float64]] = {}
         for rows, repeat in batches:
+            units = rows.numpy()
             noise, uniforms = noise_of_units(evidence, rows, repeat, self._noise_of(rows, repeat))
             evaluation = Evaluation(evidence.program, evidence.info, evidence.nodes, evidence.implicit, noise)
             worlds = act(evaluation, {site: repeat_each(value[rows], repeat) for site, value in values.items()})
-            known = known or [{} for _ in worlds]
-            drawn = drawn or [{} for _ in worlds]
-            for world, points, samples in zip(worlds, known, drawn, strict=True):
-                for site, found in world.items():
-                    each = found.double().reshape(len(rows), repeat).numpy()
-                    part = PartiallyKnown.of(each[:, 0], np.arange(len(rows)) if repeat > 1 else None, each)
-                    points.setdefault(site, np.full(evidence.n, np.nan))[rows.numpy()] = part.point
-                    if repeat > 1:  # only of units whose values differ between draws
-                        samples.setdefault(site, []).append(replace(part, rows=rows.numpy()[part.rows]))
+            for i, site in ((i, site) for i, world in enumerate(worlds) for site in world):
+                each = worlds[i][site].double().reshape(len(units), repeat).numpy()
+                part = PartiallyKnown.of(each[:, 0], np.arange(len(units)) if repeat > 1 else None, each)
+                parts.setdefault((i, site), []).append((units, part))
             for site, pair in uniforms.items():
-                mean, variance = (part.double().reshape(len(rows), repeat) for part in pair)
+                mean, variance = (part.double().reshape(len(units), repeat) for part in pair)
                 spread = (variance.mean(1) + mean.var(1, correction=0)).sqrt()
                 for name, found in (("mean", mean.mean(1)), ("sd", spread)):
-                    moments.setdefault((f"u({site})", name), np.empty(evidence.n))[rows.numpy()] = found.numpy()
+                    moments.setdefault((f"u({site})", name), np.empty(evidence.n))[units] = found.numpy()
         result = []
-        for points, samples in zip(known, drawn, strict=True):
-            nodes = {}
-            for site, column in self.columns.items():
-                if site in points:
-                    nodes[column] = PartiallyKnown.of(points[site])
-                    if parts := samples.pop(site, None):
-                        units, draws = (np.concatenate([getattr(p, of) for p in parts]) for of in ("rows", "draws"))
-                        nodes[column] = PartiallyKnown(points[site], units, draws)
+        for i in range(len(worlds)):
+            nodes = {
+                column: PartiallyKnown.joined(parts.pop((i, site)), evidence.n)
+                for site, column in self.columns.items()
+                if (i, site) in parts
+            }
             frame = pd.DataFrame({column: each.point for column, each in nodes.items()}, index=evidence.index)
             result.append(CounterfactualWorld(frame, nodes, self.draws if len(varying) else 1, not len(varying)))
         return result, moments
 
     def _split(self, affected: frozenset[str]) -> tuple[Tensor, Tensor]:
         """Return the units whose noise is determined as far as it matters to some nodes, and the others."""
-        evidence = self.evidence
+        evidence, noise = self.evidence, {*self.evidence.noise_of(affected)}
         implicit = affected & evidence.implicit & self.distributions.keys()
         intervals = any(not is_point(self.distributions[site], evidence.coupling) for site in implicit)
-        intervals |= evidence.coupling == "independent" and not evidence.implicit.isdisjoint(
-            evidence.noise_of(affected)
-        )
+        intervals |= evidence.coupling == "independent" and not evidence.implicit.isdisjoint(noise)
         vary = torch.full((evidence.n,), intervals)
-        for key in self.noise_values.keys() & {*evidence.noise_of(affected)}:
+        for key in self.noise_values.keys() & noise:
             vary[torch.from_numpy(self.noise_values[key].rows)] = True
         return (~vary).nonzero().squeeze(1), vary.nonzero().squeeze(1)
 
@@ -512,13 +482,7 @@ def _sites_to_predict(equations: Equations, columns: Mapping[str, str], names: S
             own = graph.columns.get(node, [site])
             open_ |= {site: site if site in own else own[0]}
     by_name = {name: site for site, column in open_.items() for name in (site, column)}
-    for name in names:
-        if name not in by_name:
-            known = ", ".join(open_) or "none"
-            raise DataError(
-                f"predict names {name!r}, which is no node of the program without a column and with one number for "
-                f"each unit. These are: {known}.{did_you_mean(name, by_name)}"
-            )
+    require_known("predict", names, by_name, "node without a column and with one number for each unit")
     return {by_name[name]: open_[by_name[name]] for name in names}
 
 
@@ -612,12 +576,11 @@ def abduct(
         nodes = require_names("nodes", nodes, "sites")
     if parameters is not None:
         require_instance("parameters", parameters, Mapping, "a dictionary from parameters to values, or None")
-    if not isinstance(program, Equations):
-        require_callable("program", program, "a Pyro program of the number of units")
     one = {name: [value] for name, value in (parameters or {}).items()}
     if isinstance(program, Equations):
         rows = read_units(program, df)
     else:
+        require_callable("program", program, "a Pyro program of the number of units")
         rows = read_rows(program, df, nodes, at_parameters(program, one))
     priors = read_priors(rows.program, rows.info, one)
     values = _read_parameters(priors, parameters or {})
@@ -654,14 +617,51 @@ def _abduct(
     seed: int,
     sensitive: str | None = None,
 ) -> Abduction:
-    """Infer the noise of observed units, except that of a sensitive attribute that will be set."""
-    settings.require_nodes(tuple(rows.columns))
+    """Infer the noise of observed units, except that of a sensitive attribute that will be set.
+
+    Equations are solved for the noise, and what is left of it is drawn: block by block, or all of it by gradients.
+    """
+    widths = settings.widths(tuple(rows.columns))
     with isolated(seed):
         wide = takes_float64(rows.program, rows.info.random.union(rows.nodes, rows.observed))
     with isolated(seed), precision(wide=wide):
         evidence = Evidence.read(rows, coupling=coupling, sensitive=sensitive, parameters=parameters, wide=wide)
         distributions = require_possible(evidence)
-        return _infer(evidence, settings, rows.columns, distributions, seed)
+        found = solve(evidence, settings.inverses or {}, lines=settings.method in ("auto", "exact"))
+        report = _NoiseReport(evidence, found, distributions, settings.draws)
+        values = {key: PartiallyKnown.of(each.double().numpy()) for key, each in found.noise.items()}
+
+        def learn(key: str, units: Tensor, drawn: Tensor) -> None:
+            point = values[key].point if key in values else np.full((evidence.n, *drawn.shape[2:]), np.nan)
+            values[key] = PartiallyKnown.of(point, units.numpy(), drawn.double().numpy(), collapse=False)
+
+        size, chains = settings.draws, 1
+        if not settings.by_gradients:
+            blocks = blocks_of(evidence, found)
+            if settings.method == "exact":
+                _require_solved(evidence, found, blocks)
+            for block in blocks:
+                units, noise, effective, proposals = draw_block(
+                    evidence, found, block, size, widths, pivots=settings.method == "auto"
+                )
+                report.block(block, found, units, effective, proposals)
+                for key, drawn in noise.items():
+                    unknown = ~found.is_known(key)[units]
+                    learn(key, units[unknown], drawn if bool(unknown.all()) else drawn[unknown])
+        elif evidence.keys_of(evidence.explained):
+            for site in evidence.explained:
+                if site not in evidence.info.random and widths.get(site) is None:
+                    raise DataError(
+                        f"tolerance names no width for the node {site!r}, which method={settings.method!r} needs."
+                    )
+            guide = settings.guide if settings.method == "svi" else None
+            noise, sizes, r_hat = draw_by_gradients(evidence, widths, size, guide)
+            report.gradients(f"svi ({guide})" if guide else "nuts", sizes, r_hat)
+            for key, drawn in noise.items():
+                learn(key, torch.arange(evidence.n), drawn)
+                size, chains = drawn.shape[1], 1 if guide else CHAINS
+        ordered = {key: values[key] for key in evidence.info.sites if key in values}
+        return Abduction(evidence, rows.columns, ordered, distributions, report.table(), size, chains, seed)
 
 
 def counterfactuals(
@@ -696,43 +696,6 @@ def counterfactuals(
     each = replace(settings, draws=share)
     parts = [both(each, {name: values[i] for name, values in arrays.items()}, seed + int(i)) for i in picks]
     return pool(parts) if len(parts) > 1 else parts[0]
-
-
-def _infer(
-    evidence: Evidence, settings: Settings, columns: dict[str, str], distributions: dict[str, Any], seed: int
-) -> Abduction:
-    """Solve equations for the noise, and draw what is left of it: block by block, or all of it by gradients."""
-    found = solve(evidence, settings.inverses or {}, lines=settings.method in ("auto", "exact"))
-    report = _NoiseReport(evidence, found, distributions, settings.draws)
-    noise_values = {key: PartiallyKnown.of(values.double().numpy()) for key, values in found.noise.items()}
-
-    def learn(key: str, rows: Tensor, values: Tensor) -> None:
-        none = np.full((evidence.n, *values.shape[2:]), np.nan)
-        point = noise_values[key].point if key in noise_values else none
-        noise_values[key] = PartiallyKnown.of(point, rows.numpy(), values.double().numpy(), collapse=False)
-
-    size, chains = settings.draws, 1
-    if not settings.by_gradients:
-        blocks = blocks_of(evidence, found)
-        if settings.method == "exact":
-            _require_solved(evidence, found, blocks)
-        for block in blocks:
-            rows, noise, effective, proposals = draw_block(
-                evidence, found, block, settings.draws, settings.width, pivots=settings.method == "auto"
-            )
-            report.block(block, found, rows, effective, proposals)
-            for key, values in noise.items():
-                unknown = ~found.is_known(key)[rows]
-                learn(key, rows[unknown], values if bool(unknown.all()) else values[unknown])
-    elif evidence.keys_of(evidence.explained):
-        guide = settings.guide if settings.method == "svi" else None
-        noise, sizes, r_hat = draw_by_gradients(evidence, settings.require_width, settings.draws, guide)
-        report.gradients(f"svi ({guide})" if guide else "nuts", sizes, r_hat)
-        for key, values in noise.items():
-            learn(key, torch.arange(evidence.n), values)
-            size, chains = values.shape[1], 1 if guide else CHAINS
-    ordered = {key: noise_values[key] for key in evidence.info.sites if key in noise_values}
-    return Abduction(evidence, columns, ordered, distributions, report.table(), size, chains, seed)
 
 
 def _require_solved(evidence: Evidence, found: Findings, blocks: Sequence[Block]) -> None:

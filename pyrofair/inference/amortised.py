@@ -126,10 +126,6 @@ class Problem:
     def __len__(self) -> int:
         return len(self.weight)
 
-    def at(self, rows: Tensor) -> Likelihood:
-        """Return the program conditioned on some of the rows."""
-        return self.likelihood.at(rows)
-
     def loss(self, rows: Tensor) -> Tensor:
         """Return the negative evidence lower bound, and the penalty, in nats of all units, as some rows estimate it."""
         model, weight = self.likelihood, self.weight[rows]
@@ -147,7 +143,7 @@ class Problem:
 
     def _pair(self, rows: Tensor) -> tuple[Callable[[], None], Callable[[], None]]:
         """Return the model and the guide of some of the rows."""
-        model = self.at(rows)
+        model = self.likelihood.at(rows)
 
         def guide() -> None:
             if self.of_parameters is not None:

@@ -106,6 +106,15 @@ class PartiallyKnown:
         dense = np.concatenate([part.dense(count) for part in parts], 1)
         return cls.of(parts[0].point, np.arange(len(dense)), dense)
 
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[NDArray[np.int64], PartiallyKnown]], n: int) -> PartiallyKnown:
+        """Put the values of some of n units, given by their indices (m,), together."""
+        point = np.full(n, np.nan)
+        for units, part in parts:
+            point[units] = part.point
+        drawn = [(units[part.rows], part.draws) for units, part in parts if part.draws.shape[1]]
+        return cls(point, *map(np.concatenate, zip(*drawn, strict=True))) if drawn else cls.of(point)
+
 
 def _is_drawn(parts: Sequence[PartiallyKnown], n: int) -> NDArray[np.bool_]:
     """Return for which units some value is drawn, shape (n,)."""

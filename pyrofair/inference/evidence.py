@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -16,22 +15,33 @@ import pyro.distributions as dist
 import torch
 from numpy.typing import NDArray
 from pyro import poutine
-from pyro.poutine.messenger import Messenger
 from torch import Tensor
 
+from pyrofair._validation import plain_value
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.programs.couplings import Coupling, at_noise, noise_like
+from pyrofair.programs.couplings import Coupling, Noise, at_noise, noise_like
 from pyrofair.programs.covariates import ROW, covariate_names, covariates_of_rows
 from pyrofair.programs.parameters import at_parameters
 from pyrofair.programs.provenance import Program, is_deterministic
 from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, sensitive_levels
 from pyrofair.programs.vectors import read_scalar_sites
-from pyrofair.programs.worlds import StopTracing, quiet
+from pyrofair.programs.worlds import RunOnNoise, StopTracing, World, quiet
 from pyrofair.tables.labels import is_categorical, read_sensitive
 from pyrofair.tables.reading import read_table, warn_unused
 
-__all__ = ["Evidence", "GivenRows", "Reading", "read_rows", "read_units", "repeat_each", "require_possible", "unequal"]
+__all__ = [
+    "Evidence",
+    "GivenRows",
+    "ReadSites",
+    "Reading",
+    "distinct",
+    "read_rows",
+    "read_units",
+    "repeat_each",
+    "require_possible",
+    "unequal",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +207,7 @@ class Evidence:
             if bool(wrong.any()):
                 at = int(wrong.int().argmax())
                 raise DataError(
-                    f"Row {_show_label(index, at)}: {site} = {values[at]:g}, but in the program it is "
+                    f"Row {plain_value(index[at])!r}: {site} = {values[at]:g}, but in the program it is "
                     f"{'True or False' if dtype == torch.bool else 'an integer'} ({str(dtype).removeprefix('torch.')})."
                 )
         spare = {name: met[name].narrow(info.shapes[name].index(UNITS), 0, 1) for name in info.random - info.observed}
@@ -272,12 +282,8 @@ class Evidence:
 
     def below(self, targets: Iterable[str]) -> frozenset[str]:
         """Return the nodes that depend on some targets, these left out."""
-        chosen = set(targets)
-        found: set[str] = set()
-        for node in self.nodes:
-            if set(self.info.causes(node, self.nodes)[0]) & (found | chosen):
-                found.add(node)
-        return frozenset(found - chosen)
+        chosen = frozenset(targets)
+        return frozenset(node for node in self.nodes if self.info.above(node, frozenset()) & chosen) - chosen
 
     def keys_of(self, sites: Iterable[str]) -> tuple[str, ...]:
         """Return the noise that some node sites read, through unobserved sites too.
@@ -304,9 +310,8 @@ class Evidence:
 
     def is_number(self, key: str) -> bool:
         """Return whether the noise of a site is one number: its value, or a uniform where its law reads a node."""
-        return len(self.info.shapes[key]) == 1 and not (
-            key in self.implicit and self.coupling == "gumbel" and key in self.info.nominal
-        )
+        gumbel = key in self.implicit and self.coupling == "gumbel" and key in self.info.nominal
+        return len(self.info.shapes[key]) == 1 and not gumbel
 
     def way_out(self, keys: Iterable[str]) -> str:
         """Return the advice to standardise noise whose distribution reads a node; empty if there is none."""
@@ -341,11 +346,18 @@ class Evidence:
         ``given`` holds the observed values, shape (m,), ``noise`` what is known of all units, shape (m, ...), and
         ``partly`` of some; other noise that the sites read is drawn. The run ends once it has met the sites.
         """
-        handler = _Reader(self, given, noise or {}, partly or {}, frozenset(sites))
-        self.info.confirm(handler.m)
-        with quiet(), handler, suppress(StopTracing):
-            self.program(handler.m)
-        return handler.reading
+        m, sites = len(next(iter(given.values()))), {*sites}
+        self.info.confirm(m)
+        keys = {key for site in sites for key in self.keys.get(site, ())} | {*self.noise_of(sites - self.keys.keys())}
+        keys |= {above for key in keys for above in self.above.get(key, ())}
+        values = {site: self.spare_for(site, m) for site in self.spare if site not in keys} | self.parameters
+        known = {key: each if key in self.implicit else self.in_type(key, each) for key, each in (noise or {}).items()}
+        held = _PartlyKnown(m, self.coupling, values, seed=None, known=known, partly=partly or {}, axes=self.info.axes)
+        run = ReadSites(held, self.implicit, given, sites | keys)
+        run.run(self.program)
+        uniform: Any = dist.Uniform
+        moving = {key: uniform(0.0, 1.0) for key in self.implicit & keys if self.is_number(key)}
+        return Reading(run.natural, run.distributions | moving, held.met)
 
     def close(self, site: str, natural: Tensor, rows: Tensor) -> Tensor:
         """Return where a value computed for some units is the observed one up to rounding, shape (m,)."""
@@ -381,7 +393,7 @@ class Evidence:
             parents = [s for s in self.info.causes(site, self.nodes)[0] if s in self.observed]
             at = ", ".join(f"{s}={self.observed[s][row].item():g}" for s in parents)
             texts.append(f"{site} = {self.observed[site][row].item():g}" + (f" given {at}" if at else ""))
-        return f"Row {_show_label(self.index, row)}: {'; '.join(texts)}"
+        return f"Row {plain_value(self.index[row])!r}: {'; '.join(texts)}"
 
     def refuse(self, wrong: Tensor, site: str, text: str | Callable[[int], str], rows: Tensor | None = None) -> None:
         """Refuse the first of some units (all) that is wrong, shape (m,), by a text, or a function of its index."""
@@ -389,12 +401,6 @@ class Evidence:
             first = int(wrong.int().argmax())
             row = first if rows is None else int(rows[first])
             raise DataError(self.describe(row, site) + (text if isinstance(text, str) else text(first)))
-
-
-def _show_label(index: pd.Index[Any], row: int) -> str:
-    """Return the label of a row as text, a number of NumPy's as Python's."""
-    label = index[row]
-    return repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def _widened(dtype: torch.dtype, *, wide: bool) -> torch.dtype:
@@ -406,6 +412,14 @@ def repeat_each(values: Tensor, repeat: int) -> Tensor:
     return values.unsqueeze(1).expand(len(values), repeat, *values.shape[1:]).flatten(0, 1)
 
 
+def distinct(table: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a position of each different row of a table (n, k), and which of them each row is (n,)."""
+    _, which = torch.unique(table, dim=0, return_inverse=True)
+    position = torch.empty(int(which.max()) + 1, dtype=torch.int64)
+    position[which] = torch.arange(len(which))
+    return position, which
+
+
 def unequal(stored: Tensor, given: Tensor) -> Tensor:
     """Return which numbers are other ones in the type that they are stored in, but for the rounding of real numbers."""
     if stored.is_floating_point():
@@ -413,67 +427,64 @@ def unequal(stored: Tensor, given: Tensor) -> Tensor:
     return stored.double() != given.double()
 
 
-class _Reader(Messenger):
-    """Hold the observed sites, and note what the equations of some of them give."""
+class ReadSites(RunOnNoise):
+    """Run a program on noise until some sites have been met, and keep their values and distributions.
+
+    ``natural`` holds what the equations of the nodes that are held give.
+    """
 
     def __init__(
-        self,
-        evidence: Evidence,
-        given: Mapping[str, Tensor],
-        noise: Mapping[str, Tensor],
-        partly: Partly,
-        sites: frozenset[str],
+        self, noise: Noise, endogenous: Collection[str], held: Mapping[str, Tensor], sites: Iterable[str]
     ) -> None:
-        super().__init__()
-        self.evidence, self.given, self.noise, self.partly = evidence, given, noise, partly
-        self.waiting = set(sites)
-        unobserved = [site for site in sites if site not in evidence.keys]
-        self.needed = {key for site in sites for key in evidence.keys.get(site, ())} | {*evidence.noise_of(unobserved)}
-        self.needed |= {above for key in self.needed for above in evidence.above.get(key, ())}
-        self.m = len(next(iter(given.values())))
-        self.reading = Reading()
+        super().__init__(noise, endogenous, held)
+        self.sites = {*sites}
+        self.values, self.natural = World(), World()
+        self.distributions: dict[str, Any] = {}
 
     def _pyro_sample(self, msg: Any) -> None:
-        name = msg["name"]
-        if poutine.util.site_is_subsample(msg):
-            return
-        if name in self.given:
-            if is_deterministic(msg):
-                self.reading.natural[name] = msg["value"]
-            else:
-                self.reading.distributions[name] = msg["fn"]
-            msg["value"], msg["done"] = self.given[name], True
-        elif msg["is_observed"] or msg["value"] is not None:
-            return
-        elif name in self.evidence.parameters:
-            msg["value"], msg["done"] = self.evidence.parameters[name], True
-        elif name in self.needed:
-            uniform = dist.Uniform(0.0, 1.0)  # type: ignore[no-untyped-call]
-            moves = name in self.evidence.implicit and self.evidence.is_number(name)
-            self.reading.distributions[name] = uniform if moves else msg["fn"]
-            msg["value"], msg["done"] = self.draw(name, msg["fn"]), True
-        elif name in self.evidence.spare:
-            msg["value"], msg["done"] = self.evidence.spare_for(name, self.m), True
-
-    def draw(self, name: str, d: Any) -> Tensor:
-        """Return the value of an unobserved random site: at its known noise, or drawn."""
-        implicit = name in self.evidence.implicit
-        noise = self.noise.get(name)
-        if noise is None:
-            drawn = noise_like(d, (self.m, *d.event_shape), self.evidence.coupling) if implicit else d()
-            noise = drawn if implicit else self.evidence.by_rows(name, drawn)
-            if name in self.partly:
-                values, holds = self.partly[name]
-                noise = torch.where(holds.reshape(-1, *[1] * (noise.ndim - 1)), values.to(noise.dtype), noise)
-        elif not implicit:
-            noise = self.evidence.in_type(name, noise)
-        self.reading.noise[name] = noise
-        return at_noise(name, d, noise, self.evidence.coupling) if implicit else self.evidence.as_site(name, noise)
+        if msg["name"] in self.held and is_deterministic(msg):
+            self.natural[msg["name"]] = msg["value"]
+        super()._pyro_sample(msg)
 
     def _pyro_post_sample(self, msg: Any) -> None:
-        self.waiting.discard(msg["name"])
-        if not self.waiting:
-            raise StopTracing
+        if msg["name"] in self.sites:
+            self.values[msg["name"]], self.distributions[msg["name"]] = msg["value"], msg["fn"]
+            if len(self.values) == len(self.sites):
+                raise StopTracing
+
+
+@dataclass
+class _PartlyKnown(Noise):
+    """Noise of units that is known, of all or ``partly``, and drawn where it is not; ``met`` is what has been used."""
+
+    known: Mapping[str, Tensor] = field(default_factory=dict)
+    partly: Partly = field(default_factory=dict)
+    axes: Mapping[str, int] = field(default_factory=dict)
+    met: dict[str, Tensor] = field(default_factory=dict)
+
+    def draw(self, name: str, distribution: Any) -> Tensor:
+        """Return the value of an exogenous site."""
+        if name in self.values:
+            return self.values[name]
+        noise = self._noise(name, lambda: distribution().movedim(self.axes[name], 0))
+        return noise.movedim(0, self.axes[name])
+
+    def value(self, name: str, distribution: Any, *_: Any, **__: Any) -> Tensor:
+        """Return the value of a site whose distribution depends on a node."""
+        if name in self.values:
+            return self.values[name]
+        shape = (self.n, *distribution.event_shape)
+        noise = self._noise(name, lambda: noise_like(distribution, shape, self.coupling))
+        return at_noise(name, distribution, noise, self.coupling)
+
+    def _noise(self, name: str, draw: Callable[[], Tensor]) -> Tensor:
+        """Return the noise of a site, units first."""
+        noise = self.known[name] if name in self.known else draw()
+        if name in self.partly and name not in self.known:
+            values, holds = self.partly[name]
+            noise = torch.where(holds.reshape(-1, *[1] * (noise.ndim - 1)), values.to(noise.dtype), noise)
+        self.met[name] = noise
+        return noise
 
 
 def require_possible(evidence: Evidence, sites: Collection[str] | None = None) -> dict[str, Any]:

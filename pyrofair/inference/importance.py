@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import pyro.distributions as dist
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from pyrofair._arviz import diagnose
 from pyrofair.exceptions import DataError
-from pyrofair.inference.evidence import Evidence, Reading, repeat_each
+from pyrofair.inference.evidence import Evidence, Reading, distinct, repeat_each
 from pyrofair.inference.inversion import BATCH, CHECKS, Equation, Findings
 from pyrofair.inference.samplers import NormalGuide, Schedule, fit_guide, fitting, outside, run_nuts
 from pyrofair.programs.provenance import is_deterministic
@@ -66,13 +67,12 @@ class _ImportanceWeights:
         evidence: Evidence,
         found: Findings,
         block: Block,
-        tolerance: Callable[[str], float | None],
+        widths: Mapping[str, float],
         pivots: bool,
         rows: Tensor,
     ) -> None:
-        self.evidence, self.found, self.block, self.rows = evidence, found, block, rows
+        self.evidence, self.found, self.block, self.rows, self.widths = evidence, found, block, rows, widths
         self.sites = (*block.computed, *block.drawn)
-        self.width = {site: tolerance(site) for site in block.computed}
         self.pivots = {s: self._candidates(s) if pivots else () for s in block.computed}
         self.solvable = {s: self._solvable(s) for s in block.computed}
         self.kernel = {s: self._by_kernel(s) for s in block.computed}
@@ -108,25 +108,15 @@ class _ImportanceWeights:
         for key, usable in zip(self.pivots[site], found, strict=True):
             for part in in_batches(usable.nonzero().squeeze(1), PROBES):
                 given, reading = self._propose(self.rows[part], TRIES)
-                rows = repeat_each(self.rows[part], TRIES)
-                equation = self._equation(site, key, rows, given, reading.noise)
+                equation = self._equation(site, key, repeat_each(self.rows[part], TRIES), given, reading.noise)
                 usable[part] = equation.preimage(CHECKS).conclusive.reshape(-1, TRIES).all(1)
         return torch.stack(found, 1) if found else torch.zeros(len(self.rows), 0, dtype=torch.bool)
 
     def _equation(
-        self,
-        site: str,
-        key: str,
-        rows: Tensor,
-        given: Mapping[str, Tensor],
-        noise: Mapping[str, Tensor],
-        at: Tensor | None = None,
+        self, site: str, key: str, rows: Tensor, given: Mapping[str, Tensor], noise: Mapping[str, Tensor]
     ) -> Equation:
-        """Return a node as a function of one noise site, at proposals (some of them) of the others."""
+        """Return a node as a function of one noise site, at proposals of the others."""
         others = {name: values for name, values in noise.items() if name != key}
-        if at is not None:
-            given, others = ({name: values[at] for name, values in part.items()} for part in (given, others))
-            rows = rows[at]
         return Equation(self.evidence, rows, given, site, key, others)
 
     def _by_kernel(self, site: str) -> Tensor:
@@ -148,7 +138,7 @@ class _ImportanceWeights:
         least = f.masked_fill(~hit, torch.inf).amin(1)
         most = f.masked_fill(~hit, -torch.inf).amax(1)
         atom = (hit.sum(1) > 1) & (least == most)
-        if self.width[site] is None:
+        if self.widths.get(site) is None:
             keys = ", ".join(self.evidence.keys[site])
             why = f"its equation was not solved for its noise ({keys})"
             text = _unsolved(site, why) + self.evidence.way_out(self.evidence.keys[site])
@@ -177,11 +167,9 @@ class _ImportanceWeights:
         for site in self.block.computed:
             log_weight = log_weight + self._compare(site, some, count, given, reading)
         for site in self.block.drawn:
-            value = given[site]
-            log_prob = reading.distributions[site].log_prob(value).double().expand(len(log_weight))
-            log_weight = log_weight + torch.where(
-                reading.distributions[site].support.check(value), log_prob, -torch.inf
-            )
+            d, value = reading.distributions[site], given[site]
+            log_prob = d.log_prob(value).double().expand(len(log_weight))
+            log_weight = log_weight + torch.where(d.support.check(value), log_prob, -torch.inf)
         log_weight = torch.nan_to_num(log_weight, nan=-torch.inf, posinf=-torch.inf, neginf=-torch.inf)
         keep = (log_weight > -torch.inf).nonzero().squeeze(1)
         unit = torch.div(keep, count, rounding_mode="floor")
@@ -192,7 +180,7 @@ class _ImportanceWeights:
         natural = reading.natural[site].to(torch.get_default_dtype()).expand(len(some) * count)
         weight = self.evidence.close(site, natural, repeat_each(self.rows[some], count)).double()
         kernel = repeat_each(self.kernel[site][some], count)
-        width = self.width[site]
+        width = self.widths.get(site)
         if width is not None and bool(kernel.any()):
             away = (natural - given[site].to(natural.dtype)).double() / width
             weight = torch.where(kernel, (1.0 - away.square()).clamp(min=0.0), weight)
@@ -221,14 +209,14 @@ class _ImportanceWeights:
                 mine = solvable[:, i : i + 1] & (turn == solvable[:, : i + 1].sum(1, keepdim=True) - 1)
                 at = mine.flatten().nonzero().squeeze(1)
                 if len(at):
-                    equation = self._equation(site, key, rows, given, first.noise, at)
-                    found, drawn = equation.preimage(CHECKS), first.noise[key][at]
+                    some_given, noise = ({s: each[at] for s, each in of.items()} for of in (given, first.noise))
+                    equation = self._equation(site, key, rows[at], some_given, noise)
+                    found, drawn = equation.preimage(CHECKS), noise[key]
                     why = f"its equation is neither affine nor monotone in its noise {key} at some draws of other noise"
                     self.evidence.refuse(~found.conclusive, site, _unsolved(site, why), rows[at])
                     value, log_mass = equation.draw_within(found, drawn.to(found.low.dtype), torch.rand(len(at)))
-                    solved[key] = solved[key].index_put(
-                        (at,), torch.where(found.possible, value, drawn).to(drawn.dtype)
-                    )
+                    value = torch.where(found.possible, value, drawn).to(drawn.dtype)
+                    solved[key] = solved[key].index_put((at,), value)
                     more = 0.0 if equation.distribution.support.is_discrete else ATOM
                     points[site][at] = found.possible & (found.low == found.high)
                     weights[site][at] = torch.where(points[site][at], 0.0, log_mass + more).double()
@@ -268,9 +256,8 @@ class _ImportanceWeights:
                 for h in (step, -step)
             ]
             ahead, back = ((one - natural).abs().double() / step for one in moved)
-            slope = torch.where(
-                ahead.isfinite() & back.isfinite(), (moved[0] - moved[1]).abs().double() / (2 * step), ahead
-            )
+            central = (moved[0] - moved[1]).abs().double() / (2 * step)
+            slope = torch.where(ahead.isfinite() & back.isfinite(), central, ahead)
             slope = torch.where(slope.isfinite(), slope, back).expand(len(mine))
             terms.append((slope.log() - log_p).masked_fill(~mine[:, i], -torch.inf))
         every = torch.stack(terms, 1)
@@ -341,36 +328,19 @@ def blocks_of(evidence: Evidence, found: Findings) -> list[Block]:
     ]
 
 
-@dataclass
-class _Kept:
-    """Proposals with positive weight: their units, their log-weights, and their noise, shape (kept, ...)."""
+Kept = list[tuple[Tensor, Tensor, dict[str, Tensor]]]
+"""Batches of proposals with positive weight: their units, their log-weights, and their noise, shape (kept, ...)."""
 
-    unit: list[Tensor] = field(default_factory=list)
-    weight: list[Tensor] = field(default_factory=list)
-    noise: dict[str, list[Tensor]] = field(default_factory=dict)
 
-    def weights(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return the unit of each proposal, and its weight relative to the largest of that unit."""
-        unit, log_weight = torch.cat(self.unit), torch.cat(self.weight)
-        most = torch.full((n,), -torch.inf, dtype=log_weight.dtype).scatter_reduce(0, unit, log_weight, "amax")
-        return unit, (log_weight - most[unit]).exp()
-
-    def effective(self, n: int) -> Tensor:
-        """Return Kish's effective sample size of each unit, shape (n,)."""
-        unit, weight = self.weights(n)
-        total = torch.zeros(n, dtype=weight.dtype).index_add(0, unit, weight)
-        squares = torch.zeros(n, dtype=weight.dtype).index_add(0, unit, weight.square())
-        return torch.where(squares > 0, total.square() / squares, 0.0)
+def _weights(kept: Kept, n: int) -> tuple[Tensor, Tensor]:
+    """Return the unit of each proposal, and its weight relative to the largest of that unit."""
+    unit, log_weight = (torch.cat(parts) for parts in ([unit for unit, _, _ in kept], [own for _, own, _ in kept]))
+    most = torch.full((n,), -torch.inf, dtype=log_weight.dtype).scatter_reduce(0, unit, log_weight, "amax")
+    return unit, (log_weight - most[unit]).exp()
 
 
 def draw_block(
-    evidence: Evidence,
-    found: Findings,
-    block: Block,
-    draws: int,
-    tolerance: Callable[[str], float | None],
-    *,
-    pivots: bool,
+    evidence: Evidence, found: Findings, block: Block, draws: int, widths: Mapping[str, float], *, pivots: bool
 ) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
     """Draw the unknown noise of a block for the units of which it is unknown, ``draws`` for each.
 
@@ -385,15 +355,11 @@ def draw_block(
     and the numbers of proposals, shape (m,). A DataError names a continuous node without a tolerance, or a row that no
     proposal reproduces.
     """
-    open_ = torch.zeros(evidence.n, dtype=torch.bool)
-    for key in block.keys:
-        open_ = open_ | ~found.is_known(key)
-    units = open_.nonzero().squeeze(1)
-    like = _alike(evidence, found, block, units)
-    member = torch.empty(int(like.max()) + 1, dtype=torch.long)
-    member[like] = torch.arange(len(like))
+    known = torch.stack([found.is_known(key) for key in block.keys]).all(0)
+    units = (~known).nonzero().squeeze(1)
+    member, like = _alike(evidence, found, block, units)
     rows = units[member]
-    weigh = _ImportanceWeights(evidence, found, block, tolerance, pivots, rows)
+    weigh = _ImportanceWeights(evidence, found, block, widths, pivots, rows)
     drawn: dict[str, Tensor] = {}
     effective, proposals = torch.empty(len(rows), dtype=torch.float64), torch.empty(len(rows), dtype=torch.long)
     for part in in_batches(torch.arange(len(rows)), TOGETHER):
@@ -404,29 +370,25 @@ def draw_block(
     return units, drawn, effective[like], proposals[like]
 
 
-def _propose_enough(weigh: _ImportanceWeights, part: Tensor, draws: int) -> tuple[_Kept, Tensor, Tensor]:
+def _propose_enough(weigh: _ImportanceWeights, part: Tensor, draws: int) -> tuple[Kept, Tensor, Tensor]:
     """Propose for m units of a block until draws can be had; also return effective sizes and numbers of proposals."""
-    evidence, block, m = weigh.evidence, weigh.block, len(part)
-    kept = _Kept(noise={key: [] for key in block.keys})
-    proposals = torch.zeros(m, dtype=torch.long)
-    effective = torch.zeros(m, dtype=torch.float64)
-    count = max(draws, 100)
-    active = torch.arange(m)
+    block, m = weigh.block, len(part)
+    kept: Kept = []
+    active, proposals, count = torch.arange(m), torch.zeros(m, dtype=torch.long), max(draws, 100)
     while len(active):
         for some in in_batches(active, BATCH // count):
             unit, log_weight, noise = weigh(part[some], count)
-            kept.unit.append(some[unit])
-            kept.weight.append(log_weight)
-            for key, values in noise.items():
-                kept.noise[key].append(values)
+            kept.append((some[unit], log_weight, noise))
             proposals[some] += count
-        effective = kept.effective(m)
+        unit, weight = _weights(kept, m)
+        squares = torch.bincount(unit, weight.square(), m)
+        effective = torch.where(squares > 0, torch.bincount(unit, weight, m).square() / squares, 0.0)  # Kish's
         failed = (effective == 0) & (proposals >= MOST)
         if bool(failed.any()):
             sites = (*block.computed, *block.drawn)
             row = int(weigh.rows[part[int(failed.int().argmax())]])
             raise DataError(
-                f"{evidence.describe(row, *sites)} is impossible under the program, or nearly so: none of "
+                f"{weigh.evidence.describe(row, *sites)} is impossible under the program, or nearly so: none of "
                 f"{int(proposals.max()):,} draws of the noise {', '.join(block.keys)} gives it. Correct the row or the "
                 f"program, or declare an inverse: inverses={{{sites[0]!r}: ...}}."
             )
@@ -438,8 +400,8 @@ def _propose_enough(weigh: _ImportanceWeights, part: Tensor, draws: int) -> tupl
     return kept, effective, proposals
 
 
-def _alike(evidence: Evidence, found: Findings, block: Block, units: Tensor) -> Tensor:
-    """Return for each unit the group of units whose rows bear on the noise alike, as a number, shape (m,)."""
+def _alike(evidence: Evidence, found: Findings, block: Block, units: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a member of each group of units whose rows bear on the noise alike, and the group of each unit, (m,)."""
     sites = {*block.computed, *block.drawn}
     sites |= {s for site in sites for s in evidence.info.causes(site, tuple(evidence.observed))[0]}
     columns = [evidence.observed[site][units].double() for site in evidence.observed if site in sites]
@@ -449,23 +411,20 @@ def _alike(evidence: Evidence, found: Findings, block: Block, units: Tensor) -> 
         columns.append(known.double())
         if key in found.noise and bool(known.any()):
             columns.extend(found.noise[key][units].double().nan_to_num().reshape(len(units), -1).unbind(1))
-    return cast(Tensor, torch.unique(torch.stack(columns, 1), dim=0, return_inverse=True)[1])
+    return distinct(torch.stack(columns, 1))
 
 
-def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:
+def _resample(kept: Kept, group: Tensor, n: int, draws: int) -> dict[str, Tensor]:
     """Draw for each unit from its group's proposals by their weights, shape (m, draws, ...).
 
     Resampling is systematic, which adds the least noise, and in random order, so that blocks stay independent.
     """
-    owner, weight = kept.weights(n)
+    owner, weight = _weights(kept, n)
     order = owner.argsort(stable=True)
-    cumulative = weight[order].cumsum(0)
-    total = torch.zeros(n, dtype=weight.dtype).index_add(0, owner, weight)
-    start = total.cumsum(0) - total
-    size = torch.bincount(owner, minlength=n)
-    last = size.cumsum(0) - 1
+    cumulative, total, size = weight[order].cumsum(0), torch.bincount(owner, weight, n), torch.bincount(owner, None, n)
+    start, last = total.cumsum(0) - total, size.cumsum(0) - 1
     steps = torch.arange(draws, dtype=weight.dtype)
-    every = {key: torch.cat(values)[order] for key, values in kept.noise.items()}
+    every = {key: torch.cat([noise[key] for _, _, noise in kept])[order] for key in kept[0][2]}
     picked: dict[str, list[Tensor]] = {key: [] for key in every}
     for some in in_batches(group, BATCH // draws):
         share = (steps + torch.rand(len(some), 1, dtype=weight.dtype)) / draws
@@ -485,9 +444,9 @@ def _resample(kept: _Kept, group: Tensor, n: int, draws: int) -> dict[str, Tenso
 class _Likelihood(Messenger):
     """Observe each node with a normal error, hand its observed value on, and draw only the noise that matters."""
 
-    def __init__(self, evidence: Evidence, width: Callable[[str], float], latent: frozenset[str]) -> None:
+    def __init__(self, evidence: Evidence, widths: Mapping[str, float], latent: Collection[str]) -> None:
         super().__init__()
-        self.evidence, self.width, self.latent = evidence, width, latent
+        self.evidence, self.widths, self.latent = evidence, widths, latent
 
     def _pyro_sample(self, msg: Any) -> None:
         name, evidence = msg["name"], self.evidence
@@ -499,7 +458,7 @@ class _Likelihood(Messenger):
                 self.hold(msg, value)
             elif is_deterministic(msg):
                 natural = msg["value"].expand(evidence.n)
-                msg["fn"] = dist.Normal(natural, self.width(name))
+                msg["fn"] = dist.Normal(natural, self.widths[name])
                 msg["value"], msg["is_observed"], msg["infer"] = value.to(natural.dtype), True, {}
             else:
                 msg["value"], msg["is_observed"] = value, True
@@ -545,7 +504,7 @@ NoiseDraws = tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]
 
 
 def draw_by_gradients(
-    evidence: Evidence, width: Callable[[str], float], draws: int, guide: NormalGuide | None
+    evidence: Evidence, widths: Mapping[str, float], draws: int, guide: NormalGuide | None
 ) -> NoiseDraws:
     """Draw the continuous noise of all units at once by NUTS, in ``CHAINS`` chains, or from a fitted guide.
 
@@ -554,15 +513,9 @@ def draw_by_gradients(
     """
     keys = _latent(evidence)
     evidence.info.confirm(evidence.n)
-
-    program = outside(evidence.program)
-
-    def model() -> None:
-        with _Likelihood(evidence, width, frozenset(keys)):
-            program(evidence.n)
-
+    program = _Likelihood(evidence, widths, keys)(outside(evidence.program))
     # The program's own parameters are given, and must not be trained.
-    fixed = poutine.block(model, hide_types=["param"])
+    fixed = poutine.block(partial(program, evidence.n), hide_types=["param"])
     with fitting(stored=True):
         if guide is None:
             return _draw_nuts(evidence, fixed, keys, -(-draws // CHAINS))

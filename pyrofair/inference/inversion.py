@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -191,29 +191,22 @@ class Equation:
         close = self.evidence.close(self.site, start, self.rows)
         leeway = self.evidence.leeway(self.site, self.rows) / slope.abs()
         solved, inside = in_support(self.distribution, torch.where(level, one[:, 0], target), leeway)
-        low = torch.where(level, -torch.inf, solved)
-        found = Preimage(
-            low=low,
-            high=torch.where(level, torch.inf, solved),
-            conclusive=affine,
-            possible=torch.where(level, close, inside),
-            flat=level,
-            affine=affine,
-        )
+        low, high = (torch.where(level, end, solved) for end in (-torch.inf, torch.inf))
+        possible = torch.where(level, close, inside)
+        found = Preimage(low, high, conclusive=affine, possible=possible, flat=level, affine=affine)
         if bool(affine.all()) or self.distribution.support.is_discrete:
             return found
         return self._search(found, u, f, span)
 
     def _line(self, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
         """Return start and slope (m,) of the line through noise 0 and 1, if draws lie on it, or through draws."""
-        ends = torch.tensor([0.0, 1.0]).expand(len(u), 2)
         far = (u - u[:, :1]).abs().argmax(1, keepdim=True)
         run = (u.gather(1, far) - u[:, :1]).squeeze(1)
         rise = (f.gather(1, far) - f[:, :1]).squeeze(1)
         slope = torch.where(run != 0, rise / run, 0.0)
         start = f[:, 0] - slope * u[:, 0]
         try:
-            exact = self(ends)
+            exact = self(torch.tensor([0.0, 1.0]).expand(len(u), 2))
         except (RuntimeError, ValueError):  # the equation cannot take 0 or 1
             return start, slope
         through = exact[:, 0], exact[:, 1] - exact[:, 0]
@@ -234,19 +227,12 @@ class Equation:
         over = sign * self(around) - wanted
         slack = _precision() * (1.0 + wanted.abs())
         kept = ((over <= slack) | (around >= low)) & ((over >= -slack) | (around <= high))
-        monotone = (up | down) & kept.all(1)
-
-        def other(one: Tensor, mine: Tensor) -> Tensor:
-            return torch.where(found.affine, one, mine.squeeze(1))
-
-        return Preimage(
-            low=other(found.low, low),
-            high=other(found.high, high),
-            conclusive=found.affine | monotone,
-            possible=other(found.possible, reached),
-            flat=found.flat,
-            affine=found.affine,
+        conclusive = found.affine | ((up | down) & kept.all(1))
+        low, high, possible = (
+            torch.where(found.affine, one, mine.squeeze(1))
+            for one, mine in ((found.low, low), (found.high, high), (found.possible, reached))
         )
+        return replace(found, low=low, high=high, conclusive=conclusive, possible=possible)
 
     def _enclose(self, u: Tensor, f: Tensor, sign: Tensor, span: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return between which noise, (m, 1), increasing values, f (m, k) at u, are the observed ones.
@@ -278,9 +264,8 @@ class Equation:
         """
         ends = torch.cat([wanted, wanted.nextafter(torch.full_like(wanted, torch.inf))], 1)
         before, after = enclose(lambda middle: sign * self(middle), u, f, ends)
-        return torch.where(before[:, :1].isinf(), -torch.inf, after[:, :1]), torch.where(
-            after[:, 1:].isinf(), torch.inf, before[:, 1:]
-        )
+        first = torch.where(before[:, :1].isinf(), -torch.inf, after[:, :1])
+        return first, torch.where(after[:, 1:].isinf(), torch.inf, before[:, 1:])
 
     def draw_within(self, found: Preimage, drawn: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         """Return noise of the preimage, (m,), and the log-probability of all of it, 0 of points and of all noise.
@@ -288,7 +273,7 @@ class Equation:
         ``drawn`` is noise from its distribution, ``share`` in (0, 1) the place within an interval, (m,) each.
         """
         low, high, d = found.low, found.high, self.distribution
-        everything = torch.isinf(low) & torch.isinf(high)
+        everything = low.isinf() & high.isinf()
         part = ~everything & (low < high)
         value, log_mass = torch.where(everything, drawn, low), torch.zeros_like(low)
         if not bool(part.any()):
@@ -296,20 +281,15 @@ class Equation:
         first, last = torch.where(part, low, -torch.inf), torch.where(part, high, torch.inf)
         normal = unwrap(d)
         if isinstance(normal, torch.distributions.Normal):
-            ends = [((end - normal.loc) / normal.scale).clamp(-FAR, FAR) for end in (first, last)]
-            mass = log_normal_interval(*ends)
+            mass = log_normal_interval(*(((end - normal.loc) / normal.scale).clamp(-FAR, FAR) for end in (first, last)))
             held = mass > math.log(torch.finfo(mass.dtype).tiny)
-            ends = [
-                torch.where(held, end, limit) for end, limit in zip((first, last), (-torch.inf, torch.inf), strict=True)
-            ]
-            inner = TruncatedNormal(normal.loc, normal.scale, ends[0], ends[1]).icdf(share)
+            low, high = torch.where(held, first, -torch.inf), torch.where(held, last, torch.inf)
+            inner = TruncatedNormal(normal.loc, normal.scale, low, high).icdf(share)
             mass = mass.masked_fill(~held, -torch.inf)
         else:
             try:
                 least, most = (
-                    torch.where(
-                        torch.isinf(end), limit, noise_of(self.key, d, torch.where(torch.isinf(end), drawn, end))[1]
-                    )
+                    torch.where(end.isinf(), limit, noise_of(self.key, d, torch.where(end.isinf(), drawn, end))[1])
                     for end, limit in ((first, 0.0), (last, 1.0))
                 )
                 inner, mass = quantile(self.key, d, inside(least + (most - least) * share)), (most - least).log()
@@ -346,12 +326,12 @@ def solve(evidence: Evidence, inverses: Mapping[str, Inverse], *, lines: bool = 
     A DataError names a row that is impossible under the program (a node without noise of its own takes another value
     than its equation gives, or the noise it would need is outside its support), or an inverse that does not invert.
     """
-    found = Findings(evidence.n)
+    explained = [site for site in evidence.explained if site not in evidence.info.random]
     nowhere = torch.zeros(evidence.n, dtype=torch.bool)
-    explained = [s for s in evidence.explained if s not in evidence.info.random]
-    found.done, found.flat = ({site: nowhere.clone() for site in explained} for _ in range(2))
-    for site in inverses:
-        _apply_inverse(evidence, found, site, inverses[site])
+    done, flat = ({site: nowhere.clone() for site in explained} for _ in range(2))
+    found = Findings(evidence.n, done=done, flat=flat)
+    for site, inverse in inverses.items():
+        _apply_inverse(evidence, found, site, inverse)
     tried: dict[tuple[str, str], Tensor] = {}
     progress = True
     while progress:

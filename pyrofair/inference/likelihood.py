@@ -163,13 +163,11 @@ class Likelihood:
 
     def configurations(self) -> list[dict[str, Tensor]]:
         """Return all joint values of the unknowns that are summed over, for all units each; one if there are none."""
-        return [
-            {
-                site: each.to(self.types[site]).expand(self.shapes[site])
-                for site, each in zip(self.classes, one, strict=True)
-            }
-            for one in product(*self.classes.values())
-        ]
+        found = []
+        for values in product(*self.classes.values()):
+            each = zip(self.classes, values, strict=True)
+            found.append({site: value.to(self.types[site]).expand(self.shapes[site]) for site, value in each})
+        return found
 
     def _summed(self) -> Tensor:
         """Return the log-density of each row, shape (n,), summed over the discrete unknowns: one run for each value."""
@@ -293,9 +291,7 @@ class Likelihood:
 
         ``values`` are those of the discrete unknowns; with ``hide`` the handlers outside see other unknowns alone.
         """
-        zero = {
-            noise: torch.zeros(self.shapes[noise], dtype=self.types[noise]) for noise in self.inverted.values()
-        } | dict(at or {})
+        zero = {u: torch.zeros(self.shapes[u], dtype=self.types[u]) for u in self.inverted.values()} | {**(at or {})}
         zero = {noise: each if each.requires_grad else each.clone().requires_grad_() for noise, each in zero.items()}
         with torch.enable_grad(), _Rows(self, {**zero, **(values or {})}, hide=hide) as run:
             self.program(self.n)
@@ -589,9 +585,7 @@ def _unusable(node: str, why: str) -> PosteriorError:
 
 def _check(likelihood: Likelihood) -> Likelihood:
     """Refuse what cannot be fitted, and return the likelihood with the nodes that are not affine in their noise."""
-    impossible, unmet = dict[str, Tensor](), dict[str, Tensor]()
-    supports: dict[str, Any] = {}
-    dead = {node: torch.ones(likelihood.shapes[node], dtype=torch.bool) for node in likelihood.inverted}
+    impossible, unmet, dead = dict[str, Tensor](), dict[str, Tensor](), dict[str, Tensor]()
     for _, values in product(range(PRIOR_DRAWS), likelihood.configurations()):
         with poutine.trace() as tracer:
             equations, _ = likelihood.lines(values)
@@ -600,12 +594,12 @@ def _check(likelihood: Likelihood) -> Likelihood:
         _check_unknowns(likelihood, distributions, {node: each.noise for node, each in equations.items()})
         for node, equation in equations.items():
             _check_shape(likelihood, node, equation.start.shape)
-            if equation.flat is not None:
-                dead[node] &= equation.flat.low.isinf() & equation.flat.high.isinf()
-                unmet[node] = unmet.get(node, ~equation.flat.possible) & ~equation.flat.possible
+            if (flat := equation.flat) is not None:
+                _note(dead, node, flat.low.isinf() & flat.high.isinf())
+                _note(unmet, node, ~flat.possible)
                 equation.at(likelihood.rows[node])  # which may need a distribution function
                 continue
-            dead[node] &= equation.slope == 0.0
+            _note(dead, node, equation.slope == 0.0)
             if not _is_affine(likelihood, tracer.trace, node, equation, values):
                 if likelihood.shapes[node] != (likelihood.n,):
                     raise _unusable(node, f"is not affine as a function of its noise {likelihood.inverted[node]!r}")
@@ -615,10 +609,7 @@ def _check(likelihood: Likelihood) -> Likelihood:
         given = [*(likelihood.rows.keys() & distributions.keys()), *likelihood.evidence]
         for site in [each for each in given if sites[each]["value"].numel()]:  # a factor has no value
             wrong = ~distributions[site].support.check(sites[site]["value"])
-            if sites[site]["mask"] is not None:
-                wrong = wrong & sites[site]["mask"]
-            impossible[site] = impossible.get(site, wrong) & wrong
-            supports[site] = distributions[site].support
+            _note(impossible, site, wrong if sites[site]["mask"] is None else wrong & sites[site]["mask"])
     for site, wrong in impossible.items():
         if wrong.any():
             what, remedy = "node", "Code the column as the program does."
@@ -626,7 +617,7 @@ def _check(likelihood: Likelihood) -> Likelihood:
                 what, remedy = "evidence", "Correct what it is given (obs=...)."
             raise DataError(
                 f"{int(wrong.sum())} value(s) of the {what} {site!r}, such as {_shown(sites[site]['value'], wrong)}, "
-                f"cannot be drawn by the program's site: its support is {supports[site]}. {remedy}"
+                f"cannot be drawn by the program's site: its support is {distributions[site].support}. {remedy}"
             )
     for node, rows in dead.items():
         if node in unmet and unmet[node].any():
@@ -638,6 +629,11 @@ def _check(likelihood: Likelihood) -> Likelihood:
         if rows.any():
             raise _unusable(node, f"does not read its noise in {int(rows.sum())} row(s), and has no density there")
     return likelihood
+
+
+def _note(always: dict[str, Tensor], name: str, wrong: Tensor) -> None:
+    """Note which values are wrong at all draws so far."""
+    always[name] = always.get(name, wrong) & wrong
 
 
 def _shown(values: Tensor, wrong: Tensor) -> str:

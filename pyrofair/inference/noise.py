@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pyrofair._random import keyed_strata, keyed_uniform
 from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.inference.evidence import Evidence
+from pyrofair.inference.evidence import Evidence, ReadSites
 from pyrofair.programs.couplings import (
     COMPARING,
     Noise,
@@ -30,12 +30,11 @@ from pyrofair.programs.couplings import (
     has_distribution,
     inside,
     noise_given,
-    noise_like,
     parameters_of,
     partner,
 )
-from pyrofair.programs.provenance import Program, is_deterministic
-from pyrofair.programs.worlds import RunOnNoise, StopTracing, World, quiet
+from pyrofair.programs.provenance import Program
+from pyrofair.programs.worlds import quiet
 
 __all__ = [
     "ImpossibleNoise",
@@ -95,36 +94,6 @@ def takes_float64(program: Program, sites: Iterable[str]) -> bool:
 # -- the noise object of observed units --------------------------------------------------------------------------------
 
 
-class ReadSites(RunOnNoise):
-    """Run a program on noise until some sites have been met, and keep their values and distributions.
-
-    ``natural`` holds what the equations of the nodes that are held give.
-    """
-
-    def __init__(
-        self, noise: Noise, endogenous: Collection[str], held: Mapping[str, Tensor], sites: Iterable[str]
-    ) -> None:
-        super().__init__(noise, endogenous, held)
-        self.sites = {*sites}
-        self.values, self.natural = World(), World()
-        self.distributions: dict[str, Any] = {}
-
-    def _pyro_sample(self, msg: Any) -> None:
-        if msg["name"] in self.held and is_deterministic(msg):
-            self.natural[msg["name"]] = msg["value"]
-        super()._pyro_sample(msg)
-
-    def respond(self, name: str, distribution: Any) -> Tensor:
-        """Return the value of a random site whose distribution depends on a node."""
-        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
-
-    def _pyro_post_sample(self, msg: Any) -> None:
-        if msg["name"] in self.sites:
-            self.values[msg["name"]], self.distributions[msg["name"]] = msg["value"], msg["fn"]
-            if len(self.values) == len(self.sites):
-                raise StopTracing
-
-
 Moments = dict[str, tuple[Tensor, Tensor]]
 
 
@@ -134,16 +103,6 @@ class ImpossibleNoise(DataError):
     def __init__(self, text: str, units: Tensor) -> None:
         super().__init__(text)
         self.units = units
-
-
-@dataclass
-class _Recovered:
-    """The noise of observed nodes drawn without explicit noise: of each its numbers, with their moments, or redraws."""
-
-    own: dict[str, Tensor] = field(default_factory=dict)
-    natural: World = field(default_factory=dict)
-    redraws: dict[str, Redraws] = field(default_factory=dict)
-    moments: Moments = field(default_factory=dict)
 
 
 def noise_of_units(
@@ -169,53 +128,49 @@ def noise_of_units(
     values = {site: evidence.spare_for(site, m) for site in evidence.spare if not (site in implicit and site in known)}
     values |= {site: evidence.as_site(site, each) for site, each in known.items() if site not in implicit}
     values |= evidence.parameters
-    held = {site: each for site, each in known.items() if site in implicit}
-    recorded = implicit & {*held, *(given if wanted is None else wanted)} - {evidence.sensitive}
-    pairs = {site: (each, each) for site, each in held.items()}
-    noise = Noise(m, coupling, values, pairs, dict.fromkeys(implicit), seed=None)
+    own = {site: each for site, each in known.items() if site in implicit}
+    recorded = implicit & {*own, *(given if wanted is None else wanted)} - {evidence.sensitive}
+    pairs = {site: (each, each) for site, each in own.items()}
+    redraws: dict[str, Redraws | None] = dict.fromkeys(implicit)
     seen = {*evidence.nodes, *evidence.observed}
-    run = ReadSites(noise, implicit, given, seen | recorded)
+    run = ReadSites(Noise(m, coupling, values, pairs, redraws, seed=None), implicit, given, seen | recorded)
     run.run(evidence.program)
     factual = {site: value for site, value in run.values.items() if site in seen}
-    found = _Recovered(held, {site: run.natural.get(site, value) for site, value in factual.items()})
+    natural = {site: run.natural.get(site, value) for site, value in factual.items()}
     distributions = {site: each for site, each in run.distributions.items() if site in recorded}
     for site in distributions:
         evidence.info.require_comparable(site, coupling)
+    moments: Moments = {}
     for site, distribution in distributions.items():
         if site in given:
+            value = given[site]
             values.pop(site, None)
-            _recover(evidence, found, site, distribution, given[site], rows, uniform, tails)
-        if site in found.own:
-            pairs[site] = found.own[site], partner(found.own[site], coupling, site, uniform)
+            if coupling == "independent" and not has_distribution(site, distribution, value):
+                redraws[site] = [(parameters_of(distribution), value)]
+                moments[site] = torch.full(value.shape, torch.nan), torch.full(value.shape, torch.nan)
+            else:
+                own[site], *moment = _noise_at(evidence, site, distribution, value, rows, uniform, tails)
+                moments[site] = moment[0], moment[1]
+                natural[site] = at_noise(site, distribution, own[site], coupling)
+        if site in own:
+            pairs[site] = own[site], partner(own[site], coupling, site, uniform)
     values |= {site: value for site, value in factual.items() if site in evidence.info.random - implicit}
     compared = coupling in COMPARING
     under = {site: parameters_of(each) for site, each in distributions.items()} if compared else {}
-    observed = Observed(factual, found.natural, under)
-    redraws = dict.fromkeys(implicit) | found.redraws
-    return Noise(m, coupling, values, pairs, redraws, None, observed), found.moments
+    return Noise(m, coupling, values, pairs, redraws, None, Observed(factual, natural, under)), moments
 
 
-def _recover(
+def _noise_at(
     evidence: Evidence,
-    found: _Recovered,
     site: str,
     distribution: Any,
     value: Tensor,
     rows: Tensor,
     uniform: Uniform | None,
     tails: Tensor | None,
-) -> None:
-    """Draw the noise of an observed node given its value (m,); see :func:`noise_of_units`."""
-    coupling = evidence.coupling
-    if coupling == "independent" and not has_distribution(site, distribution, value):
-        found.redraws[site] = Redraws()
-        found.redraws[site].add(distribution, value)
-        unknown = torch.full(value.shape, torch.nan)
-        found.moments[site] = unknown, unknown
-        return
-    drawn = {} if uniform is None else {"uniform": uniform}
-    own, mean, variance = noise_given(site, distribution, value, coupling, **drawn)
-    found.own[site], found.moments[site] = own, (mean, variance)
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw the noise of an observed node given its value (m,), with mean and variance; see :func:`noise_of_units`."""
+    own, mean, variance = noise_given(site, distribution, value, evidence.coupling, uniform)
     discrete, repeat = distribution.support.is_discrete, len(value) // len(rows)
     impossible = variance <= 0 if discrete else ~torch.isfinite(own)
     if tails is not None:
@@ -223,7 +178,15 @@ def _recover(
         if not discrete:
             far = (own == inside(own - 1.0)) | (own == inside(own + 1.0))
         impossible = (impossible & ~far) | (far & ~tails)
-        _warn_of_tails(evidence, site, far & tails, rows)
+        if bool((far := far & tails).any()):
+            warnings.warn(
+                f"{evidence.describe(int(rows[int(far.int().argmax()) // repeat]), site)} lies so far in a tail of its "
+                f"distribution (probability below {torch.finfo(torch.get_default_dtype()).eps:.0e}), in "
+                f"{int(far.reshape(len(rows), repeat).any(1).sum())} row(s), that its noise is taken for the last "
+                "number there: its value elsewhere is nearer to the others than it is here.",
+                PyrofairWarning,
+                stacklevel=3,
+            )
     if bool(impossible.any()):
         row = int(rows[int(impossible.int().argmax()) // repeat])
         raise ImpossibleNoise(
@@ -231,22 +194,7 @@ def _recover(
             "for the noise. Correct the row or the program.",
             impossible,
         )
-    found.natural[site] = at_noise(site, distribution, own, coupling)
-
-
-def _warn_of_tails(evidence: Evidence, site: str, far: Tensor, rows: Tensor) -> None:
-    """Warn of values so far out, (m,), that their noise is rounded."""
-    if bool(far.any()):
-        repeat = len(far) // len(rows)
-        count = int(far.reshape(len(rows), repeat).any(1).sum())
-        row = int(rows[int(far.int().argmax()) // repeat])
-        warnings.warn(
-            f"{evidence.describe(row, site)} lies so far in a tail of its distribution (probability below "
-            f"{torch.finfo(torch.get_default_dtype()).eps:.0e}), in {count} row(s), that its noise is taken for the "
-            "last number there: its value elsewhere is nearer to the others than it is here.",
-            PyrofairWarning,
-            stacklevel=4,
-        )
+    return own, mean, variance
 
 
 # -- noise that belongs to rows ----------------------------------------------------------------------------------------
@@ -280,7 +228,6 @@ def halves(name: str, shape: Sequence[int]) -> Tensor:
 class KeyedNoise(Noise):
     """Noise that is drawn from keyed uniforms, by quantile functions; ``axes`` holds the axis of each site's units."""
 
-    uniform: Uniform | None = None
     axes: Mapping[str, int] = field(default_factory=dict)
 
     def draw(self, name: str, distribution: Any) -> Tensor:
@@ -300,11 +247,3 @@ class KeyedNoise(Noise):
     def is_redrawn(self, name: str, distribution: Any) -> bool:
         """Return False: a family without a quantile function, whose draws cannot be keyed, is refused when met."""
         return False
-
-    def pair(self, name: str, distribution: Any, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return the noise of a node in the baseline and elsewhere."""
-        assert self.uniform is not None
-        if name not in self.pairs:
-            first = noise_like(distribution, shape, self.coupling, name, self.uniform)
-            self.pairs[name] = first, partner(first, self.coupling, name, self.uniform)
-        return self.pairs[name]

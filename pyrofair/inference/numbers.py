@@ -70,9 +70,8 @@ def collect_numbers(run: Callable[[], Any], *parts: Any) -> list[Tensor]:
     with poutine.trace(param_only=True) as tracer:
         run()
     sites: Any = tracer.trace.nodes
-    found = [_unconstrained(site) for site in sites.values()]
-    found += [each for module in modules_of(*parts) for each in module.parameters()]
-    owned = {id(each) for module in modules_of(*parts) for each in module.parameters()}
+    own = [each for module in modules_of(*parts) for each in module.parameters()]
+    found, owned = [*map(_unconstrained, sites.values()), *own], {*map(id, own)}
     for name, site in sites.items():
         if MODULE in name and id(_unconstrained(site)) not in owned:
             raise DataError(

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from typing import Any, Literal, NamedTuple
@@ -239,21 +239,25 @@ def run_nuts(
     done: list[_Chain] = []
     text = ""
     with progress_bar("NUTS", total=chains * (warmup + draws), shown=progress) as bar:
-        while len(done) < chains:
-            kernel: Any = NUTS(model, full_mass=dense, init_strategy=init)  # type: ignore[no-untyped-call]
-            chain = _Chain(kernel, [], {})
+        for number in range(1, chains + 1):
+            chain = _Chain(NUTS(model, full_mass=dense, init_strategy=init))  # type: ignore[no-untyped-call]
             try:
                 chain.run(draws, warmup, bar)
             except KeyboardInterrupt:
-                if not keep or (not done and len(chain.kept) < LEAST_DRAWS):
+                last = len(chain.kept)
+                if not keep or (not done and last < LEAST_DRAWS):
                     raise
-                text = _interrupted(done or [chain], len(chain.kept), chains, draws)
-                done = done or [chain]
+                kept = f"{len(done)} of {chains} chains are done and used"
+                if not done:
+                    done, kept = [chain], f"its {last} of {draws} draws are used"
+                elif last:
+                    kept += f"; the {last} draws of the next one are left out, for chains are of one length"
+                text = f"Interrupted in chain {number} of {chains}: {kept}."
                 break
             done.append(chain)
     return Chains(
         {name: torch.stack([chain.site(name) for chain in done]) for name in names},
-        np.stack([chain.diverging for chain in done]),
+        np.stack([np.isin(range(len(chain.kept)), chain.reported["divergences"]) for chain in done]),
         np.stack([[lp for _, lp in chain.kept] for chain in done]),
         [float(chain.reported["acceptance rate"]) for chain in done],
         text,
@@ -265,8 +269,8 @@ class _Chain:
     """One chain: its kernel, the unconstrained unknowns and log-density of each draw, and the kernel's last report."""
 
     kernel: Any
-    kept: list[tuple[dict[str, Tensor], float]]
-    reported: dict[str, Any]
+    kept: list[tuple[dict[str, Tensor], float]] = field(default_factory=list)
+    reported: dict[str, Any] = field(default_factory=dict)
 
     def run(self, draws: int, warmup: int, bar: Any) -> None:
         """Warm up and draw; a hook collects each draw as soon as it is made, for ``MCMC`` loses them at Ctrl-C."""
@@ -285,18 +289,3 @@ class _Chain:
         values = torch.stack([each[name] for each, _ in self.kept])
         found: Tensor = self.kernel.transforms[name].inv(values) if name in self.kernel.transforms else values
         return found
-
-    @property
-    def diverging(self) -> NDArray[np.bool_]:
-        """Which draws diverged, shape (draw,)."""
-        found = np.zeros(len(self.kept), dtype=bool)
-        found[[int(i) for i in self.reported["divergences"]]] = True
-        return found
-
-
-def _interrupted(used: list[_Chain], last: int, chains: int, draws: int) -> str:
-    """Return the report of a run that was ended early, of whose last chain so many draws were made."""
-    whole = len(used[0].kept) == draws
-    kept = f"{len(used)} of {chains} chains are done and used" if whole else f"its {last} of {draws} draws are used"
-    left = f"; the {last} draws of the next one are left out, for chains are of one length" if whole and last else ""
-    return f"Interrupted in chain {len(used) + whole} of {chains}: {kept}{left}."

@@ -110,9 +110,8 @@ class Density:
             hit, rest, numbers = self._split(out)
             logs = out[..., : hit.shape[-1]].log_softmax(-1)
             inside, slope = rest(numbers)
-            return (hit * logs).sum(-1) + hit[..., -1] * inside, torch.cat(
-                [hit - logs.exp(), hit[..., -1:] * slope], -1
-            )
+            slope = torch.cat([hit - logs.exp(), hit[..., -1:] * slope], -1)
+            return (hit * logs).sum(-1) + hit[..., -1] * inside, slope
         if type(family) in (Continuous, Positive, Bounded, Integer):
             return self._mixture(out)
         with torch.enable_grad():
@@ -143,9 +142,8 @@ class Density:
         if isinstance(family, Atoms):
             hit, rest, numbers = self._split(out)
             k = hit.shape[-1]
-            return Curvature.of_logits(out[..., :k], weight).beside(
-                rest.curvature(numbers, slope[..., k:], weight * hit[..., -1:])
-            )
+            others = rest.curvature(numbers, slope[..., k:], weight * hit[..., -1:])
+            return Curvature.of_logits(out[..., :k], weight).beside(others)
         weights, _, wide = out.tensor_split(3, -1)
         share = (slope[..., : weights.shape[-1]] + weights.softmax(-1)).clamp(min=0.0)
         stretch, scale = self._scales(wide)

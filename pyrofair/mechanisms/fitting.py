@@ -21,15 +21,15 @@ from pyrofair._devices import Device, on_device
 from pyrofair._progress import progress_bar
 from pyrofair._random import isolated, set_seed
 from pyrofair._validation import (
-    did_you_mean,
     require_choice,
     require_integer,
+    require_known,
     require_layers,
     require_rate,
     require_real,
 )
 from pyrofair.exceptions import DataError
-from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, fitting
+from pyrofair.inference.samplers import GUIDES, Guide, Schedule, descend, fall, fitting, sizes_of
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network, Numbers
 from pyrofair.mechanisms.families import Binary, Categorical, Family, features
 from pyrofair.mechanisms.flat import FlatNetwork
@@ -205,14 +205,13 @@ def _fit(
     if not run.own:
         value = log_likelihood(mechanism, {}, rows, rows.held)
         return Fit(mechanism, {}, {}, (), ({"step": 0.0, "loss": math.nan, "held_out": value},))
-    text, interrupted = "", False
+    text, interrupted, weight = "", False, rows.weight[rows.held]
     if settings.posterior == "multivariate" and start is None and settings.steps:
         peak = _fit(mechanism, rows, replace(settings, posterior="point"), bar)
         text = peak.text
         settings = replace(settings, learning_rate=NEAR_PEAK * settings.learning_rate)
         run = _Run(mechanism, rows, settings, None, peak)
     best, kept, since = run.look(math.nan), _copies(run.average), 0
-    weight = rows.weight[rows.held]
     try:
         for step, loss in run.steps():
             if bar is not None:
@@ -233,7 +232,7 @@ def _fit(
         if not (keep and point):
             raise
         interrupted, text = True, INTERRUPTED.format(mechanism.column)
-    return run.finish(kept, text, interrupted)
+    return replace(run.finish(kept, text), interrupted=interrupted)
 
 
 def _at_optimum(mechanism: ConditionalDistribution, rows: Rows, *, keep: bool) -> Fit:
@@ -242,31 +241,31 @@ def _at_optimum(mechanism: ConditionalDistribution, rows: Rows, *, keep: bool) -
     assert isinstance(network, Network)
     first = {name: torch.zeros_like(each) for name, each in network.start(column).items()}
     last = LastLayer.of(mechanism, first, rows)
-    theta, losses = last.read(first), torch.full((1,), math.nan)
+    theta, loss = last.read(first), math.nan
     try:
         theta, losses = last.settle(theta)
+        loss = float(losses[0])
+        if not math.isfinite(loss):
+            raise DataError(
+                f"The loss of {column!r} is {loss}. Give the column another family than {mechanism.family!r}."
+            )
     except KeyboardInterrupt:
         if not keep:
             raise
         text = INTERRUPTED.format(column)
-    if not text and not math.isfinite(loss := float(losses[0])):
-        raise DataError(f"The loss of {column!r} is {loss}. Give the column another family than {mechanism.family!r}.")
     centre = last.write(theta[:, 0], first)
-    seen = [log_likelihood(mechanism, each, rows, rows.held) for each in (first, centre)]
-    steps = [(0.0, math.nan, seen[0]), (1.0, float(losses[0]) / len(rows.train), seen[1])]
-    history = [dict(zip(("step", "loss", "held_out"), each, strict=True)) for each in steps]
-    return _point(mechanism, centre, history, text, interrupted=bool(text))
+    history = [
+        {"step": step, "loss": each / len(rows.train), "held_out": log_likelihood(mechanism, at, rows, rows.held)}
+        for step, each, at in ((0.0, math.nan, first), (1.0, loss, centre))
+    ]
+    return replace(_point(mechanism, centre, history, text), interrupted=bool(text))
 
 
 def _point(
-    mechanism: ConditionalDistribution,
-    centre: dict[str, Tensor],
-    history: Sequence[dict[str, float]],
-    text: str = "",
-    interrupted: bool = False,
+    mechanism: ConditionalDistribution, centre: dict[str, Tensor], history: list[dict[str, float]], text: str = ""
 ) -> Fit:
     draws = {name: value.unsqueeze(0) for name, value in centre.items()}
-    return Fit(mechanism, centre, draws, tuple(centre.values()), tuple(history), text, interrupted)
+    return Fit(mechanism, centre, draws, tuple(centre.values()), tuple(history), text)
 
 
 def _refit(
@@ -285,22 +284,23 @@ def _refit(
     change nothing. Points of parameters of one's own are fitted by L-BFGS to the end, all others by the steps that are
     set. ``layers`` keeps last layers from call to call.
     """
-    mechanism = fit.mechanism
-    if settings.posterior == "point" and fit.centre and has_last_layer(mechanism):
+    mechanism, column = fit.mechanism, fit.mechanism.column
+    point = settings.posterior == "point" and bool(fit.centre)
+    if point and has_last_layer(mechanism):
         if all(torch.allclose(rows.weight, before.weight, rtol=EQUAL, atol=0.0) for rows in many):
             return [fit] * len(many)
-        if mechanism.column not in layers:
+        if column not in layers:
             layer = LastLayer.of(mechanism, fit.centre, before)
-            layers[mechanism.column] = layer.around(layer.read(fit.centre))
+            layers[column] = layer.around(layer.read(fit.centre))
         if not converge:
-            layers[mechanism.column] = layers[mechanism.column].derived(layers[mechanism.column].read(fit.centre))
-        layer = layers[mechanism.column]
+            layers[column] = layers[column].derived(layers[column].read(fit.centre))
+        layer = layers[column]
         stacks = [many[i : i + layer.most_stacked] for i in range(0, len(many), layer.most_stacked)]
         return [each for stack in stacks for each in _refit_last_layer(fit, stack, before, layer, converge)]
-    own = settings.posterior == "point" and fit.centre and not isinstance(mechanism.numbers, Network)
+    own = point and not isinstance(mechanism.numbers, Network)
     found: list[Fit | DataError] = []
     for rows in many:
-        _seed(seed, mechanism.column)
+        _seed(seed, column)
         try:
             found.append(_refit_all(fit, rows, settings) if own else _fit(mechanism, rows, settings, start=fit))
         except DataError as error:
@@ -344,7 +344,7 @@ def _refit_all(fit: Fit, rows: Rows, settings: Settings) -> Fit:
         raise DataError(f"The loss of {fit.mechanism.column!r} is {loss} with other weights.")
     run.average = _copies(run.own)
     run.look(loss)
-    return run.finish(run.average, "", False)
+    return run.finish(run.average)
 
 
 class _Run:
@@ -370,11 +370,8 @@ class _Run:
         elif isinstance(mechanism.numbers, Network):
             first = linear_start(mechanism, rows)
         self.some = rows.train[: settings.batch_size]
-        with torch.no_grad(), poutine.trace() as tracer, poutine.block(hide=["row", "rows"]):
-            self.model(self.some)
-        sites: Any = tracer.trace.nodes
-        self.parameters = [name for name, site in sites.items() if site["type"] == "sample"]
-        size = sum(sites[name]["value"].numel() for name in self.parameters)
+        sizes = sizes_of(partial(self.model, self.some))
+        self.parameters, size = [*sizes], sum(sizes.values())
         if settings.posterior == "multivariate" and size > MOST_DENSE:
             raise DataError(
                 f"The distribution of {mechanism.column!r} has {size} parameters; posterior='multivariate' takes at "
@@ -472,16 +469,15 @@ class _Run:
     def median(self) -> dict[str, Tensor]:
         return {name: value.detach().clone() for name, value in self.guide.median(self.some).items()}
 
-    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
+    def finish(self, state: tuple[Tensor, ...], text: str = "") -> Fit:
         """Return the fit at a state of the averaged numbers."""
         self.put(state)
-        centre = self.median()
+        found = replace(_point(self.mechanism, self.median(), self.history, text), state=state)
         if self.settings.posterior == "point":
-            return replace(_point(self.mechanism, centre, self.history, text, interrupted), state=state)
+            return found
         with torch.no_grad():
             each = [self.guide(self.some) for _ in range(self.settings.draws)]
-        draws = {name: torch.stack([one[name] for one in each]) for name in self.parameters}
-        return Fit(self.mechanism, centre, draws, state, tuple(self.history), text, interrupted)
+        return replace(found, draws={name: torch.stack([one[name] for one in each]) for name in self.parameters})
 
 
 class _PointRun(_Run):
@@ -500,8 +496,8 @@ class _PointRun(_Run):
     def held(self) -> Tensor:
         return self.flat.each(self.average[0], self.rows.held)
 
-    def finish(self, state: tuple[Tensor, ...], text: str, interrupted: bool) -> Fit:
-        return _point(self.mechanism, self.flat.named(state[0]), self.history, text, interrupted)
+    def finish(self, state: tuple[Tensor, ...], text: str = "") -> Fit:
+        return _point(self.mechanism, self.flat.named(state[0]), self.history, text)
 
 
 def _copies(numbers: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -529,11 +525,7 @@ def make_mechanisms(
     ``parameters`` is one for all, or for some columns (the others have networks); ``hidden`` the units of each layer.
     """
     each = parameters if isinstance(parameters, Mapping) else dict.fromkeys(reads, parameters)
-    if unknown := [name for name in each if name not in reads]:
-        raise DataError(
-            f"parameters names {unknown[0]!r}, which is no column that is learned. There are: {', '.join(reads)}."
-            f"{did_you_mean(unknown[0], reads)}"
-        )
+    require_known("parameters", each, reads, "column that is learned")
     found = []
     for column, names in reads.items():
         how, family = each.get(column, "network"), families[column]

@@ -39,7 +39,8 @@ class FlatNetwork:
         self.numbers = torch.cat([each.reshape(-1) for each in first.values()]).requires_grad_()
         self.values, self.slopes = self.numbers.detach(), torch.zeros(len(self.numbers))
         self.parts, self.slope_parts = self._split(self.values), self._split(self.slopes)
-        self.precision = torch.cat([_spread(network, layer) for layer in range(1, len(network.shapes) + 1)])
+        layers = [network.precisions(i).repeat_interleave(size) for i, (_, size) in enumerate(network.shapes, 1)]
+        self.precision = torch.cat(layers)
         self.numbers.grad = self.slopes
         self.offset = mechanism.family.offset
         self.reads = dict(mechanism.reads)
@@ -97,9 +98,3 @@ class FlatNetwork:
     def _inputs(self, at: Tensor) -> Tensor:
         read = [features(family, self.rows.columns[name][at]) for name, family in self.reads.items()]
         return torch.cat(read, 1) if read else torch.empty(len(at), 0)
-
-
-def _spread(network: Network, layer: int) -> Tensor:
-    """Return the precision of the prior of each weight and bias of a layer, in one vector."""
-    inputs, outputs = network.shapes[layer - 1]
-    return network.precisions(layer).unsqueeze(1).expand(inputs + 1, outputs).reshape(-1)

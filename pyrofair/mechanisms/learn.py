@@ -26,6 +26,7 @@ from pyrofair._validation import (
     require_flag,
     require_instance,
     require_integer,
+    require_known,
     require_names,
     require_rate,
     require_seed,
@@ -88,9 +89,8 @@ def _plan_reads(
     A node of several columns is learned by the chain rule: each column reads those before it, too. A node that is
     unknown, latent, or after the one that reads it is a GraphError; a column that the table lacks a DataError.
     """
-    chosen = nodes
-    if chosen is None:
-        chosen = [node for node in graph.observed if {*graph.columns_of([node])} <= {*df.columns}]
+    have = [node for node in graph.observed if {*graph.columns_of([node])} <= {*df.columns}]
+    chosen = have if nodes is None else nodes
     if not isinstance(given, Mapping | None):
         raise DataError(f"given={given!r:.60} must be a dictionary: for a node the nodes that its distribution reads.")
     above = {
@@ -141,12 +141,7 @@ def require_families(own: object, columns: Sequence[str]) -> None:
     example = f"{{{columns[0]!r}: families.choose_family(df[{columns[0]!r}])}}"
     require_instance("families", own, Mapping, f"a dictionary from columns to families, such as {example}")
     assert isinstance(own, Mapping)
-    for name in own:
-        if name not in columns:
-            raise DataError(
-                f"families names {name!r}; a distribution can be chosen for "
-                f"{', '.join(columns)}.{did_you_mean(name, columns)}"
-            )
+    require_known("families", own, columns, "column with a distribution")
 
 
 def require_fitting(family: Family, values: pd.Series[Any]) -> None:
@@ -253,10 +248,8 @@ class LearnedMechanisms:
             )
         fit = self.fits[column]
         if draw is not None:
-            require_integer("draw", draw, least=0)
             count = 1 if self.settings.posterior == "point" else self.settings.draws
-            if draw >= count:
-                raise DataError(f"draw={draw!r} is none of the {count} draws, 0 to {count - 1}.")
+            require_integer("draw", draw, least=0, most=count - 1)
         chosen = fit.centre if draw is None else {name: draws[draw] for name, draws in fit.draws.items()}
         with neutral_torch(), torch.no_grad():
             return fit.mechanism.at(chosen)(self.encoded(table, fit.mechanism.reads)).expand((len(table),))
@@ -289,21 +282,17 @@ class LearnedMechanisms:
     @property
     def held_out(self) -> pd.DataFrame:
         """For each column: what it reads, its held-out log-likelihood, and that of its marginal distribution."""
-        found = []
-        for name, fit in self.fits.items():
-            value = log_likelihood(fit.mechanism, fit.centre, self.rows, self.rows.held)
-            found.append(
-                {
-                    "column": name,
-                    "reads": ", ".join(fit.mechanism.reads),
-                    "family": type(fit.mechanism.family).__name__,
-                    "rows": len(self.rows.held),
-                    "log_likelihood": value,
-                    "marginal": self.marginal[name],
-                    "gain": value - self.marginal[name],
-                }
-            )
-        return pd.DataFrame(found)
+        fits, held = self.fits.values(), self.rows.held
+        columns = {
+            "column": [*self.fits],
+            "reads": [", ".join(fit.mechanism.reads) for fit in fits],
+            "family": [type(fit.mechanism.family).__name__ for fit in fits],
+            "rows": len(held),
+            "log_likelihood": [log_likelihood(fit.mechanism, fit.centre, self.rows, held) for fit in fits],
+            "marginal": [*self.marginal.values()],
+        }
+        found = pd.DataFrame(columns)
+        return found.assign(gain=found["log_likelihood"] - found["marginal"])
 
     def calibration(self, random_state: int | None = 0) -> pd.DataFrame:
         """Return predicted against observed for each column, in held-out rows (in all, if none were held out).

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pyrofair.inference.evidence import distinct
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network
 from pyrofair.mechanisms.densities import Curvature, Density
 from pyrofair.mechanisms.families import Atoms, Binary, Categorical, Continuous, Family, Integer, features
@@ -162,13 +163,10 @@ class LastLayer:
         network, values = mechanism.numbers, rows.at(rows.train)
         assert isinstance(network, Network)
         table = torch.stack([values[name] for name in (*mechanism.reads, mechanism.column)], 1)
-        first, which = _distinct(table)
+        first, which = distinct(table)
         values = {name: each[first] for name, each in values.items()}
-        before = network.before_last(
-            [each.double() for each in parameters.values()],
-            [features(family, values[name]).double() for name, family in mechanism.reads.items()],
-            len(first),
-        )
+        read = [features(family, values[name]).double() for name, family in mechanism.reads.items()]
+        before = network.before_last([each.double() for each in parameters.values()], read, len(first))
         inputs = torch.cat([before, torch.ones(len(first), 1, dtype=torch.float64)], 1)
         density = Density.of(mechanism.family, values[mechanism.column].double().unsqueeze(1))
         precision = network.precisions(len(network.shapes)).double()[:, None, None]
@@ -232,7 +230,7 @@ class LastLayer:
         each, slope = self.density(out)
         slope = slope * -self.weight.unsqueeze(-1)
         loss = (0.5 * self.precision * theta.square() - self.tilt * theta).sum((0, 2)) - (self.weight * each).sum(0)
-        return _State(theta, loss, self._pull(slope) + self.precision * theta - self.tilt, out, slope)
+        return _State(theta, loss, _pull(self.inputs, slope) + self.precision * theta - self.tilt, out, slope)
 
     def settle(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Return numbers (k + 1, b, size) and losses (b,) where the steps of Newton's method end.
@@ -241,11 +239,12 @@ class LastLayer:
         components were known, as in the EM algorithm, so that each step leads downhill. Fits that have converged stay.
         """
         state, enough, most = self.evaluate(theta), CONVERGED * self.rows, MOST_STEPS
+        exact = _is_simple(self.mechanism.family)
         open_ = torch.ones(theta.shape[1], dtype=torch.bool)
         for taken in range(MOST_STEPS):
-            step = self._solve(state.gradient, self._curvature(state), SOLVED if self._exact else SOLVED_CLOSELY)
+            step = self._solve(state.gradient, self._curvature(state), SOLVED if exact else SOLVED_CLOSELY)
             gain = (state.gradient * step).sum((0, 2))
-            if not taken and not self._exact:
+            if not taken and not exact:
                 enough, most = torch.maximum(enough, ARRIVED * gain), MOST_MOVES
             open_ = open_ & (gain > enough)
             if taken == most or not open_.any():
@@ -284,18 +283,10 @@ class LastLayer:
             size = torch.where(high, 0.5 * size if halvings < HALVINGS - 1 else 0.0, size)
         return size > 0.0, tried
 
-    def _pull(self, slope: Tensor) -> Tensor:
-        """Return what slopes in the rows' numbers, (m, b, size), are in weights and biases, (k + 1, b, size)."""
-        return (self.inputs.T @ slope.reshape(len(slope), -1)).view(-1, *slope.shape[1:])
-
     def _curvature(self, state: _State) -> Curvature:
         """Return the second derivatives of each row's loss in the distribution's numbers, or those that bound them."""
         weight = self.weight.unsqueeze(-1)
         return self.density.curvature(state.out, state.slope / -weight.clamp(min=1e-300), weight)
-
-    @property
-    def _exact(self) -> bool:
-        return _is_simple(self.mechanism.family)
 
     def _solve(self, right: Tensor, curvature: Curvature, closely: float) -> Tensor:
         """Solve the equations of a step by conjugate gradients, scaled by a curvature nearby or by their diagonal.
@@ -304,7 +295,7 @@ class LastLayer:
         step is that of the curvature nearby.
         """
         if self.factor is None:
-            diagonal = self._squares(curvature.diagonal) + self.precision
+            diagonal = _pull(self.inputs.square(), curvature.diagonal) + self.precision
         found, left = torch.zeros_like(right), right.clone()
 
         def scale(each: Tensor) -> Tensor:
@@ -321,7 +312,7 @@ class LastLayer:
                 break
             b, size = way.shape[1:]
             turned = curvature.times((self.inputs @ way.reshape(-1, b * size)).view(-1, b, size))
-            turned = self._pull(turned) + self.precision * way
+            turned = _pull(self.inputs, turned) + self.precision * way
             bend = (way * turned).sum((0, 2))
             up = bend > 0.0
             length = torch.where(go, torch.where(up, product / bend, 0.0 if done else 1.0), 0.0)[:, None]
@@ -331,13 +322,7 @@ class LastLayer:
             way = scaled + torch.where(go, product / before, 0.0)[:, None] * way
         return found
 
-    def _squares(self, curvature: Tensor) -> Tensor:
-        return (self.inputs.square().T @ curvature.reshape(len(curvature), -1)).view(-1, *curvature.shape[1:])
 
-
-def _distinct(table: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a position of each different row of a table (n, k), and which of them each row is (n,)."""
-    _, which = torch.unique(table, dim=0, return_inverse=True)
-    first = torch.empty(int(which.max()) + 1, dtype=torch.int64)
-    first[which] = torch.arange(len(which))
-    return first, which
+def _pull(inputs: Tensor, slope: Tensor) -> Tensor:
+    """Return what slopes in the rows' numbers, (m, b, size), are in weights and biases, (k + 1, b, size)."""
+    return (inputs.T @ slope.reshape(len(slope), -1)).view(-1, *slope.shape[1:])

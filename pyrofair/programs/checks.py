@@ -248,13 +248,12 @@ def perturbed(
     }
     base: Values = {}
     single = [cause for cause in chosen if trial.dims[cause] is None and moves[cause]]
-    of = [cause for cause in chosen if trial.dims[cause] is not None for _ in moves[cause]]
-    pairs: list[tuple[Values, Values]] = [(base, move) for cause in dict.fromkeys(of) for move in moves[cause]]
+    pairs = [(cause, base, move) for cause in chosen if trial.dims[cause] is not None for move in moves[cause]]
     for every in () if causes is None else trial.moved.values():
-        of += chosen
-        pairs += [(every, {**every, cause: trial.values[cause]}) for cause in chosen]
+        pairs += [(cause, every, {**every, cause: trial.values[cause]}) for cause in chosen]
+    compared = trial.compared([(start, change) for _, start, change in pairs]) if pairs else []
     done: set[str] = set()
-    for cause, (start, _), sites in zip(of, pairs, trial.compared(pairs) if pairs else [], strict=True):
+    for (cause, start, _), sites in zip(pairs, compared, strict=True):
         note(cause, sites or ())
         if sites is not None and start is base:
             done.add(cause)
@@ -314,13 +313,12 @@ class KnownUnits:
         """Evaluate the equations of these units in one run, or refuse a program that fails with them."""
         failed: UnreadableError | None = None
         first, second = torch.tensor([0]), torch.tensor([trial.n // 2])
-        for high, low in (("above", "below"), ("", "")):
+        for high, low in ((trial.moved["above"], trial.moved["below"]), (trial.values, trial.values)):
             values = dict(trial.values)
             for site, dim in trial.dims.items():
                 if dim is not None:
-                    own = trial.values[site]
-                    one, other = trial.moved[high][site] if high else own, trial.moved[low][site] if low else own
-                    values[site] = torch.cat([own, one.index_select(dim, first), other.index_select(dim, second)], dim)
+                    ends = high[site].index_select(dim, first), low[site].index_select(dim, second)
+                    values[site] = torch.cat([trial.values[site], *ends], dim)
             try:
                 return cls(trial, values, _held(trial.program, trial.n + 2, values))
             except UnreadableError as error:

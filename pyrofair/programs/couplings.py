@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn, cast, get_args
 
 import pyro.distributions as dist
 import torch
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 Coupling = Literal["monotone", "independent", "antithetic", "gumbel"]
-COUPLINGS: tuple[Coupling, ...] = ("monotone", "independent", "antithetic", "gumbel")
+COUPLINGS: tuple[Coupling, ...] = get_args(Coupling)
 COMPARING: tuple[Coupling, ...] = ("independent", "antithetic")
 """Under these a site has other noise wherever its distribution is another one."""
 NOMINAL = (distributions.Categorical, distributions.OneHotCategorical)
@@ -94,7 +94,7 @@ def require_couplings(given: Iterable[Any]) -> list[Coupling]:
     if not every:
         raise DataError(f"couplings={shown(given)} must be a list of couplings, one at least. They are: {known}.")
     for one in every:
-        require_choice("coupling", one, tuple(COUPLINGS))
+        require_choice("coupling", one, COUPLINGS)
     return every
 
 
@@ -244,21 +244,18 @@ def _parameters(d: Any, batch: tuple[int, ...]) -> list[Tensor]:
             batch = (*batch, *d.base_dist.batch_shape[len(d.batch_shape) :])
         d = d.base_dist
     if isinstance(d, distributions.MixtureSameFamily):
-        parts, weights = d.component_distribution, d.mixture_distribution
-        return _parameters(weights, batch) + [
-            each.movedim(len(batch), -1) for each in _parameters(parts, (*batch, parts.batch_shape[-1]))
-        ]
+        own = _parameters(d.component_distribution, (*batch, d.component_distribution.batch_shape[-1]))
+        return _parameters(d.mixture_distribution, batch) + [each.movedim(len(batch), -1) for each in own]
     if isinstance(d, dist.Delta):
         return [d.v.expand((*batch, *d.event_shape))]
-    inside = [each for key, value in vars(d).items() if key[:1] != "_" for each in _hidden(value, batch)]
+    held = [value for key, value in vars(d).items() if key[:1] != "_"]
+    inside = [each for value in held for each in _hidden(value, batch)]
     # Logits carry no more than probabilities, and are stored only once they have been asked for.
     names = [name for name in d.arg_constraints if not name.endswith("logits")] or list(d.arg_constraints)
     if hasattr(d, "temperature"):  # which relaxed distributions do not count among them
         names.append("temperature")
     if inside and not names:
-        inside += [
-            _place(value, batch) for key, value in vars(d).items() if key[:1] != "_" and isinstance(value, Tensor)
-        ]
+        inside += [_place(value, batch) for value in held if isinstance(value, Tensor)]
     if not names and not inside:
         raise CouplingError(
             f"{type(d).__name__} declares no parameters (arg_constraints), so it cannot be determined whether a unit's "
@@ -343,13 +340,13 @@ def _gumbel(uniform: Tensor) -> Tensor:
 
 
 def noise_like(
-    distribution: Any, shape: Sequence[int], coupling: Coupling, name: str = "", uniform: Uniform = _drawn
+    distribution: Any, shape: Sequence[int], coupling: Coupling, name: str = "", uniform: Uniform | None = None
 ) -> Tensor:
     """Draw noise for values of a shape (*batch, *event): uniform of that shape, or Gumbel, (..., k), for categories."""
+    draw, inner = uniform or _drawn, unwrap(distribution)
     if not is_gumbel(distribution, coupling):
-        return inside(uniform(name, shape))
-    inner = unwrap(distribution)
-    return _gumbel(uniform(name, (*shape[: len(shape) - len(inner.event_shape)], inner.logits.shape[-1])))
+        return inside(draw(name, shape))
+    return _gumbel(draw(name, (*shape[: len(shape) - len(inner.event_shape)], inner.logits.shape[-1])))
 
 
 def at_noise(name: str, distribution: Any, noise: Tensor, coupling: Coupling) -> Tensor:
@@ -430,21 +427,21 @@ def has_distribution(name: str, distribution: Any, value: Tensor) -> bool:
 
 
 def noise_given(
-    name: str, distribution: Any, value: Tensor, coupling: Coupling, uniform: Uniform = _drawn
+    name: str, distribution: Any, value: Tensor, coupling: Coupling, uniform: Uniform | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draw the noise, (m,) or Gumbel (m, k), of a site given its value (m,); also return its mean and variance (m,).
 
     These are NaN for Gumbel noise. The variance is 0 where a discrete value has no probability.
     """
     if is_gumbel(distribution, coupling):
-        noise = _gumbel_given(name, distribution, value, uniform)
+        noise = _gumbel_given(name, distribution, value, uniform or _drawn)
         log_p = log_probabilities(distribution).expand(*value.shape, -1)
         unknown = torch.full(value.shape, torch.nan)
         possible = log_p.gather(-1, value.long().unsqueeze(-1)).squeeze(-1) > -torch.inf
         return noise, unknown, torch.where(possible, unknown, 0.0)
     low, high = noise_of(name, distribution, value)
     width = high - low
-    return inside(high - width * uniform(name, value.shape)), (low + high) / 2, width.square() / 12
+    return inside(high - width * (uniform or _drawn)(name, value.shape)), (low + high) / 2, width.square() / 12
 
 
 def _gumbel_given(name: str, distribution: Any, value: Tensor, uniform: Uniform) -> Tensor:
@@ -481,29 +478,12 @@ def _same_distribution(one: Sequence[Tensor], other: Sequence[Tensor], dims: int
 # -- the noise of units ------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Redraws:
-    """Values of a site drawn independently for each distribution, which needs no quantile function.
+Redraws = list[tuple[list[Tensor], Tensor]]
+"""Values of a site drawn independently for each distribution, which needs no quantile function, after its parameters.
 
-    A unit keeps its value while its distribution is the same, and has another, independent one wherever it is not.
-    Whether two are the same is determined by their parameters alone: a test at drawn values would keep some values more
-    often than others. ``met`` holds the parameters and values of each distribution so far.
-    """
-
-    met: list[tuple[list[Tensor], Tensor]] = field(default_factory=list)
-
-    def known(self, distribution: Any) -> list[tuple[Tensor, Tensor]]:
-        """Return, for each distribution so far, where it is this one, and its values."""
-        parameters, batch = parameters_of(distribution), len(distribution.batch_shape)
-        found = []
-        for one, values in self.met:
-            same = _same_distribution(one, parameters, batch).expand(distribution.batch_shape)
-            found.append((same.reshape(*same.shape, *[1] * (values.ndim - same.ndim)), values))
-        return found
-
-    def add(self, distribution: Any, values: Tensor) -> None:
-        """Record the values under a distribution."""
-        self.met.append((parameters_of(distribution), values))
+A unit keeps its value while its distribution is the same, and has another, independent one wherever it is not. Whether
+two are the same is determined by their parameters alone: a test at drawn values would keep some more often than others.
+"""
 
 
 @dataclass(frozen=True)
@@ -528,9 +508,9 @@ class Noise:
     ``values`` are those of exogenous sites, of parameters, and of sites whose value does not matter. ``pairs`` hold,
     for each node drawn without explicit noise, its noise in the baseline and, where its distribution is another one,
     elsewhere; of observed units that under the distribution that they were observed with, and elsewhere. ``redraws``
-    hold the values of nodes drawn from a family without a quantile function, if the coupling is independent. With
-    ``seed=None`` draws come from torch's global generator; otherwise they set it, so use the noise inside
-    :func:`pyrofair._random.isolated`.
+    hold the values of nodes drawn from a family without a quantile function, if the coupling is independent. Pairs are
+    made of ``uniform`` numbers of a site's name, or drawn. With ``seed=None`` draws come from torch's global generator;
+    otherwise they set it, so use the noise inside :func:`pyrofair._random.isolated`.
     """
 
     n: int
@@ -540,6 +520,7 @@ class Noise:
     redraws: dict[str, Redraws | None] = field(default_factory=dict)
     seed: int | None = field(default_factory=lambda: int(torch.randint(2**31 - 1, ())))
     observed: Observed | None = None
+    uniform: Uniform | None = None
 
     def draw(self, name: str, distribution: Any) -> Tensor:
         """Return the value of an exogenous site, drawn on first use."""
@@ -552,8 +533,8 @@ class Noise:
         """Return the noise of a node, whose values have this shape in one world, in the baseline and elsewhere."""
         if name not in self.pairs:
             self._set_seed(name)
-            first = noise_like(distribution, shape, self.coupling)
-            self.pairs[name] = first, partner(first, self.coupling)
+            first = noise_like(distribution, shape, self.coupling, name, self.uniform)
+            self.pairs[name] = first, partner(first, self.coupling, name, self.uniform)
         return self.pairs[name]
 
     def is_redrawn(self, name: str, distribution: Any) -> bool:
@@ -561,10 +542,9 @@ class Noise:
         if self.coupling == "independent" and name not in self.redraws:
             try:
                 quantile(name, distribution, torch.tensor(0.5))
-            except CouplingError:
-                self.redraws[name] = Redraws()
-            else:
                 self.redraws[name] = None
+            except CouplingError:
+                self.redraws[name] = []
         return self.redraws.get(name) is not None
 
     def value(
@@ -594,16 +574,18 @@ class Noise:
         return at_noise(name, distribution, own, self.coupling)
 
     def _redraw(self, name: str, distribution: Any) -> Tensor:
-        redraws = cast(Redraws, self.redraws[name])
-        known = redraws.known(distribution)
-        for same, values in known:
+        redraws, parameters = cast(Redraws, self.redraws[name]), parameters_of(distribution)
+        shape, known = distribution.batch_shape, []
+        for one, values in redraws:
+            same = _same_distribution(one, parameters, len(shape)).expand(shape)
             if bool(same.all()):
                 return values
+            known.append((same.reshape(*same.shape, *[1] * (values.ndim - same.ndim)), values))
         self._set_seed(f"{name} {len(known)}")
         found = draw_from(distribution)
         for same, values in reversed(known):
             found = torch.where(same, values, found)
-        redraws.add(distribution, found)
+        redraws.append((parameters, found))
         return found
 
     def _set_seed(self, name: str) -> None:

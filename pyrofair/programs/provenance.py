@@ -319,11 +319,8 @@ class Provenance:
 
     def descendants(self, sites: Iterable[str]) -> set[str]:
         """Return the sites that some sites influence, without themselves."""
-        start = set(sites)
-        found = set(start)
-        while more := {site for site, above in self.reads.items() if site not in found and above & found}:
-            found |= more
-        return found - start
+        start = {*sites}
+        return {site for site, above in self.reads.items() if upstream(above, self.reads, ()) & start} - start
 
 
 class _Exits(TorchFunctionMode):

@@ -161,9 +161,8 @@ class ProgramSites:
     def causes(self, node: str, nodes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the nodes that a node reads, directly or through sites that are no nodes, and the noise it reads."""
         met = self.above(node, frozenset(nodes))
-        return tuple(n for n in nodes if n in met), tuple(
-            s for s in self.sites if s in met and s in self.random and s not in nodes
-        )
+        noise = tuple(site for site in self.sites if site in met and site in self.random and site not in nodes)
+        return tuple(each for each in nodes if each in met), noise
 
     def graph_of(self, nodes: Sequence[str], columns: Mapping[str, Sequence[str]] | None = None) -> EdgeList:
         """Return the causal graph over nodes; ``columns`` has the sites of a node that is not one site of its name.
@@ -188,11 +187,9 @@ class ProgramSites:
                     others.remove(single[0])
                     above[child] = others + [p for p in parents if p not in others]
         latent = tuple(site for site in above if site not in sites)
-        index = {node: i for i, node in enumerate((*nodes, *latent))}
-        edges = sorted(
-            ((p, c) for c, parents in above.items() for p in parents), key=lambda e: (index[e[0]], index[e[1]])
-        )
-        return EdgeList(tuple(index), tuple(edges), latent)
+        index = (*nodes, *latent)
+        edges = [(parent, child) for parent in index for child in index if parent in above[child]]
+        return EdgeList(index, tuple(edges), latent)
 
     def above(self, site: str, stop: frozenset[str]) -> set[str]:
         """Return the sites that lead to a site, going no further up than those in ``stop``."""
@@ -213,15 +210,11 @@ def require_finite(site: str, values: Tensor) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Outline:
-    """What two runs show of a program: its sites, and what they read through torch's operations.
-
-    ``plain`` and ``other`` are the sites of the runs, on 61 and 53 units, ``seen`` is the provenance of the second.
-    """
+    """What two runs, on 61 and 53 units, show of a program: what is read off them, and the sites of each."""
 
     info: ProgramSites
     plain: dict[str, Any]
     other: dict[str, Any]
-    seen: Provenance
 
 
 def read_outline(program: Program) -> Outline:
@@ -242,27 +235,24 @@ def read_outline(program: Program) -> Outline:
         for name in parameters:
             if read := seen.among(seen.reads[name], shapes):
                 raise drawn_once(name, read)
+        random = [name for name in drawn if name in shapes]
+        computed = [name for name in shapes if name not in drawn]
         info = ProgramSites(
             sites=tuple(shapes),
-            random=frozenset(name for name in drawn if name in shapes),
+            random=frozenset(random),
             observed=frozenset(given | imputed),
             parameters=parameters,
             reads={site: tuple(seen.among(seen.reads[site], shapes)) for site in shapes},
             shapes=shapes,
             dtypes={name: plain[name]["value"].dtype for name in shapes},
-            reparametrised=frozenset(
-                name for name in shapes if name not in drawn and not plain[name]["infer"].get("_deterministic")
-            ),
-            weighted=frozenset(
-                name for name in drawn if name in shapes and (seen.weighed[name] or _is_weighted(plain[name]))
-            ),
-            opaque=frozenset(
-                name for name in drawn if name in shapes and seen.reads[name] - _shown_by(other[name]["fn"])
-            ),
-            nominal=frozenset(name for name in drawn if name in shapes and is_nominal(plain[name]["fn"])),
+            reparametrised=frozenset(name for name in computed if not plain[name]["infer"].get("_deterministic")),
+            weighted=frozenset(name for name in random if seen.weighed[name] or _is_weighted(plain[name])),
+            opaque=frozenset(name for name in random if seen.reads[name] - _shown_by(other[name]["fn"])),
+            nominal=frozenset(name for name in random if is_nominal(plain[name]["fn"])),
+            dependencies=seen,
             outside=tuple({n: s for n, s in run.items() if n not in shapes} for run in (plain, other)),
         )
-        return Outline(info, plain, other, seen)
+        return Outline(info, plain, other)
 
 
 def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites:
@@ -279,7 +269,7 @@ def read_sites(program: Program, outline: Outline | None = None) -> ProgramSites
     outside Pyro, mixes units, or depends on their index.
     """
     found = outline or read_outline(program)
-    info, seen = found.info, found.seen
+    info, seen = found.info, found.info.dependencies
     with undisturbed("The program"):
         dims = {site: shape.index(UNITS) if UNITS in shape else None for site, shape in info.shapes.items()}
         trial = trial_of_run(program, dims, found.plain, {name: site["value"] for name, site in found.other.items()})

@@ -74,12 +74,9 @@ class Equations:
 
     def coupled(self, wanted: Iterable[str]) -> tuple[str, ...]:
         """Return the sites without explicit noise that the sensitive attribute reaches and some sites depend on."""
-        reached = {self.sensitive}
-        for site in self.info.sites:
-            if reached & {*self.info.reads[site]}:
-                reached.add(site)
-        needed = self.endogenous & reached - self.idle(wanted)
-        return tuple(site for site in self.info.sites if site in needed)
+        needed = self.endogenous - self.idle(wanted)
+        reached = [site for site in self.info.sites if self.sensitive in self.info.above(site, frozenset())]
+        return tuple(site for site in reached if site in needed)
 
     def coupling_of(self, coupling: Coupling, wanted: Iterable[str]) -> Coupling:
         """Return the coupling of the sites that some sites depend on: ``"gumbel"`` needs unordered categories there."""

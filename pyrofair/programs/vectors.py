@@ -243,18 +243,15 @@ class _ByComponents(Messenger):
             inner = unwrap(fn, WRAPPERS)
             if not inner.event_shape and (split := _elements(fn, inner, vector)):
                 parts = [None] * len(split) if given is None else [given[index] for index in vector.indices()]
-                return [
-                    self._emit(msg, name, one, part) for name, one, part in zip(vector.names, split, parts, strict=True)
-                ]
+                return [self._emit(msg, *each) for each in zip(vector.names, split, parts, strict=True)]
             if isinstance(inner, NORMAL) and vector.dim < -1:
                 return self._show_normal(msg, vector, inner, given)
             if isinstance(inner, distributions.OneHotCategorical) and vector.dim < -1 and given is None:
                 return self._show_one_hot(msg, vector, inner)
             hidden = msg["name"] if msg["name"] not in vector.names else WHOLE.format(msg["name"])
             given = self._emit(msg, hidden, fn, given, keep=True)
-        return [
-            self._compute(msg, name, given[index]) for name, index in zip(vector.names, vector.indices(), strict=True)
-        ]
+        values = [given[index] for index in vector.indices()]
+        return [self._compute(msg, *each) for each in zip(vector.names, values, strict=True)]
 
     def _show_normal(self, msg: Any, vector: Components, normal: Any, given: Tensor | None) -> list[Tensor]:
         """Draw each component given those before it, which determine the noise of the Cholesky factor so far."""
@@ -298,15 +295,8 @@ class _ByComponents(Messenger):
     def _emit(self, msg: Any, name: str, fn: Any, value: Tensor | None = None, *, keep: bool = False) -> Tensor:
         """Show a site to the handlers outside, and return its value."""
         frames = msg["cond_indep_stack"] if keep else _plate_of_units(msg["cond_indep_stack"], fn.shape()[-1:])
-        one = msg | {
-            "name": name,
-            "fn": fn,
-            "value": value,
-            "infer": dict(msg["infer"]),
-            "cond_indep_stack": frames,
-            "args": (),
-            "kwargs": {},
-        }
+        one = msg | {"name": name, "fn": fn, "args": (), "kwargs": {}, "value": value}
+        one |= {"infer": dict(msg["infer"]), "cond_indep_stack": frames}
         apply_outside(self, one)
         found: Tensor = one["value"]
         return found

@@ -17,6 +17,7 @@ from torch import Tensor
 from pyrofair._random import isolated
 from pyrofair.exceptions import NotIdentifiedError
 from pyrofair.programs.couplings import (
+    COMPARING,
     Coupling,
     CouplingError,
     Noise,
@@ -25,7 +26,7 @@ from pyrofair.programs.couplings import (
     draw_from,
     parameters_of,
 )
-from pyrofair.programs.provenance import Program, evaluating
+from pyrofair.programs.provenance import Program, evaluating, upstream
 from pyrofair.programs.sites import UNITS, ProgramSites
 from pyrofair.programs.structural_equations import Equations, State, sensitive_levels
 
@@ -88,7 +89,7 @@ class RunOnNoise(Messenger):
 
     def respond(self, name: str, distribution: Any) -> Tensor:
         """Return the value of a random site whose distribution depends on a node."""
-        raise NotImplementedError
+        return self.noise.value(name, distribution, distribution.shape(), {}, baseline=False)
 
 
 def _sensitive_values(
@@ -220,14 +221,9 @@ class Evaluation:
     def under_do(self, values: Mapping[str, Tensor], wanted: Iterable[str]) -> World:
         """Return the wanted nodes with some nodes set to values, shape (n,) each."""
         found, chosen = dict(values), tuple(wanted)
-        parents: dict[str, tuple[str, ...]] = {}
-        waiting = list(chosen)
-        while waiting:
-            site = waiting.pop()
-            if site not in found and site not in parents:
-                parents[site] = self.info.causes(site, tuple(self.nodes))[0]
-                waiting.extend(parents[site])
-        for site in sorted(parents, key=self.info.sites.index):
+        parents = {site: self.info.causes(site, tuple(self.nodes))[0] for site in self.nodes}
+        needed = upstream(chosen, parents, found) - found.keys()
+        for site in sorted(needed, key=self.info.sites.index):
             found[site] = self.node(site, {parent: found[parent] for parent in parents[site]})
         return {site: found[site] for site in chosen}
 
@@ -244,14 +240,9 @@ class Evaluation:
         self, equations: Equations, wanted: Iterable[str], known: Mapping[str, Tensor] | None = None, *, switched: bool
     ) -> World:
         """Return the wanted nodes in one of both worlds, as :meth:`worlds` does."""
-        if self._shares_noise:
-            return self._world(equations, tuple(wanted), known or {}, int(switched), {})
-        return self.worlds(equations, wanted, known)[int(switched)]
-
-    @property
-    def _shares_noise(self) -> bool:
-        """Whether a unit has one noise in all worlds, so that none need be evaluated before another."""
-        return self.noise.coupling in ("monotone", "gumbel")
+        if self.noise.coupling in COMPARING:  # the noise of a unit elsewhere depends on the baseline
+            return self.worlds(equations, wanted, known)[int(switched)]
+        return self._world(equations, tuple(wanted), known or {}, int(switched), {})
 
     def _world(
         self,
@@ -292,10 +283,8 @@ class Evaluation:
         parts: dict[str, State | int] = {}
         for site, state in needed:
             own = dict(zip(equations.causes[site], state.parts, strict=True))
-            fits = (
-                self._shares_noise and site not in parts and all(parts.get(s, part) == part for s, part in own.items())
-            )
-            if sites and not fits:
+            alike = all(parts.get(parent, part) == part for parent, part in own.items())
+            if sites and (self.noise.coupling in COMPARING or site in parts or not alike):
                 yield sites, parts
                 sites, parts = {}, {}
             sites[site] = parts[site] = state
@@ -335,7 +324,7 @@ def factual(equations: Equations, noise: Noise, wanted: Iterable[str] | None = N
     chosen = tuple(equations.node_of if wanted is None else wanted)
     idle = equations.idle(chosen, ())
     evaluation, met = Evaluation.of(equations, noise), dict[str, list[Tensor]]()
-    if noise.coupling in ("independent", "antithetic") and equations.endogenous:
+    if noise.coupling in COMPARING and equations.endogenous:
         low = _sensitive_values(equations, noise.n, equations.unfair.regimes[0].on_fair)
         _OneWorld(evaluation, {equations.sensitive: low}, met, baseline=True, idle=idle)
     found = _OneWorld(evaluation, {}, met, baseline=False, idle=idle).found
@@ -602,10 +591,9 @@ def shared_worlds(
     first, _ = both_worlds(equations, units, shared, strategy=strategy)
     held = {site: first[site].repeat_interleave(draws, 0) for site in shared}
     known = {name: units.values[name] for name in equations.info.parameters if name in units.values}
-    one, other = (
-        both_worlds(
-            equations, Noise(n * draws, coupling, dict(known), seed=seeds[which]), wanted, held, strategy=strategy
-        )[which]
-        for which in (0, 1)
-    )
-    return one, other
+
+    def drawn_anew(which: int) -> World:
+        noise = Noise(n * draws, coupling, dict(known), seed=seeds[which])
+        return both_worlds(equations, noise, wanted, held, strategy=strategy)[which]
+
+    return drawn_anew(0), drawn_anew(1)

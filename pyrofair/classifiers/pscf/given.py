@@ -412,7 +412,7 @@ def _median(problem: Problem, few: Tensor, names: Sequence[str]) -> dict[str, Te
         family = problem.of_parameters
         found = dict(family.median()) if isinstance(family, AutoNormal) else {}  # type: ignore[no-untyped-call]
         if left := [name for name in names if name not in found]:
-            rows = {s: v for s, v in problem.at(few).rows.items() if s not in problem.hidden}
+            rows = {s: v for s, v in problem.likelihood.at(few).rows.items() if s not in problem.hidden}
             drawn: dict[str, list[Tensor]] = {name: [] for name in left}
             for _ in range(PARAMETER_DRAWS):
                 with poutine.trace() as tracer:
