@@ -14,11 +14,9 @@ import torch
 from torch import nn
 
 import pyrofair as pf
-from pyrofair import _devices
+from pyrofair import DataError, _devices, learn_mechanisms
 from pyrofair.classifiers import training
 from pyrofair.classifiers.batches import Problem
-from pyrofair.exceptions import DataError
-from pyrofair.mechanisms.learn import learn_mechanisms
 
 GRAPH = pf.CausalGraph("{A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")

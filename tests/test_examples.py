@@ -39,12 +39,7 @@ SMALLER: dict[str, dict[str, str]] = {
         "at_most=0.2": "at_most=0.9",
         "pf.OneStep(unfair, ": f"pf.OneStep(unfair, {PLAIN}, ",
     },
-    "3_overlap": {
-        "400_000": "20_000",
-        "draw(3_000": "draw(600",
-        "range(10)": "range(2)",
-        "n_boot=40": "n_boot=20",
-    },
+    "3_overlap": {"400_000": "20_000", "draw(3_000": "draw(600", "range(10)": "range(2)", "n_boot=40": "n_boot=20"},
     "4_learned_mechanisms": {
         "draw(1_000": "draw(400",
         "epochs=40": "epochs=5",

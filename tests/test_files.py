@@ -15,9 +15,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pyrofair import _files
+from pyrofair import DataError, PyrofairWarning, _files
 from pyrofair._files import FolderLock, csv_text, made_folder, sweep, temporary_beside, write_whole
-from pyrofair.exceptions import DataError, PyrofairWarning
 
 HOLD = """
 import sys, time

@@ -31,6 +31,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
+from tests.models import Known
 
 PACKAGE = Path(pf.__file__).resolve().parent
 CPU_SECONDS = 60  # processor time, which a busy machine does not use up
@@ -82,17 +83,8 @@ UNFAIR = GRAPH.unfair("A -> Y", "A -> D -> Y")
 TABLE = rows(80)
 
 
-class Scores:
-    """A model that returns the same for equal rows."""
-
-    classes_ = np.array([0, 1])
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        """Return probabilities of both classes."""
-        p = 1 / (1 + np.exp(-(X["A"].astype(float) + X["Q"].astype(float)).to_numpy()))
-        return np.column_stack([1 - p, p])
-
-
+SCORES = Known(lambda X: 1 / (1 + np.exp(-(X["A"].astype(float) + X["Q"].astype(float)))))
+OF_M = Known(lambda X: 1 / (1 + np.exp(-X["M"].astype(float))))
 FITTED = pf.IPW(UNFAIR, propensity="logistic", random_state=0).fit(TABLE.drop(columns="Y"))
 
 
@@ -237,7 +229,7 @@ def tables(random: Random) -> Case:
     if kind == 2:
         return Case(
             f"audit, {what}",
-            lambda: pf.audit({"m": Scores()}, FITTED, table, n_boot=3, progress=False, random_state=0),
+            lambda: pf.audit({"m": SCORES}, FITTED, table, n_boot=3, progress=False, random_state=0),
             (*names, "'m'"),
         )
     if kind == 3:
@@ -317,7 +309,7 @@ def models(random: Random) -> Case:
                            pd.Series(1.0, index=range(1, 81)), np.full(80, 1e300), np.full(80, 1e-320)))  # fmt: skip
     call = pick(random, ("audit", "fit", "worlds", "classifier", "mechanisms"))
     calls: dict[str, Callable[[], Any]] = {
-        "audit": lambda: pf.audit({"m": Scores()}, FITTED, TABLE, sample_weight=weight, **audit),
+        "audit": lambda: pf.audit({"m": SCORES}, FITTED, TABLE, sample_weight=weight, **audit),
         "fit": lambda: pf.IPW(UNFAIR).fit(TABLE, sample_weight=weight).worlds(),
         "worlds": lambda: FITTED.worlds(df=TABLE, sample_weight=weight),
         "classifier": lambda: pf.PenalizedClassifier("logistic", epochs=1, progress=False).fit(
@@ -355,7 +347,7 @@ def _path(**settings: Any) -> Any:
 
 
 def _audit(**settings: Any) -> Any:
-    return pf.audit({"m": Scores()}, FITTED, TABLE, **{"n_boot": 2, "progress": False, "random_state": 0} | settings)
+    return pf.audit({"m": SCORES}, FITTED, TABLE, **{"n_boot": 2, "progress": False, "random_state": 0} | settings)
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------
@@ -498,7 +490,7 @@ def programs(random: Random) -> Case:
         "from_pyro": lambda: pf.CausalGraph.from_pyro(program, nodes=["A", "M", "Y"], sensitive="A", outcome="Y"),
         "SEM.nodes": lambda: pf.SEM(program, THROUGH).nodes(5, random_state=0),
         "SEM.worlds": lambda: pf.SEM(program, THROUGH, posterior=draws).worlds(5, random_state=0),
-        "SEM.truth": lambda: pf.SEM(program, THROUGH, posterior=draws).truth(Says(), n=20, random_state=0),
+        "SEM.truth": lambda: pf.SEM(program, THROUGH, posterior=draws).truth(OF_M, n=20, random_state=0),
         "SEM.counterfactual": lambda: pf.SEM(program, THROUGH, posterior=draws).counterfactual(
             UNITS.head(4), draws=5, random_state=0
         ),
@@ -510,17 +502,6 @@ def programs(random: Random) -> Case:
     }
     call = pick(random, list(calls))
     return Case(f"{call}: {what}, draws {draws!r:.80}", calls[call])
-
-
-class Says:
-    """A model of A and M alone."""
-
-    classes_ = np.array([0, 1])
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        """Return probabilities of both classes."""
-        p = 1 / (1 + np.exp(-X["M"].to_numpy(dtype=float)))
-        return np.column_stack([1 - p, p])
 
 
 def plain(n: int) -> None:
@@ -538,7 +519,7 @@ def _posterior(**settings: Any) -> Any:
 
 
 def _effects(**settings: Any) -> Any:
-    given = {"program": plain, "unfair": THROUGH, "model": Says(), "posterior": {"b": [0.1, 0.5]}, "n": 50}
+    given = {"program": plain, "unfair": THROUGH, "model": OF_M, "posterior": {"b": [0.1, 0.5]}, "n": 50}
     given = given | {"progress": False, "random_state": 0} | settings
     return pf.effect_posterior(given.pop("program"), **given)
 
@@ -684,8 +665,8 @@ GIVEN: dict[str, Callable[[], Any]] = {
     "bounds1": lambda: PAIR[1], "candidates": lambda: {"one": UNFAIR}, "classifier": lambda: pf.PenalizedClassifier(),
     "classifiers": lambda: [pf.PenalizedClassifier("logistic", epochs=1)], "columns": lambda: None,
     "data": lambda: TABLE, "df": lambda: TABLE, "edges": lambda: EDGES, "errors": lambda: 1,
-    "graph": lambda: GRAPH, "graph_or_unfair": lambda: GRAPH, "level": lambda: 0.2, "model": lambda: Scores(),
-    "models": lambda: {"m": Scores()}, "n": lambda: 20, "name": lambda: "hiring", "nodes": lambda: "descendants",
+    "graph": lambda: GRAPH, "graph_or_unfair": lambda: GRAPH, "level": lambda: 0.2, "model": lambda: SCORES,
+    "models": lambda: {"m": SCORES}, "n": lambda: 20, "name": lambda: "hiring", "nodes": lambda: "descendants",
     "obj": lambda: GRAPH, "outcome": lambda: "Y", "p0": lambda: 0.3, "p1": lambda: 0.6, "path": lambda: "absent/file",
     "posterior": lambda: {"b": [0.1, 0.5]}, "program": lambda: plain, "rows": lambda: UNITS, "score": lambda: len,
     "scored0": lambda: PAIR[0], "scored1": lambda: PAIR[1], "sem": lambda: pf.SEM(plain, THROUGH),
@@ -844,7 +825,7 @@ FOUND: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "draws": (lambda: _kept("mechanisms").to_inference_data(draws=-0.5), "draws=-0.5 must be an integer"),
     "predictive": (lambda: _kept("posterior").to_inference_data(predictive=2), "predictive=2 must be a dictionary"),
-    "threshold": (lambda: _kept("Counterfactuals").scores(Says(), threshold=["x"]), "threshold=.'x'. must be a number"),
+    "threshold": (lambda: _kept("Counterfactuals").scores(OF_M, threshold=["x"]), "threshold=.'x'. must be a number"),
     "decisions": (lambda: _kept("path").plot(decisions=pd.NA), "no rows with decisions=<NA>"),
     "axes": (lambda: pf.audits.plot_feasible_region(0.5, ax=3.5), "ax=3.5 must be axes"),  # type: ignore[arg-type]
     "no levels": (lambda: pf.audits.plot_feasible_region([]), "levels=.. must hold one level"),

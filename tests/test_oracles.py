@@ -18,14 +18,10 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
+from pyrofair import IPW, CausalGraph, FormulaNotApplicableError, NotIdentifiedError, OneStep, identify
 from pyrofair.effects.potential_outcomes import CounterfactualSample
-from pyrofair.exceptions import FormulaNotApplicableError, NotIdentifiedError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import RegimeEstimand, Target
-from pyrofair.graph.identify import identify
 from pyrofair.graph.paths import Path, Regime, UnfairPaths
-from pyrofair.sources.ipw import IPW
-from pyrofair.sources.onestep import OneStep
 
 # The tables list the cells of a distribution, a row each: few rows, whose number has no meaning.
 pytestmark = pytest.mark.filterwarnings("ignore:Poor overlap:pyrofair.exceptions.PositivityWarning")

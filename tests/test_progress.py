@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
-from pyrofair import _progress
+from pyrofair import PyrofairWarning, _progress
 from pyrofair._progress import progress_bar
-from pyrofair.exceptions import PyrofairWarning
 
 
 class Screen(io.StringIO):

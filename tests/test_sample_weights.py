@@ -15,11 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 import pyrofair as pf
-from pyrofair.classifiers.pscf.classifier import PSCF
-from pyrofair.effects.functionals import disagreement
-from pyrofair.exceptions import DataError
+from pyrofair import PSCF, DataError, disagreement, learn_mechanisms
 from pyrofair.mechanisms import families
-from pyrofair.mechanisms.learn import learn_mechanisms
 from pyrofair.sources import gcomputation
 from pyrofair.tables.encoder import TableEncoder
 

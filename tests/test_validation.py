@@ -12,11 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair import PenalizedClassifier
+from pyrofair import CausalGraph, DataError, GraphError, PenalizedClassifier, PyrofairError, PyrofairWarning
 from pyrofair import _validation as validation
 from pyrofair.datasets import load_german
-from pyrofair.exceptions import DataError, GraphError, PyrofairError, PyrofairWarning
-from pyrofair.graph import CausalGraph
 from pyrofair.tables import TableEncoder, sample_rows
 from pyrofair.tables.reading import read_table
 
@@ -62,11 +60,7 @@ def test_what_is_legal_is_returned(check: validation.Constraint, value: Any, exp
             3,
             "must be a dictionary from columns to families.",
         ),
-        (
-            partial(validation.require_names, what="column names"),
-            "A",
-            "must be a list of column names, such as ['A'].",
-        ),
+        (partial(validation.require_names, what="column names"), "A", "must be a list of column names, such as ['A']."),
         (validation.optional(validation.require_integer), 0, "must be an integer of at least 1."),
     ],
 )
@@ -100,13 +94,7 @@ def test_values_in_messages() -> None:
     assert validation.did_you_mean("m", ["A", "M"]) == " Did you mean 'M'?"
 
 
-ALIKE = {
-    "caf\u00e9": "cafe\u0301",
-    "a b": "a\u00a0b",
-    "A b": "A  b",
-    "yes": "yes ",
-    "no": "n\u200bo",
-}
+ALIKE = {"caf\u00e9": "cafe\u0301", "a b": "a\u00a0b", "A b": "A  b", "yes": "yes ", "no": "n\u200bo"}
 
 
 @pytest.mark.parametrize(("one", "other"), ALIKE.items(), ids=map(ascii, ALIKE))

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from pyrofair.audits.bootstrap import measure, measure_views
 from pyrofair.effects.potential_outcomes import CounterfactualSample
-from pyrofair.effects.scoring import decide
 
 
 def sample(p: float, **more: Any) -> tuple[CounterfactualSample, NDArray[np.float64]]:
@@ -23,19 +22,6 @@ def measured(p0: float, p1: float) -> tuple[dict[str, float], dict[str, str]]:
 
 
 # --- quantities ------------------------------------------------------------------------------------------------------
-
-
-def test_decide() -> None:
-    scores = np.array([0.0, 0.5, 0.500001, 1.0])
-    np.testing.assert_array_equal(decide(scores, "threshold", 0.5), [0.0, 0.0, 1.0, 1.0])
-    np.testing.assert_array_equal(decide(scores, "threshold", 0.0), [0.0, 1.0, 1.0, 1.0])
-    assert decide(scores, "score", 0.5) is scores
-
-
-def test_the_effect_has_a_sign_and_the_bounds_have_none() -> None:
-    values, _ = measured(0.60, 0.25)
-    assert values["mean_unfair_effect"] == pytest.approx(-0.35)
-    assert values["piu_lower"] == pytest.approx(0.35)
 
 
 @pytest.mark.parametrize("p", [0.5, 0.5 - 1e-13])

@@ -64,11 +64,7 @@ def truth(contrast: str, paths: str) -> tuple[float, float]:
 
 @pytest.mark.parametrize(
     ("paths", "named"),
-    [
-        ("direct", ["R -> Y"]),
-        ("mediated", ["R -> M -> Y"]),
-        ("direct, mediated", ["R -> Y", "R -> M -> Y"]),
-    ],
+    [("direct", ["R -> Y"]), ("mediated", ["R -> M -> Y"]), ("direct, mediated", ["R -> Y", "R -> M -> Y"])],
 )
 def test_each_contrast_is_that_of_the_enumeration(paths: str, named: list[str]) -> None:
     source = pf.OneStep(GRAPH.unfair(*named), **SETTINGS)

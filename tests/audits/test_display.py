@@ -400,10 +400,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def pages(
-    report: pf.audits.Audit,
-    escaped: pf.audits.Audit,
-    gone: pf.audits.Audit,
-    tmp_path_factory: pytest.TempPathFactory,
+    report: pf.audits.Audit, escaped: pf.audits.Audit, gone: pf.audits.Audit, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     found = {"report": report, "escaped": escaped, "failed": gone}

@@ -6,13 +6,11 @@ import re
 import warnings
 from typing import Any
 
-import lightgbm
 import numpy as np
 import pandas as pd
 import pyro
 import pyro.distributions as dist
 import pytest
-import xgboost
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import VotingClassifier
@@ -71,6 +69,9 @@ def sources() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def boosted() -> dict[str, Any]:
+    import lightgbm  # both are slow to load
+    import xgboost
+
     small = {"n_estimators": 10, "random_state": 0, "n_jobs": 1}
     return {
         "lightgbm": lightgbm.LGBMClassifier(**small, verbose=-1).fit(X, HIRED),

@@ -13,11 +13,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from torch import nn
 
+from pyrofair import CausalGraph, DataError, PenalizedClassifier
 from pyrofair.audits.models import AuditedModel, describe_reversal
-from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.effects.potential_outcomes import CounterfactualSample
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph("{A Q} -> M; Z -> Q; {A Q M} -> Y", sensitive="A", outcome="Y")
 READS = ("Q", "A", "M")
@@ -112,11 +110,6 @@ def test_what_is_no_model(model: Any, message: str) -> None:
         audited(model).observed(TABLE)
 
 
-def test_an_unfitted_model_is_reported() -> None:
-    with pytest.raises(DataError, match=r"'mine' could not score 40 rows: .* NotFittedError: .* is not fitted yet"):
-        audited(LogisticRegression()).observed(TABLE)
-
-
 @pytest.mark.parametrize("error", [RuntimeError("out of luck"), DataError("out of luck")])
 def test_a_model_that_fails_is_named(error: Exception) -> None:
     class Fails:
@@ -178,10 +171,6 @@ def test_scores_that_do_not_clearly_run_against_the_outcome(what: str) -> None:
     rng = np.random.default_rng(0)
     scores = rng.random(400)
     outcome = (rng.random(400) < scores).astype(np.int8)
-    given = {
-        "none": rng.random(400),
-        "constant": np.full(400, 0.5),
-        "few": 1.0 - scores[:20],
-    }.get(what, scores)
+    given = {"none": rng.random(400), "constant": np.full(400, 0.5), "few": 1.0 - scores[:20]}.get(what, scores)
     known: Any = {"few": outcome[:20], "one class": np.ones(400, np.int8), "no outcome": None}.get(what, outcome)
     assert describe_reversal(audited(given), given, known) == ""

@@ -18,6 +18,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from pyrofair import DataError, piu_bounds
 from pyrofair._figures import BLUE, COLOURS, RED
 from pyrofair.audits.plots import (
     plot_audit,
@@ -28,9 +29,7 @@ from pyrofair.audits.plots import (
     plot_trade_off,
 )
 from pyrofair.audits.verdicts import WORDINGS
-from pyrofair.effects.bounds import piu_bounds
 from pyrofair.effects.estimates import QUANTITIES
-from pyrofair.exceptions import DataError
 
 LONG = "a penalised network with quite a long name"
 SAME_FOR_ALL = WORDINGS["constant"].head

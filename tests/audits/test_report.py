@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.audits.audit import Audit
+from pyrofair import Audit, CausalGraph
 from pyrofair.audits.context import Context
 from pyrofair.audits.report import stage_lines
 from pyrofair.audits.verdicts import read_audit
 from pyrofair.effects.estimates import QUANTITIES
-from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph(
     "sex -> M -> Y; sex -> Y", sensitive="sex", outcome="Y", baseline="woman", contrast="man", positive="yes"

@@ -97,14 +97,6 @@ def test_the_source_is_fitted_once_a_fold(monkeypatch: pytest.MonkeyPatch) -> No
     assert fits == [600]  # a fitted one judges all folds
 
 
-def test_a_model_without_column_names_receives_the_columns_as_they_came() -> None:
-    table = X[["D", "A", "Q"]]
-    unnamed = LogisticRegression().fit(table.to_numpy(), Y)
-    scorer = AuditScorer(SOURCE, at_most=0.9)
-    assert scorer(unnamed, table, Y) == pytest.approx(scorer(LogisticRegression().fit(table, Y), table, Y))
-    assert scorer(unnamed, table, Y)["accuracy"] == pytest.approx(unnamed.score(table.to_numpy(), Y))
-
-
 def test_a_fold_that_cannot_be_judged_does_not_lose_the_search() -> None:
     table, outcome = draw(200, 2)
     fold = np.where(table["A"] == 0, np.arange(200) % 3, np.arange(200) % 2)  # the last one holds one group only
@@ -176,8 +168,3 @@ def test_unfit_settings(given: dict[str, Any], message: str) -> None:
     settings = {"source": UNFAIR, "at_most": 0.1} | given
     with pytest.raises(DataError, match=message):
         AuditScorer(settings.pop("source"), **settings)
-
-
-def test_rows_that_lack_a_column() -> None:
-    with pytest.raises(DataError, match="lacks the column 'A'"):
-        AuditScorer(SOURCE, at_most=0.1)(FITTED, X[["Q", "D"]], Y)

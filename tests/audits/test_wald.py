@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -15,9 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import pyrofair as pf
-from pyrofair.audits.wald import is_influence_based
 from pyrofair.effects.estimates import AUDITED, Estimates, Key
-from pyrofair.effects.influence import InfluenceBased, InfluenceValues
+from pyrofair.effects.influence import InfluenceValues
 from pyrofair.effects.potential_outcomes import CounterfactualSample
 from pyrofair.exceptions import DataError, PyrofairWarning
 
@@ -155,12 +153,6 @@ def fitted(df: pd.DataFrame, unfair: pf.UnfairPaths = UNFAIR) -> Saturated:
 
 
 # --- estimates and intervals -----------------------------------------------------------------------------------------
-
-
-def test_it_is_told_by_its_members() -> None:
-    assert is_influence_based(Saturated())
-    assert isinstance(Saturated(), InfluenceBased)
-    assert not is_influence_based(pf.IPW(UNFAIR))
 
 
 def test_saturated_influence_values_are_saturated_weights() -> None:
@@ -419,15 +411,6 @@ def test_draws_have_the_moments_of_the_intervals() -> None:
     pd.testing.assert_frame_equal(report.draws, again.draws)
 
 
-def test_the_source_is_left_as_it_was() -> None:
-    df = simulated(300, 0)
-    source = fitted(df)
-    before = copy.deepcopy(source.rows)
-    run(Model(), source, df)
-    assert before is not None
-    pd.testing.assert_frame_equal(source.rows, before)
-
-
 # --- groups and stages -----------------------------------------------------------------------------------------------
 
 
@@ -483,14 +466,6 @@ def test_one_group_without_support_is_not_compared() -> None:
     report = run(Model(), Lone().fit(df), df)
     assert report.groups.empty
     assert "Either observed group" not in report.details()
-
-
-def test_the_joint_test_of_groups_has_its_level() -> None:
-    wrong = 0
-    for seed in range(15):
-        df = simulated(400, seed)
-        wrong += not run({"m": Model(), "n": Model(0.3)}, fitted(df), df).groups["agree"].all()
-    assert wrong <= 3
 
 
 @pytest.mark.parametrize("kind", ["balance", "correction"])
@@ -587,19 +562,6 @@ def test_unfair_paths_are_audited_by_one_step_estimates() -> None:
         assert found[quantity] == pytest.approx(truth[quantity], abs=0.02)
     assert "Prefix form" in report.details()
     assert not report.stages.empty
-
-
-def test_a_fitted_one_step_source_audits_other_rows() -> None:
-    train, test = simulated(1500, 10), simulated(1000, 101)
-    source = pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0).fit(train)
-    found = run(Model(), source, test)
-    plain = column(run(Model(), fitted(test), test), "estimate")
-    assert column(found, "estimate")["p_ypi"] == pytest.approx(plain["p_ypi"], abs=0.01)
-    assert len(found.influence) == 1000
-    # Its rows are recognised: audited on them, it is as if it had been fitted there.
-    again = run(Model(), source, train)
-    fresh = run(Model(), pf.OneStep(UNFAIR, propensity="saturated", regression="saturated", random_state=0), train)
-    np.testing.assert_allclose(again.table["estimate"], fresh.table["estimate"], atol=1e-12)
 
 
 def test_an_outcome_is_audited_by_its_own_formula() -> None:

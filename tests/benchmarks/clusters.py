@@ -39,17 +39,10 @@ DESIGNS: dict[str, tuple[Callable[[np.random.Generator], np.ndarray], float, boo
 
 
 def score(A: np.ndarray, C: np.ndarray, D: np.ndarray, M: np.ndarray) -> np.ndarray:
-    """Return the scores of the classifier."""
     return expit(0.5 * A + 0.5 * D + 0.6 * M - 0.4 * C - 0.6)
 
 
-class Model:
-    """The known classifier."""
-
-    def predict_proba(self, X: pd.DataFrame) -> np.ndarray:
-        """Return the probabilities of no and of yes."""
-        p = score(*(X[name].to_numpy(float) for name in "ACDM"))
-        return np.column_stack([1.0 - p, p])
+MODEL = pf.ScoresOf(lambda X: score(*(X[name].to_numpy(float) for name in "ACDM")))
 
 
 def draw(design: str, seed: int) -> pd.DataFrame:
@@ -84,7 +77,7 @@ def intervals(design: str, seed: int, source: str, replicates: int) -> list[tupl
     They are the effects and the rate by groups, then the effects of the same audit by rows, if it has influence values.
     """
     settings = {"n_boot": replicates, "n_jobs": 1, "progress": False, "random_state": seed, "groups": "group"}
-    report = pf.audit({"model": Model()}, SOURCES[source](), draw(design, seed), **settings)
+    report = pf.audit({"model": MODEL}, SOURCES[source](), draw(design, seed), **settings)
     table = report.table[report.table["quantity"] == "mean_unfair_effect"].set_index("decisions")
     rate = report.rates.query("group == '1' and quantity == 'selection_rate'").iloc[0]
     rows = [(name, *row[["estimate", "lower", "upper"]]) for name, row in [*table.iterrows(), ("rate", rate)]]
@@ -101,7 +94,6 @@ def intervals(design: str, seed: int, source: str, replicates: int) -> list[tupl
 
 
 def main() -> None:
-    """Print the table of designs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--first", type=int, default=20_000, help="the seed of the first sample")

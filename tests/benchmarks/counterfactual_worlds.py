@@ -89,7 +89,6 @@ def megabytes() -> float:
 
 
 def memory(sem: SEM, given: pd.DataFrame) -> None:
-    """Print the memory and the CPU time of the counterfactuals of given units."""
     sem.counterfactual(given.head(20), random_state=0)
     before, start = megabytes(), time.process_time()
     found = sem.counterfactual(given, random_state=0)

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,23 +58,27 @@ class SEM:
     whether M1 is the same in both worlds.
     """
 
-    graph: str
-    unfair: tuple[str, ...]
-    arms: tuple[int, int, int]
-    shares_m1: bool
-    roots: Callable[[Values], Columns]
-    n_roots: int
     propensity: Callable[[Columns], Values]
     m1: Callable[[Any, Columns, Values], Values]
     m2: Callable[[Any, Columns, Values, Values], Values]
     score: Callable[[Any, Columns, Values, Values], Values]
+    roots: Callable[[Values], Columns] = lambda u: {"R": special.ndtri(u[:, 0])}
+    names: tuple[str, ...] = ("R",)
+    unfair: tuple[str, ...] = ("A -> Y", "A -> M1 -> Y", "A -> M1 -> M2 -> Y")
+    arms: tuple[int, int, int] = (1, 0, 1)
+    shares_m1: bool = False
+
+    @property
+    def n_roots(self) -> int:
+        return len(self.names)
 
     def paths(self) -> pf.UnfairPaths:
-        """Return the unfair paths."""
-        return pf.CausalGraph(self.graph, sensitive="A", outcome="Y").unfair(*self.unfair)
+        """Return the unfair paths, in a graph without a missing edge."""
+        names = " ".join(self.names)
+        edges = f"{{{names}}} -> A; {{A {names}}} -> M1; {{A M1 {names}}} -> M2; {{A M1 M2 {names}}} -> Y"
+        return pf.CausalGraph(edges, sensitive="A", outcome="Y").unfair(*self.unfair)
 
     def draw(self, n: int, seed: int) -> pd.DataFrame:
-        """Return n observed rows without an outcome."""
         u = np.random.default_rng(seed).random((n, self.n_roots + 3))
         roots = self.roots(u[:, : self.n_roots])
         a = (u[:, -3] < self.propensity(roots)).astype(np.int64)
@@ -97,15 +101,9 @@ class Known:
         self.sem = SEMS[sem]
 
     def predict_proba(self, X: pd.DataFrame) -> Values:
-        """Return the probabilities of both classes."""
         columns: Columns = {name: X[name].to_numpy(np.float64) for name in X}
         score = self.sem.score(columns["A"], columns, columns["M1"], columns["M2"])
         return np.column_stack([1 - score, score])
-
-
-def _complete(*roots: str) -> str:
-    names = " ".join(roots)
-    return f"{{{names}}} -> A; {{A {names}}} -> M1; {{A M1 {names}}} -> M2; {{A M1 M2 {names}}} -> Y"
 
 
 def _crossed(c: Columns) -> Values:
@@ -113,14 +111,7 @@ def _crossed(c: Columns) -> Values:
     return np.asarray(2 * special.expit(2.0 * (c["R"] ** 2 - 1.0) * (2 * c["Q"] - 1)) - 1)
 
 
-THROUGH_M1 = ("A -> Y", "A -> M1 -> Y", "A -> M1 -> M2 -> Y")
 LOGISTIC = SEM(
-    _complete("R"),
-    THROUGH_M1,
-    arms=(1, 0, 1),
-    shares_m1=False,
-    roots=lambda u: {"R": special.ndtri(u[:, 0])},
-    n_roots=1,
     propensity=lambda c: special.expit(0.2 + 0.6 * c["R"]),
     m1=lambda a, c, e: 0.7 * a + 0.5 * c["R"] + e,
     m2=lambda a, c, m1, e: 0.6 * a + 0.4 * m1 - 0.3 * c["R"] + e,
@@ -129,12 +120,8 @@ LOGISTIC = SEM(
 SEMS = {
     "logistic right": LOGISTIC,
     "logistic wrong": SEM(
-        _complete("R", "Q"),
-        THROUGH_M1,
-        arms=(1, 0, 1),
-        shares_m1=False,
+        names=("R", "Q"),
         roots=lambda u: {"R": special.ndtri(u[:, 0]), "Q": (u[:, 1] < 0.5).astype(np.float64)},
-        n_roots=2,
         propensity=lambda c: 0.5 + 0.3 * _crossed(c),
         m1=lambda a, c, e: 1.4 * _crossed(c) + 0.8 * a * np.cos(1.5 * c["R"]) + (1.0 - 0.15 * a) * e,
         m2=lambda a, c, m1, e: 0.9 * a * np.cos(1.5 * m1) + 0.6 * np.cos(m1) + 0.3 * c["R"] ** 2 + e,
@@ -143,24 +130,16 @@ SEMS = {
         ),
     ),
     "nonlinear mediator": SEM(
-        _complete("R"),
-        ("A -> M2 -> Y",),
+        unfair=("A -> M2 -> Y",),
         arms=(0, 1, 0),
         shares_m1=True,
-        roots=lambda u: {"R": special.ndtri(u[:, 0])},
-        n_roots=1,
         propensity=lambda c: special.expit(0.3 - 0.5 * c["R"]),
         m1=lambda a, c, e: 0.6 * a + 0.4 * c["R"] + e,
         m2=lambda a, c, m1, e: 1.2 * np.sin(2.0 * m1) + 0.5 * a * (1.0 + np.sin(m1)) + 0.3 * c["R"] + e,
         score=lambda a, c, m1, m2: special.expit(-0.5 + 0.5 * a + 1.1 * m2 - 0.5 * m1 * c["R"] + 0.4 * np.cos(2 * m1)),
     ),
     "categories": SEM(
-        _complete("R"),
-        THROUGH_M1,
-        arms=(1, 0, 1),
-        shares_m1=False,
         roots=lambda u: {"R": np.floor(3 * u[:, 0])},
-        n_roots=1,
         propensity=lambda c: special.expit(0.5 - 0.4 * c["R"]),
         m1=lambda a, c, e: (e < 0.7 * a + 0.4 * c["R"] - 0.6).astype(np.float64),
         m2=lambda a, c, m1, e: (e < 0.5 * a + 0.6 * m1 - 0.3 * c["R"] - 0.2).astype(np.float64),
@@ -237,7 +216,7 @@ def truth(name: str, seed: int = 0) -> dict[tuple[str, str], float]:
 class Source(NamedTuple):
     """How a sample is audited, and the designs that this is tried on."""
 
-    make: Callable[[pf.UnfairPaths, int], Any]
+    make: Callable[..., Any]
     n_boot: int
     designs: tuple[str, ...]
 
@@ -246,29 +225,15 @@ POSTERIOR = "Pyro program, posterior"
 APART = ("hardly any overlap", "mediators apart")
 SOURCES = {
     "OneStep": Source(
-        lambda unfair, seed: pf.OneStep(unfair, random_state=seed),
-        0,
-        ("logistic right", "categories", "no effect", "nonlinear mediator", "logistic wrong", *APART),
+        pf.OneStep, 0, ("logistic right", "categories", "no effect", "nonlinear mediator", "logistic wrong", *APART)
     ),
-    "IPW, logistic": Source(
-        lambda unfair, seed: pf.IPW(unfair, random_state=seed),
-        N_BOOT,
-        ("logistic right", "no effect", "logistic wrong", *APART),
-    ),
-    "IPW, saturated": Source(
-        lambda unfair, seed: pf.IPW(unfair, propensity="saturated", random_state=seed), N_BOOT, ("categories",)
-    ),
-    "IPW, boosted": Source(
-        lambda unfair, seed: pf.IPW(unfair, propensity="boosted", random_state=seed),
-        N_BOOT,
-        ("logistic right", "logistic wrong", *APART),
-    ),
+    "IPW, logistic": Source(pf.IPW, N_BOOT, ("logistic right", "no effect", "logistic wrong", *APART)),
+    "IPW, saturated": Source(partial(pf.IPW, propensity="saturated"), N_BOOT, ("categories",)),
+    "IPW, boosted": Source(partial(pf.IPW, propensity="boosted"), N_BOOT, ("logistic right", "logistic wrong", *APART)),
     "GComputation": Source(
-        lambda unfair, seed: pf.GComputation(unfair, draws=DRAWS, progress=False, random_state=seed),
-        N_BOOT,
-        ("categories", "logistic right", *APART),
+        partial(pf.GComputation, draws=DRAWS, progress=False), N_BOOT, ("categories", "logistic right", *APART)
     ),
-    POSTERIOR: Source(lambda unfair, seed: None, 0, ("logistic right",)),
+    POSTERIOR: Source(pf.SEM, 0, ("logistic right",)),
 }
 
 
@@ -297,17 +262,9 @@ def by_posterior(df: pd.DataFrame, unfair: pf.UnfairPaths, seed: int) -> pd.Data
 
 
 def by_audit(df: pd.DataFrame, unfair: pf.UnfairPaths, design: str, source: str, seed: int) -> pd.DataFrame:
-    """Return the table of a sample's audit."""
     made = SOURCES[source]
-    return pf.audit(
-        {"known": Known(design)},
-        made.make(unfair, seed),
-        df,
-        n_boot=made.n_boot,
-        n_jobs=1,
-        progress=False,
-        random_state=seed,
-    ).table
+    settings: dict[str, Any] = {"n_boot": made.n_boot, "n_jobs": 1, "progress": False, "random_state": seed}
+    return pf.audit({"known": Known(design)}, made.make(unfair, random_state=seed), df, **settings).table
 
 
 def audited(design: str, source: str, n: int, seed: int) -> pd.DataFrame:
@@ -434,7 +391,6 @@ def markdown(found: pd.DataFrame, decisions: str) -> str:
 
 
 def main() -> None:
-    """Run, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=["run", "table", "truth"])
     parser.add_argument("--out", type=Path, default=Path("build/coverage"))

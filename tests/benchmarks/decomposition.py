@@ -40,15 +40,8 @@ def curved(a: Array, c: Array, m: Array, w: Array) -> Array:
 DESIGNS: dict[str, tuple[Callable[..., Array], float]] = {"interaction": (binary, 0.6), "curved": (curved, 1.0)}
 
 
-class Model:
-    """A score as a classifier."""
-
-    def __init__(self, score: Callable[..., Array]) -> None:
-        self.score = score
-
-    def predict_proba(self, X: pd.DataFrame) -> Array:
-        p = self.score(*(X.assign(A=X["A"] > 0)[name].to_numpy(np.float64) for name in "ACMW"))
-        return np.column_stack([1.0 - p, p])
+def known(score: Callable[..., Array]) -> pf.ScoresOf:
+    return pf.ScoresOf(lambda X: score(*(X.assign(A=X["A"] > 0)[name].to_numpy(np.float64) for name in "ACMW")))
 
 
 def draw(rng: np.random.Generator, n: int, shift: float) -> tuple[Array, Array, Callable[..., tuple[Array, Array]]]:
@@ -109,7 +102,7 @@ def cover(design: str, n: int, samples: int, learner: Any, units: int, levels: i
     for sample in range(samples):
         df = sample_of(1000 + sample, n, shift, levels)
         how = {"propensity": learner, "regression": learner, "random_state": sample}
-        parts = pf.decompose({"model": Model(score)}, graph, df, **how).table
+        parts = pf.decompose({"model": known(score)}, graph, df, **how).table
         parts = parts if levels > 1 else parts.assign(contrast=1)
         own = parts.set_index(["contrast", "decisions", "part"]).reindex(right.index)
         if own["estimate"].isna().any():  # parts that could not be told apart are one

@@ -167,7 +167,6 @@ def cost(name: str) -> Cost:
 
 
 def main() -> None:
-    """Print a line for each flow."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="a regular expression: flows whose name it matches")
     settings = parser.parse_args()

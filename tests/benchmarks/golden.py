@@ -222,7 +222,6 @@ def compare(old: Path, new: Path, only: str, most: int, texts: bool) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run or compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("command", choices=["run", "compare"])
     parser.add_argument("folders", nargs="+", type=Path)

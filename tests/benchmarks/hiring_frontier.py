@@ -41,7 +41,6 @@ class Marginal(pf.GComputation):
     """The same learned mechanisms, and nothing known of what the two worlds share."""
 
     def worlds(self, *args: Any, **settings: Any) -> Any:
-        """Return both worlds without units."""
         return tuple(replace(world, unit=None) for world in super().worlds(*args, **settings))
 
 
@@ -56,7 +55,6 @@ class Method:
 
 
 def methods() -> dict[str, Method]:
-    """Return all methods by name."""
     unfair = HIRING.unfair
     three = ("disagreement", "piu_upper", "effect_gap")
     learned = {"progress": False}

@@ -43,17 +43,11 @@ def score(race: Any, q: Any, m: Any) -> Any:
     return 0.25 + DIRECT[race] + 0.1 * q + 0.3 * m - 0.06 * q * m
 
 
-class Known:
-    """The known classifier."""
-
-    def predict_proba(self, X: pd.DataFrame) -> Any:
-        """Return the probabilities of both classes."""
-        p = score(np.array([LEVELS.index(each) for each in X["race"]]), X["Q"].to_numpy(), X["M"].to_numpy())
-        return np.column_stack([1 - p, p])
+def known(X: pd.DataFrame) -> Any:
+    return score(np.array([LEVELS.index(each) for each in X["race"]]), X["Q"].to_numpy(), X["M"].to_numpy())
 
 
 def draw(n: int, seed: int) -> pd.DataFrame:
-    """Return n rows."""
     rng = np.random.default_rng(seed)
     q = rng.choice(3, n, p=P_Q)
     race = (rng.random(n)[:, None] > np.cumsum(P_RACE[q], axis=1)).sum(axis=1)
@@ -151,7 +145,7 @@ def main() -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 report = pf.audit(
-                    {"known": Known()},
+                    {"known": pf.ScoresOf(known)},
                     source,
                     draw(settings.rows, seed),
                     subgroups=["Q"],

@@ -41,20 +41,17 @@ def fit_models(data: pf.datasets.Dataset, train: pd.DataFrame, number: int) -> d
 
 
 def audited(models: dict[str, Any], source: Any, rows: pd.DataFrame, n_boot: int) -> tuple[pf.Audit, float]:
-    """Return an audit and its CPU time, the fit of its source included."""
     begin = time.process_time()
     report = pf.audit(models, source, rows, n_boot=n_boot, n_jobs=1, progress=False, random_state=0)
     return report, time.process_time() - begin
 
 
 def show(report: pf.Audit) -> str:
-    """Return the quantities of an audit, an interval each."""
     table = report.table[report.table["quantity"].isin(QUANTITIES)]
     return table[["model", "decisions", "quantity", "estimate", "lower", "upper"]].round(4).to_string(index=False)
 
 
 def time_audits(seed: int, further: int, replicates: int) -> None:
-    """Print CPU times of audits of training rows: one model, several, and weights with replicates."""
     data = pf.datasets.load_adult()
     train, _ = data.split(random_state=seed)
     models = fit_models(data, train, 1 + further)
@@ -128,7 +125,6 @@ def audit_million(rows: int) -> None:
 
 
 def main() -> None:
-    """Run the steps that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", nargs="+", choices=["time", "ratios", "groups", "million"])
     parser.add_argument("--seed", type=int, default=0)

@@ -59,7 +59,6 @@ class Formula:
         self.score = score
 
     def predict_proba(self, X: pd.DataFrame) -> Values:
-        """Return the probabilities of both classes."""
         score = expit(np.asarray(self.score(X), dtype=np.float64))
         return np.column_stack([1 - score, score])
 
@@ -243,7 +242,6 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Measure all designs, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=10)
     parser.add_argument("--forms", nargs="+", default=["prefix", "auto"])

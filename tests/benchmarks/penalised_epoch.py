@@ -16,15 +16,11 @@ from typing import Any
 
 import torch
 
+from pyrofair import IPW, SEM, PenalizedClassifier, PositivityWarning, disagreement
 from pyrofair.classifiers.batches import Problem
-from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.training import Schedule, make_optimizer, train
 from pyrofair.datasets.uci import load_adult
-from pyrofair.effects.functionals import disagreement
-from pyrofair.exceptions import PositivityWarning
 from pyrofair.simulate import scenario
-from pyrofair.sources.ipw import IPW
-from pyrofair.sources.sem import SEM
 
 BARS: dict[tuple[str, Any], float] = {
     ("network", "paper"): 1.25, ("network", 0): 2.2, ("network", 1): 2.2, ("network", "pooled"): 2.2,

@@ -1,13 +1,11 @@
 """What a whole penalty path costs, and what it comes to: 41 strengths x 10 seeds of the paper's network on `hiring`.
 
-Compared, on some seeds and in one run, are the path of an earlier checkout (``--before``, a folder whose package is put
-first on the path of a process of its own; its settings are the defaults), the path whose fits take all their epochs
-(the other has ``warm_epochs=140``), and the paper's protocol: stochastic gradient descent of rate .1 and momentum .9
-for 1,000 epochs, one cold start a strength. All train on the same 5,000 rows, and
-objectives are those of all training rows, in nats. CPU seconds are of all processes; other jobs beside make both CPU
-and wall times longer, so that the ratios to the earlier path count.
+Compared, on some seeds and in one run, are the path whose fits take all their epochs (the other has
+``warm_epochs=140``), and the paper's protocol: stochastic gradient descent of rate .1 and momentum .9 for 1,000
+epochs, one cold start a strength. All train on the same 5,000 rows, and objectives are those of all training rows, in
+nats. CPU seconds are of all processes.
 
-Run it as ``python tests/benchmarks/penalty_paths.py --arm paper --before ../before``.
+Run it as ``python tests/benchmarks/penalty_paths.py --arm paper``.
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import time
 import warnings
 from typing import Any
@@ -35,13 +31,11 @@ QUICK: dict[str, Any] = {"dtype": "float32"}
 
 
 def data() -> tuple[Any, Any]:
-    """Return the rows to train on and those to measure on."""
     hiring = pf.simulate.scenario("hiring")
     return hiring.draw(5000, random_state=0), hiring.draw(1000, random_state=1)
 
 
 def make(arm: Any, **settings: Any) -> pf.PenalizedClassifier:
-    """Return the classifier."""
     source = pf.IPW(pf.simulate.scenario("hiring").unfair, **({} if arm == "auto" else {"arm": arm}))
     return pf.PenalizedClassifier(source=source, penalty=pf.disagreement, progress=False, **settings)
 
@@ -89,20 +83,9 @@ def protocol(arm: Any, seeds: list[int]) -> dict[str, list[float]]:
     return found
 
 
-def main(
-    arm: str, seeds: int, compared: int, before: str | None, n_jobs: int, settings: str, protocol_too: bool
-) -> None:
+def main(arm: str, seeds: int, compared: int, n_jobs: int, settings: str, protocol_too: bool) -> None:
     own = QUICK | json.loads(settings)
     few = list(range(compared))
-    old: dict[str, Any] | None = None
-    if before is not None:
-        given = json.dumps([arm, few])
-        run = subprocess.run(
-            [sys.executable, __file__, "--only", given], env=os.environ | {"PYTHONPATH": before},
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        old = json.loads(run.stdout.splitlines()[-1])
-        print(f"before: {old['cpu'] / compared:.0f} CPU s a seed, {old['wall'] / compared:.0f} s wall", flush=True)
     new = trace(arm, list(range(seeds)), own, n_jobs=n_jobs, warm_epochs=140)
     print(
         f"arm={arm!r}, 41 strengths x {seeds} seeds, {own}, n_jobs={n_jobs}: {new['cpu']:.0f} CPU s "
@@ -120,15 +103,6 @@ def main(
         f"{gaps.max():+.5f}; bar +.002: {'holds' if gaps.max() <= 0.002 else 'FALLS SHORT'})",
         flush=True,
     )
-    if old is not None:
-        one, other = (np.array([each["objective"][str(seed)] for seed in few]) for each in (new, old))
-        gaps = (one - other).mean(0)
-        ratio = new["cpu"] / seeds / (old["cpu"] / compared)
-        print(
-            f"to the path before, on {compared} seeds: {ratio:.2f} of its CPU time; objective {one.mean():.5f} to "
-            f"{other.mean():.5f} (difference {gaps.mean():+.5f}; by strength from {gaps.min():+.5f} to "
-            f"{gaps.max():+.5f}, not above at {np.mean(gaps <= 0):.0%}; accuracy before {old['accuracy']:.4f})"
-        )
     if protocol_too:
         paper = protocol(arm, few)
         at = [int(np.argmin(np.abs(STRENGTHS - strength))) for strength in PROTOCOL]
@@ -143,15 +117,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arm", default="paper", help="paper, pooled, 0, 1, or auto, the default of IPW")
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--compared", type=int, default=3, help="seeds of the earlier path and of the paper's protocol")
-    parser.add_argument("--before", help="the folder of an earlier checkout")
+    parser.add_argument("--compared", type=int, default=3, help="seeds of both other paths")
     parser.add_argument("--n_jobs", type=int, default=2)
     parser.add_argument("--settings", default="{}", help="settings of the classifier, as JSON")
     parser.add_argument("--no-protocol", dest="protocol_too", action="store_false")
-    parser.add_argument("--only", help=argparse.SUPPRESS)
-    arguments = vars(parser.parse_args())
-    only = arguments.pop("only")
-    if only is None:
-        main(**arguments)
-    else:
-        print(json.dumps(trace(*json.loads(only), settings={})))
+    main(**vars(parser.parse_args()))

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pyrofair.classifiers.pscf.classifier import PSCF
-from pyrofair.exceptions import PyrofairWarning
+from pyrofair import PSCF, PyrofairWarning
 from pyrofair.simulate import Scenario, scenario
 
 PAPER = {"hiring": 74.8, "additive": 72.5}
@@ -35,7 +34,6 @@ def measured(pscf: PSCF, model: Scenario, test: Any, units: int, seed: int) -> t
 
 
 def run(name: str, seeds: int, units: int, settings: dict[str, Any]) -> None:
-    """Print the table of a scenario."""
     model = scenario(name)
     found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     times = []

@@ -59,14 +59,12 @@ def split(data: Dataset, seed: int) -> tuple[pd.DataFrame, pd.Series[Any], pd.Da
 
 
 def fitted(X: pd.DataFrame, y: pd.Series[Any], unfair: Any, **settings: Any) -> tuple[pf.PSCF, float]:
-    """Return PSCF fitted, and the CPU time of it."""
     start = time.process_time()
     model = pf.PSCF(unfair, progress=False, **settings).fit(X, y)
     return model, time.process_time() - start
 
 
 def changed(model: pf.PSCF, **settings: Any) -> pf.PSCF:
-    """Return the fitted model with other settings of prediction."""
     return copy.copy(model).set_params(**settings)
 
 
@@ -94,7 +92,6 @@ def effects(models: Mapping[str, pf.PSCF], data: Dataset, rows: pd.DataFrame, se
 
 
 def bars(seeds: int, settings: dict[str, Any]) -> None:
-    """Print what the bars are about, over splits."""
     data = pf.datasets.load_adult()
     rows = []
     for seed in range(seeds):
@@ -167,7 +164,6 @@ def predictable(points: NDArray[np.float64], group: NDArray[np.bool_]) -> float:
 
 
 def trade_off(seed: int, settings: dict[str, Any]) -> None:
-    """Print the table of settings, and draw it."""
     data = pf.datasets.load_adult()
     X, y, test, positive = split(data, seed)
     contrast = (test[data.graph.sensitive_column] == data.graph.contrast).to_numpy()
@@ -268,7 +264,6 @@ class HandWritten:
         return total * (self.n / len(rows))
 
     def train(self, epochs: int, batch_size: int, weight_decay: float) -> None:
-        """Take the steps of some epochs of Adam."""
         numbers = [*self.sem.parameters(), *self.guide.parameters()]
         optimiser = torch.optim.Adam(numbers, lr=0.01, weight_decay=weight_decay, fused=True)
         for _ in range(epochs):
@@ -279,7 +274,6 @@ class HandWritten:
 
 
 def speed(repetitions: int, settings: dict[str, Any]) -> None:
-    """Print the ratio of the times of an epoch, taken in turn."""
     data = pf.datasets.load_adult()
     X, y, test, _ = split(data, 0)
     model, _ = fitted(X, y, data.unfair, random_state=0, **settings | {"epochs": 1})
@@ -308,7 +302,6 @@ def speed(repetitions: int, settings: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run the steps that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", nargs="+", choices=["bars", "trade-off", "speed"])
     parser.add_argument("--seeds", type=int, default=5)

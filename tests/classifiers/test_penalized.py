@@ -16,12 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import nn
 
-from pyrofair.classifiers.penalized import PenalizedClassifier, remove
+from pyrofair import IPW, CausalGraph, DataError, GraphError, PenalizedClassifier, PyrofairWarning, effect_gap, remove
 from pyrofair.datasets.uci import load_adult, load_german
-from pyrofair.effects.functionals import effect_gap
-from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.ipw import IPW
 from pyrofair.tables.encoder import TableEncoder
 
 EDGES = "Q -> A; {A Q} -> D; {A Q Z} -> Y; D -> Y; Z -> D; K -> A"
@@ -42,7 +38,6 @@ def graph(positive: str = "hired") -> CausalGraph:
 
 UNFAIR = graph().unfair("A -> Y")
 READ = ["A", "Q", "D", "z1", "z2"]
-few_rows = pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PositivityWarning")  # trees on 240 of them
 
 
 @functools.cache
@@ -92,32 +87,6 @@ def test_strength_0_is_no_source_bit_for_bit(model: str, positive: str, extra: d
     assert not np.array_equal(other.predict_proba(X), none.predict_proba(X))
 
 
-@few_rows
-@pytest.mark.parametrize("model", ["network", "logistic"])
-@pytest.mark.parametrize("source", [None, IPW(UNFAIR, propensity="boosted")], ids=["plain", "penalised"])
-@pytest.mark.some(2)
-def test_a_seed_is_a_result(model: str, source: Any) -> None:
-    X, y = data()
-
-    def proba(seed: Any) -> Any:
-        return make(model=model, source=source, columns=READ, random_state=seed, epochs=2).fit(X, y).predict_proba(X)
-
-    assert np.array_equal(proba(0), proba(0))
-    assert np.array_equal(proba(np.random.RandomState(5)), proba(np.random.RandomState(5)))
-    assert not np.array_equal(proba(0), proba(1))
-
-
-@few_rows
-@pytest.mark.parametrize("seed", [0, np.random.RandomState(0)], ids=["number", "state"])
-def test_global_random_states_are_left_alone(seed: Any) -> None:
-    X, y = data()
-    model = lambda width: nn.Sequential(nn.Linear(width, 4), nn.Dropout(0.3), nn.Linear(4, 1))  # noqa: E731
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    make(model=model, random_state=seed, source=IPW(UNFAIR, propensity="boosted")).fit(X, y).predict(X)
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
-
-
 def test_a_penalty_goes_by_name_and_the_strength_is_1_by_default() -> None:
     X, y = data()
     named = make(penalty="effect_gap", strength=1.0).fit(X, y)
@@ -147,17 +116,6 @@ def test_labels_are_mapped_by_name(good: Any, bad: Any, source: bool) -> None:
     assert (predicted == proba.idxmax(axis=1)).all()
     assert fitted.score(X, y) == (predicted == y).mean() > 0.7
     assert np.array_equal(fitted.decision_function(X) > 0, proba[fitted.classes_[1]] > 0.5)
-
-
-@pytest.mark.parametrize("dtype", ["category", "string", "object"])
-@pytest.mark.some(1)
-def test_labels_may_be_of_any_pandas_type(dtype: str) -> None:
-    X, y = data()
-    expected = make().fit(X, y)
-    fitted = make().fit(X, y.astype(dtype))
-    assert np.array_equal(fitted.predict(X), expected.predict(X))
-    assert np.array_equal(make().fit(X, y.to_numpy()).predict_proba(X), expected.predict_proba(X))
-    assert np.array_equal(make().fit(X, y.tolist()).predict_proba(X), expected.predict_proba(X))
 
 
 # -- weights ----------------------------------------------------------------------------------------------------------
@@ -253,18 +211,6 @@ def test_by_default_the_parents_of_the_outcome_are_read() -> None:
     assert np.array_equal(other.predict_proba(X), fitted.predict_proba(X))
 
 
-# pandas 3 will refuse to make a Categorical of values outside its levels.
-@pytest.mark.filterwarnings("ignore:Constructing a Categorical:DeprecationWarning")
-def test_an_unseen_category_is_refused_unless_it_was_declared() -> None:
-    X, y = data()
-    new = X.assign(z2="east")
-    with pytest.raises(DataError, match=r"'z2' holds 'east', not seen in fit.*declare it before fitting"):
-        make().fit(X, y).predict(new)
-    known = pd.CategoricalDtype(["east", "north", "south", "west"])
-    fitted = make().fit(X.astype({"z2": known}), y)
-    assert np.isfinite(fitted.predict_proba(new)).all()
-
-
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("source", [None, IPW(UNFAIR, arm="pooled")], ids=["plain", "penalised"])
 def test_an_encoder_of_your_own(sparse: bool, source: Any) -> None:
@@ -281,14 +227,6 @@ def test_an_encoder_of_your_own(sparse: bool, source: Any) -> None:
     assert fitted.module_.weight.shape == usual.module_.weight.shape == (1, 8)
     assert np.isfinite(fitted.predict_proba(X)).all()
     assert not hasattr(encoder.transformers[0][1], "mean_")
-
-
-def test_repeated_index_labels_do_no_harm() -> None:
-    X, y = data()
-    expected = make(source=IPW(UNFAIR, arm="pooled")).fit(X, y)
-    index = pd.Index([0, 1] * (len(X) // 2))
-    found = make(source=IPW(UNFAIR, arm="pooled")).fit(X.set_axis(index), y.set_axis(index))
-    assert np.array_equal(found.predict_proba(X), expected.predict_proba(X))
 
 
 # -- models -----------------------------------------------------------------------------------------------------------
@@ -399,22 +337,14 @@ def broken(**changes: Any) -> tuple[pd.DataFrame, pd.Series[str]]:
         (data()[0], data()[1].iloc[::-1], "index of y is not that of X, so their rows would be matched"),
         (data()[0], data()[1][:100], "X has 240 rows and y has 100"),
         (data()[0], None, "requires y to be passed, but the target y is None"),
-        (broken(A=None)[0], data()[1], r"1 missing value\(s\) \(NaN\) in the column 'A', the first in row 'p3'"),
         (broken(K=np.nan)[0], data()[1], r"missing value\(s\) \(NaN\) in the column 'K'"),
-        (broken(D=np.inf)[0], data()[1], r"infinite value \(inf\) in the column 'D', the first in row 'p3'"),
-        (broken(A="child")[0], data()[1], "'A' holds 'child' besides baseline='woman' and contrast='man'"),
         (data()[0].assign(A="man"), data()[1], "'A' never takes the value 'woman' in these 240 rows"),
-        (data()[0].drop(columns="K"), data()[1], "lacks the column 'K'"),
-        (data()[0].to_numpy(), data()[1], "X must be a pandas DataFrame.* got ndarray"),
         (data()[0], data()[1].replace({"hired": "called"}), "y never takes the positive value 'hired'; it holds"),
-        (data()[0], data()[1].where(data()[1].index != "p3", "called"), "y must be binary, but holds 3 classes"),
         (data()[0], pd.Series("hired", index=data()[0].index), "y has one class only, 'hired'"),
-        (data()[0], data()[1].where(data()[1].index != "p3"), r"y has missing values \(NaN\)"),
         (data()[0], data()[1].replace({"rejected": 0}), "y mixes labels of two types, 0 and 'hired'"),
     ],
     ids=[
-        "order", "length", "no y", "A missing", "K missing", "infinite", "third A", "one group", "no K", "array",
-        "no positive", "three classes", "one class", "y missing", "types",
+        "order", "length", "no y", "K missing", "one group", "no positive", "one class", "types",
     ],
 )  # fmt: skip
 def test_tables_are_refused_before_anything_is_fitted(X: Any, y: Any, message: str) -> None:
@@ -434,20 +364,10 @@ def test_at_strength_0_the_table_is_checked_too() -> None:
         make(strength=0.0).fit(X.drop(columns="K"), y)
 
 
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [
-        (data()[1].map(len).iloc[::-1], "index of sample_weight is not that of X"),
-        (np.ones(7), r"sample_weight.shape == \(7,\), expected \(240,\)"),
-        (-np.ones(240), "sample_weight must be finite, not negative, and not zero for every row"),
-        ((data()[1] == "hired").astype(float), "rows with positive weight hold one class only"),
-    ],
-    ids=["order", "length", "negative", "one class"],
-)
-def test_weights_are_refused(weight: Any, message: str) -> None:
+def test_weights_of_one_class_are_refused() -> None:
     X, y = data()
-    with pytest.raises(DataError, match=message):
-        make().fit(X, y, sample_weight=weight)
+    with pytest.raises(DataError, match="rows with positive weight hold one class only"):
+        make().fit(X, y, sample_weight=(y == "hired").astype(float))
 
 
 def test_a_fit_that_fails_leaves_the_last_one_as_it_was() -> None:

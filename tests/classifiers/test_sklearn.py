@@ -13,26 +13,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 
-from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.effects.functionals import disagreement, effect_gap
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.ipw import IPW
+from pyrofair import IPW, CausalGraph, PenalizedClassifier, effect_gap
 
 GRAPH = CausalGraph(
-    "Q -> A; {A Q} -> D; {A Q D} -> Y",
-    sensitive="A",
-    outcome="Y",
-    baseline="woman",
-    contrast="man",
-    positive="hired",
+    "Q -> A; {A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y", baseline="woman", contrast="man", positive="hired"
 )
 UNFAIR = GRAPH.unfair("A -> Y")
 QUICK: dict[str, Any] = {"model": "logistic", "epochs": 10, "random_state": 0}
@@ -72,11 +62,7 @@ def test_every_check_of_scikit_learn_passes(settings: str) -> None:
     environment = {**os.environ, "SCIPY_ARRAY_API": "1", "OMP_NUM_THREADS": "1"}
     code = CHECKS.replace("{settings}", settings)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
@@ -106,19 +92,6 @@ def test_copies_of_a_fitted_classifier_predict_alike(copied: Any) -> None:
     before = fitted.predict_proba(X)
     other.set_params(random_state=1).fit(X, y)
     assert np.array_equal(fitted.predict_proba(X), before)
-
-
-@pytest.mark.parametrize("penalty", [disagreement, partial(effect_gap, squared=True)], ids=["plain", "partial"])
-def test_a_clone_has_the_settings_and_nothing_fitted(penalty: Any) -> None:
-    X, y = make_data()
-    fitted = penalised(penalty=penalty, strength=0.7).fit(X, y)
-    other = clone(fitted)
-    assert not [name for name in vars(other) if name.endswith("_")]
-    assert other.strength == 0.7
-    assert other.source is not fitted.source
-    assert not hasattr(other.source, "estimand_")
-    assert not hasattr(fitted.source, "estimand_")
-    assert np.array_equal(other.fit(X, y).predict_proba(X), fitted.predict_proba(X))
 
 
 # -- selection --------------------------------------------------------------------------------------------------------
@@ -185,12 +158,6 @@ def test_a_pipeline_with_a_step_that_leaves_graph_columns_as_they_are() -> None:
     assert pipe.score(table, y) == direct.score(X, y)
     weighted = pipe.fit(table, y, classify__sample_weight=np.arange(1.0, 301.0))
     assert not np.array_equal(weighted.predict_proba(table), direct.predict_proba(X))
-
-
-def test_calibration_on_top() -> None:
-    X, y = make_data()
-    calibrated = CalibratedClassifierCV(penalised(), cv=2).fit(X, y)
-    assert calibrated.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
 
 
 # -- names and numbers of features ------------------------------------------------------------------------------------

@@ -13,15 +13,11 @@ import pytest
 import torch
 from torch import nn
 
+from pyrofair import IPW, CausalGraph, DataError, PenalizedClassifier, disagreement, effect_gap
 from pyrofair.classifiers.batches import Problem
-from pyrofair.classifiers.penalized import PenalizedClassifier
 from pyrofair.classifiers.stacks import logits_of
 from pyrofair.classifiers.training import Schedule, make_module, make_optimizer, train
-from pyrofair.effects.functionals import disagreement, effect_gap
 from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes, Scored
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.ipw import IPW
 
 GRAPH = CausalGraph("Q -> A; {A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")

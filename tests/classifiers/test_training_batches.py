@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 import torch
 
+from pyrofair import DataError, disagreement, effect_gap, piu_upper
 from pyrofair.classifiers.batches import Batch, Epochs, Problem, World, WorldScores, hold_out, stack_worlds
 from pyrofair.classifiers.training import Schedule, make_optimizer, train
-from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.effects.potential_outcomes import CounterfactualSample, Scored
-from pyrofair.exceptions import DataError
 
 N = 230
 LAYOUTS = ["paper", "pooled", "drawn", "units", "units_seen"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +12,14 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pyrofair import _files
+from pyrofair import PSCF, OneStep, _files
 from pyrofair.__main__ import main
 from pyrofair._cells import CellFolder
 from pyrofair._progress import progress_bar
 from pyrofair.audits.report import group_lines
-from pyrofair.classifiers import PSCF
 from pyrofair.commands import comparison
 from pyrofair.commands.comparison import FILES, MODES, SETTINGS, USUAL, Comparison, Remembering, compare
 from pyrofair.datasets import load_german
-from pyrofair.sources import OneStep
 
 TRAINED = ["Unconstrained", "Remove (touched)", "Remove (descendants)", "Proposed", "FIO", "Proposed given S", "PSCF"]
 METHODS = [*TRAINED[:-1], *MODES]
@@ -266,31 +262,3 @@ def test_files_of_another_run_are_kept_and_those_of_the_same_replaced(
         main(["compare", "adult", "--output", "out", "--seed", "3"])
     assert "seed is 0 there and 3 here" in capsys.readouterr().err
     assert len(calls) == 2
-
-
-class Broken(io.StringIO):
-    """A standard output that takes some lines and then fails: a closed pipe, or a full disk."""
-
-    def __init__(self, lines: int, error: Exception) -> None:
-        super().__init__()
-        self.lines, self.error = lines, error
-
-    def flush(self) -> None:
-        self.lines -= 1
-        if self.lines < 0:
-            raise self.error
-
-
-@pytest.mark.parametrize(
-    ("lines", "error"), [(0, OSError(28, "No space left on device")), (1, BrokenPipeError(32, "Broken pipe"))]
-)
-def test_a_broken_standard_output_loses_nothing(
-    calls: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lines: int, error: Exception
-) -> None:
-    monkeypatch.setattr(sys, "stdout", Broken(lines, error))
-    with pytest.raises(SystemExit, match="1"):
-        main(["compare", "adult", "--output", "out"])
-    assert Path("out/audit.csv").read_text() == "new"
-    message = capsys.readouterr().err
-    assert str(error) in message
-    assert "the results are in out" in message

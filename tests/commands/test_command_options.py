@@ -9,9 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pyrofair import sources
-from pyrofair.audits import audit, penalty_path
-from pyrofair.classifiers import PenalizedClassifier
+from pyrofair import PenalizedClassifier, audit, penalty_path, sources
 from pyrofair.commands.decisions import threshold_of
 from pyrofair.commands.line import COMMANDS
 from pyrofair.commands.options import Command, Option, Settings, write_settings
@@ -49,13 +47,7 @@ def test_flags_override_the_file_which_overrides_the_defaults(tmp_path: Path) ->
 def test_an_option_takes_several_values_at_once_or_one_by_one() -> None:
     assert settle(*NEEDED, "--score", "p", "q", "--level", ".9", "--score", "r")["score"] == ["p", "q", "r"]
     assert settle(*NEEDED, "--thresholds", ".1", ".2")["thresholds"] == [0.1, 0.2]
-    assert settle(
-        *NEEDED,
-        "--score=p",
-        "--missing-values",
-        "-9",
-        "--",
-    )["missing-values"] == ["-9"]
+    assert settle(*NEEDED, "--score=p", "--missing-values", "-9", "--")["missing-values"] == ["-9"]
 
 
 @pytest.mark.parametrize(

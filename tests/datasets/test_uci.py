@@ -214,15 +214,6 @@ def test_split_follows_its_seed(german: Dataset) -> None:
     assert german.split()[0].index.tolist() != german.split()[0].index.tolist()
 
 
-def test_split_leaves_global_state_and_the_frame_alone(german: Dataset) -> None:
-    before_frame, before = german.frame.copy(), np.random.get_state()[1].copy()  # noqa: NPY002
-    train, _ = german.split(random_state=0)
-    german.split()
-    assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
-    train["age"] = 0
-    pd.testing.assert_frame_equal(german.frame, before_frame)
-
-
 # The user's own files
 
 

@@ -12,10 +12,8 @@ import pytest
 import torch
 from scipy.stats import binom
 
-from pyrofair.effects.bounds import piu_bounds
-from pyrofair.effects.functionals import disagreement, effect_gap, interval_disagreement, piu_upper
+from pyrofair import DataError, disagreement, effect_gap, interval_disagreement, piu_bounds, piu_upper
 from pyrofair.effects.potential_outcomes import CounterfactualSample, MarginalBounds, Scored
-from pyrofair.exceptions import DataError
 
 Functional = Callable[[Scored, Scored], torch.Tensor]
 BY_UNIT: dict[str, Functional] = {

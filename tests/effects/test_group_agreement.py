@@ -8,10 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from pyrofair import IPW, SEM, CausalGraph
 from pyrofair.effects.group_agreement import compare_groups, disagreeing
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.ipw import IPW
-from pyrofair.sources.sem import SEM
 
 
 def right_model(n: int, seed: int) -> pd.DataFrame:

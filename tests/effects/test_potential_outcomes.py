@@ -88,10 +88,7 @@ def test_scored_refuses_a_wrong_number_of_scores(scores: Any) -> None:
     ("make", "message"),
     [
         (lambda: Scored(torch.zeros(2), torch.zeros(3)), r"score \(2,\), weight \(3,\)"),
-        (
-            lambda: Scored(torch.zeros(2, 1), torch.zeros(2, 1)),
-            r"score \(2, 1\), weight \(2, 1\).*predict_proba",
-        ),
+        (lambda: Scored(torch.zeros(2, 1), torch.zeros(2, 1)), r"score \(2, 1\), weight \(2, 1\).*predict_proba"),
         (lambda: Scored(torch.zeros(2), torch.zeros(2), torch.zeros(1, dtype=torch.int64)), r"unit \(1,\)"),
         (lambda: MarginalBounds(torch.zeros(2), torch.tensor(0.5)), r"are scalars; got shapes \(2,\), \(\)"),
         (lambda: MarginalBounds(torch.tensor(0.75), torch.tensor(0.5)), r"0\.75 exceeds the upper bound 0\.5"),

@@ -10,9 +10,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
+from pyrofair import CausalGraph, DataError
 from pyrofair.effects.scoring import decide, positive_scores
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
 
 GRAPH = CausalGraph("A -> M; Z -> M; {A M} -> Y", sensitive="A", outcome="Y")
 ROWS = pd.DataFrame({"M": [0.0, 1.0, 2.0], "Z": [5.0, 5.0, 5.0], "A": [0, 1, 0]})

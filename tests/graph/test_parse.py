@@ -8,8 +8,7 @@ import networkx as nx
 import pandas as pd
 import pytest
 
-from pyrofair.exceptions import GraphError
-from pyrofair.graph import CausalGraph
+from pyrofair import CausalGraph, GraphError
 from pyrofair.graph.parse import EdgeList, read_edges, read_path
 
 CHAIN = (("A", "B"), ("B", "C"))

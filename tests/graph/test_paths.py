@@ -16,10 +16,8 @@ import pyro.distributions as dist
 import pytest
 import torch
 
-from pyrofair import SEM, identify
+from pyrofair import SEM, CausalGraph, GraphError, NotIdentifiedError, identify
 from pyrofair.classifiers.pscf.replay import read_plan
-from pyrofair.exceptions import GraphError, NotIdentifiedError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Projection
 from pyrofair.graph.paths import Path, PathSet, Regime, UnfairPaths, parting_node, show_count, show_paths
 from pyrofair.programs.structural_equations import Equations, State

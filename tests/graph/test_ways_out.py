@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pyrofair import CausalGraph, FormulaNotApplicableError, GraphError, NotIdentifiedError, UnfairPaths, identify
 from pyrofair.commands.line import main
-from pyrofair.exceptions import FormulaNotApplicableError, GraphError, NotIdentifiedError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.graph.identification import Target
-from pyrofair.graph.identify import identify
-from pyrofair.graph.paths import UnfairPaths
 from pyrofair.graph.ways_out import MOST_RELABELLINGS, WaysOut
 
 ADULT = "{A C} -> M; {A C M} -> L; {A C M L} -> R; {A C M L R} -> Y"

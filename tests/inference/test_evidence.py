@@ -295,9 +295,7 @@ ABOUT_UNITS: dict[str, tuple[Callable[[int], None], str]] = {
         "'S' is evidence .* reads 'A'",
     ),
     "a step between": (
-        program_of(
-            lambda b, A, U, M: pyro.factor("f", pyro.deterministic("D", torch.exp(-(M**2)))),
-        ),
+        program_of(lambda b, A, U, M: pyro.factor("f", pyro.deterministic("D", torch.exp(-(M**2))))),
         "'f' is evidence .* reads 'M'",
     ),
 }

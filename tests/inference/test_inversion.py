@@ -15,9 +15,8 @@ from pyro import poutine
 from scipy import stats
 from torch.nn import functional
 
-from pyrofair.exceptions import DataError
+from pyrofair import SEM, DataError
 from pyrofair.inference.abduction import abduct
-from pyrofair.sources.sem import SEM
 from tests.programs.models import coin, graph, normal, sem, units
 
 INF = math.inf

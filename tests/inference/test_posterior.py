@@ -19,14 +19,10 @@ from pyro.infer import NUTS, Predictive
 from scipy.special import expit, logsumexp
 from scipy.stats import binom, gamma, laplace, norm
 
-from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair import SEM, CausalGraph, DataError, GraphError, PyrofairWarning, effect_posterior
 from pyrofair.inference import posterior
 from pyrofair.inference.likelihood import PosteriorError, read_likelihood
 from pyrofair.inference.posterior import Posterior, fit_posterior, predictive
-from pyrofair.programs.interventions import InterventionError
-from pyrofair.sources import effect_posterior
-from pyrofair.sources.sem import SEM
 from tests.programs.models import Scores, coin, graph, normal, through, units
 
 # ArviZ 0.23 announces its next version once a day, on import.
@@ -328,14 +324,6 @@ def log_density(program: Callable[[int], Any], df: pd.DataFrame, graph: CausalGr
     return trace.log_prob_sum().item()
 
 
-def test_computed_and_drawn_nodes_have_the_same_density() -> None:
-    df = table()
-    at = {"b": 1.3, "c": -0.4, "d": 2.2}
-    bernoulli = N * math.log(0.5)  # A has no parameters: its density is a constant, and left out where it is computed
-    one, other = log_density(computed, df, GRAPH, **at), log_density(drawn, df, GRAPH, **at)
-    assert one == pytest.approx(other - bernoulli, rel=1e-5)
-
-
 @pytest.mark.parametrize(
     ("noise", "density"),
     [
@@ -417,24 +405,6 @@ def test_a_table_of_labels_is_fitted_as_its_codes() -> None:
     ):
         with pytest.raises(DataError, match=match):
             fit_posterior(program, named, own, levels=levels, **settings)
-
-
-@pytest.mark.filterwarnings("ignore::pyrofair.exceptions.PyrofairWarning")
-def test_two_fits_never_meet_in_the_store() -> None:
-    store = pyro.get_param_store()
-    store.clear()
-    mine = pyro.param("AutoNormal.locs.b", torch.tensor(123.0))
-    settings: Any = {"method": "svi", "steps": 60, "draws": 20, "progress": False, "random_state": 3}
-    torch.manual_seed(7)
-    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    first, other, again = (fit_posterior(computed, table(seed=seed), GRAPH, **settings) for seed in (0, 1, 0))
-    assert list(store.keys()) == ["AutoNormal.locs.b"]
-    assert pyro.param("AutoNormal.locs.b").item() == mine.item() == 123.0
-    assert torch.equal(torch.get_rng_state(), state)
-    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
-    np.testing.assert_array_equal(first.flat["b"], again.flat["b"])
-    assert not np.array_equal(first.flat["b"], other.flat["b"])
-    store.clear()
 
 
 # -- warnings ---------------------------------------------------------------------------------------------------------
@@ -580,18 +550,6 @@ def test_programs_without_a_density_are_refused(program: Any, message: str) -> N
     assert "scale" not in pyro.get_param_store()
 
 
-@pytest.mark.parametrize(
-    ("df", "message"),
-    [
-        (M_ROWS.assign(M=["low", "high"] * 10), "'M' holds 'low', and the program's sites are numbers"),
-        (M_ROWS[["A"]], "lacks the column 'M'"),
-    ],
-)
-def test_tables_that_the_program_cannot_read_are_refused(df: pd.DataFrame, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        fit_posterior(with_m(lambda v: v.b * v.A + v.U), df, through("M").graph)
-
-
 def test_the_split_chains_need_four_draws() -> None:
     with pytest.raises(DataError, match="draws=3 must be an integer of at least 4"):
         fit_posterior(drawn, table(), GRAPH, draws=3)
@@ -709,11 +667,6 @@ def test_predictive_of_a_fit(nuts: Posterior) -> None:
 def test_predictive_refuses(given: Any, settings: Any, match: str) -> None:
     with pytest.raises(DataError, match=match):
         predictive(chain, given, **settings)
-
-
-def test_predictive_refuses_an_intervention_on_no_site() -> None:
-    with pytest.raises(InterventionError, match="no site 'Z'"):
-        predictive(chain, {"b": [1.0]}, do={"Z": 1}, n=5)
 
 
 # -- effects ----------------------------------------------------------------------------------------------------------

@@ -13,15 +13,7 @@ import torch
 from pyro.infer.autoguide import init_to_median
 
 from pyrofair._arviz import diagnose
-from pyrofair.inference.samplers import (
-    Schedule,
-    descend,
-    fall,
-    fit_guide,
-    fitting,
-    run_nuts,
-    sizes_of,
-)
+from pyrofair.inference.samplers import Schedule, descend, fall, fit_guide, fitting, run_nuts, sizes_of
 
 dist: Any = pyro.distributions
 

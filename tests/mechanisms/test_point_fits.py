@@ -11,13 +11,12 @@ import pytest
 import torch
 
 import pyrofair as pf
-from pyrofair.exceptions import DataError
+from pyrofair import DataError, LearnedMechanisms, learn_mechanisms
 from pyrofair.mechanisms.conditional import ConditionalDistribution, Network
 from pyrofair.mechanisms.densities import Density
 from pyrofair.mechanisms.families import Atoms, Binary, Bounded, Categorical, Continuous, Integer, Positive, features
 from pyrofair.mechanisms.fitting import Rows
 from pyrofair.mechanisms.flat import FlatNetwork
-from pyrofair.mechanisms.learn import LearnedMechanisms, learn_mechanisms
 from pyrofair.mechanisms.newton import LastLayer
 
 N = 60

@@ -229,7 +229,6 @@ PROPENSITIES: dict[str, Any] = {
     "tree": DecisionTreeClassifier(max_depth=3, random_state=0),
     "neighbours": KNeighborsClassifier(5),
 }
-each_propensity = pytest.mark.parametrize("propensity", PROPENSITIES.values(), ids=PROPENSITIES)
 
 
 def discrete() -> tuple[pd.DataFrame, NDArray[np.int8]]:
@@ -334,16 +333,3 @@ def test_a_refit_of_logistic_on_rows_without_a_level() -> None:
     expected = CrossFit("logistic").fit(table[rest], a[rest], weight[rest]).fitted
     assert refit.fitted[rest] == pytest.approx(expected, abs=1e-8)
     assert np.isfinite(refit.fitted).all()
-
-
-@each_propensity
-def test_pickles(propensity: Any) -> None:
-    table, a = discrete()
-    model = make(propensity).fit(table, a, ONES)
-    model.refit(table, a, counts())
-    again = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(again.fitted, model.fitted)
-    assert np.array_equal(again.predict(table), model.predict(table))
-    assert again.refit(table, a, counts()).fitted == pytest.approx(
-        model.refit(table, a, counts()).fitted, abs=1e-12, nan_ok=True
-    )

@@ -10,12 +10,8 @@ import pandas as pd
 import pytest
 
 import pyrofair as pf
-from pyrofair.exceptions import PositivityError, PositivityWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair import IPW, CausalGraph, OneStep, PositivityError, PositivityWarning, UnfairPaths
 from pyrofair.nuisances.diagnostics import Cell, GroupOverlap
-from pyrofair.sources.ipw import IPW
-from pyrofair.sources.onestep import OneStep
 
 ONE = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y").unfair("A -> Y")
 HIRING = CausalGraph("{A Q} -> D; {A Q} -> M; {A Q D M} -> Y", sensitive="A", outcome="Y")

@@ -126,8 +126,7 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "propensity",
-    ["logistic", "saturated", "boosted", pytest.param("stacked", marks=SLOW), LogisticRegression(C=0.5)],
+    "propensity", ["logistic", "saturated", "boosted", pytest.param("stacked", marks=SLOW), LogisticRegression(C=0.5)]
 )
 @pytest.mark.filterwarnings("ignore::pyrofair.PositivityWarning")
 def test_weights_are_equal(propensity: Any, tmp_path: Path) -> None:

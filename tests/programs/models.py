@@ -10,10 +10,8 @@ import pyro
 import pyro.distributions as dist
 from torch import Tensor
 
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.graph.paths import UnfairPaths
+from pyrofair import SEM, CausalGraph, UnfairPaths
 from pyrofair.programs.provenance import Program
-from pyrofair.sources.sem import SEM
 from tests.models import Known
 
 Site = Callable[[Any], Any]
@@ -72,10 +70,6 @@ class Scores(Known):
 
 
 kite = units(
-    u1=normal(),
-    u2=normal(),
-    M1=lambda v: v.A + v.u1,
-    M2=lambda v: 2 * v.M1 + v.u2,
-    Y=lambda v: v.A + v.M1 + 5 * v.M2,
+    u1=normal(), u2=normal(), M1=lambda v: v.A + v.u1, M2=lambda v: 2 * v.M1 + v.u2, Y=lambda v: v.A + v.M1 + 5 * v.M2
 )
 """A linear program with a recanting witness: A -> M1 -> M2 -> Y and A -> M1 -> Y."""

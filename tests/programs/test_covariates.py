@@ -16,14 +16,11 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair import SEM, CausalGraph, DataError, do
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import fit_posterior, predictive
 from pyrofair.programs.covariates import ROW, ProgramWithCovariates, RowOfTable, with_covariates
-from pyrofair.programs.interventions import do
 from pyrofair.programs.sites import read_sites
-from pyrofair.sources.sem import SEM
 from tests.programs.models import Scores, graph, through
 
 ROOT = Path(__file__).resolve().parents[2]

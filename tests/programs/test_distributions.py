@@ -11,10 +11,8 @@ import torch
 from pyro import poutine
 from scipy import stats
 
-from pyrofair.exceptions import PyrofairError
-from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair import SEM, CausalGraph, PyrofairError
 from pyrofair.programs.distributions import TruncatedNormal
-from pyrofair.sources.sem import SEM
 from tests.programs.models import through, units
 
 LAWS = [

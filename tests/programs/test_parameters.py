@@ -14,13 +14,11 @@ import pytest
 import torch
 from pyro import poutine
 
-from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
+from pyrofair import SEM, DataError, GraphError, PyrofairWarning, effect_posterior
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import predictive
 from pyrofair.programs.parameters import ParameterUse, read_priors
 from pyrofair.programs.sites import read_sites
-from pyrofair.sources import effect_posterior
-from pyrofair.sources.sem import SEM
 from tests.programs.models import Scores, normal, through, units
 
 UNFAIR = through("M")

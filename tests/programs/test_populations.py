@@ -10,10 +10,8 @@ import pyro.distributions as dist
 import pytest
 import torch
 
-from pyrofair.exceptions import DataError, PyrofairWarning
+from pyrofair import SEM, DataError, PyrofairWarning, effect_posterior
 from pyrofair.programs.couplings import Coupling
-from pyrofair.sources import effect_posterior
-from pyrofair.sources.sem import SEM
 from tests.programs.models import Scores, coin, graph, normal, through, units
 
 UNFAIR = graph("{A J} -> S; {A J S M} -> Y; A -> M", columns={"J": "job"}).unfair("A -> S -> Y")

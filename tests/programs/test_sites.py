@@ -16,14 +16,11 @@ import torch
 from pyro import poutine
 from torch import Tensor
 
-from pyrofair.exceptions import DataError, GraphError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair import SEM, CausalGraph, DataError, GraphError, PyrofairWarning, do
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.posterior import predictive
-from pyrofair.programs.interventions import do
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.sites import read_sites, require_finite
-from pyrofair.sources.sem import SEM
 from tests.programs.models import coin, graph, normal, through, units
 
 # -- graphs -----------------------------------------------------------------------------------------------------------
@@ -353,14 +350,7 @@ def test_what_is_not_read_is_not_found() -> None:
             pyro.sample("P", dist.Poisson(Q.exp()), infer={"enumerate": "sequential"})
             pyro.deterministic("Y", G)
 
-    assert read_sites(program).reads == {
-        "A": (),
-        "G": ("A",),
-        "Q": (),
-        "D": ("Q",),
-        "P": ("Q",),
-        "Y": ("G",),
-    }
+    assert read_sites(program).reads == {"A": (), "G": ("A",), "Q": (), "D": ("Q",), "P": ("Q",), "Y": ("G",)}
 
 
 def test_an_intervened_program_reads_nothing_there() -> None:

@@ -14,14 +14,11 @@ import torch
 from pyro import poutine
 from pyro.infer.reparam import LocScaleReparam, TransformReparam
 
-from pyrofair.exceptions import GraphError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
+from pyrofair import SEM, CausalGraph, GraphError, PyrofairWarning, fit_posterior
 from pyrofair.inference.abduction import abduct
 from pyrofair.inference.likelihood import PosteriorError
-from pyrofair.inference.posterior import fit_posterior
 from pyrofair.programs.provenance import Program
 from pyrofair.programs.structural_equations import read_equations
-from pyrofair.sources.sem import SEM
 from tests.programs.models import coin, graph, normal, through, units
 
 confounded = units(

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pyrofair import CausalGraph, DataError
 from pyrofair.datasets.uci import load_adult, load_german
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.robustness.independences import (
     GraphCheck,
     Independence,
@@ -46,10 +45,7 @@ def hiring(n: int, seed: int, dependent: float = 0.0) -> pd.DataFrame:
 
 
 def test_without_latent_nodes_the_parents_of_the_later_node_separate() -> None:
-    assert implied_independences(graph_of()) == (
-        Independence("Q", "A", ()),
-        Independence("D", "M", ("Q", "A")),
-    )
+    assert implied_independences(graph_of()) == (Independence("Q", "A", ()), Independence("D", "M", ("Q", "A")))
     assert implied_independences(graph_of("A -> M -> Y")) == (Independence("A", "Y", ("M",)),)
     assert implied_independences(graph_of("A -> M -> Y"), outcome=False) == ()
     assert [str(each) for each in implied_independences(load_adult().graph)] == ["C independent of A"]

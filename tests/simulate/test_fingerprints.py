@@ -59,10 +59,7 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     "constants": (made("def f(x): return x + 1"), made("def f(x): return x + 2")),
     "lambdas of one line": (lambda x: x + 1, lambda x: x + 2),
     "names": (made("def f(x): return max(x)"), made("def f(x): return min(x)")),
-    "globals": (
-        made("EFFECT = 0.8\ndef f(n): return EFFECT * n"),
-        made("EFFECT = 3.0\ndef f(n): return EFFECT * n"),
-    ),
+    "globals": (made("EFFECT = 0.8\ndef f(n): return EFFECT * n"), made("EFFECT = 3.0\ndef f(n): return EFFECT * n")),
     "globals of an inner function": (
         made("S = {'C': 1}\ndef f(n): return lambda: S['C'] * n"),
         made("S = {'C': 2}\ndef f(n): return lambda: S['C'] * n"),

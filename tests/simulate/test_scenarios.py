@@ -14,9 +14,8 @@ import torch
 from scenario_facts import facts
 from scipy import stats
 
-from pyrofair.exceptions import DataError
+from pyrofair import SEM, DataError
 from pyrofair.simulate import scenario
-from pyrofair.sources.sem import SEM
 
 NAMES = ("hiring", "additive", "latent")
 

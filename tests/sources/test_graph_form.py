@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import pyrofair as pf
+from pyrofair import DataError, NotIdentifiedError, PositivityError, UnfairPaths, identify
 from pyrofair.effects.potential_outcomes import CounterfactualSample
-from pyrofair.exceptions import DataError, NotIdentifiedError, PositivityError
-from pyrofair.graph.identify import identify
-from pyrofair.graph.paths import UnfairPaths
 from pyrofair.nuisances.rows import Nuisances, Rows
 from pyrofair.sources.donors import Block, LeafMechanisms, Pool
 from pyrofair.sources.graph_form import GraphForm

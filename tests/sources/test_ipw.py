@@ -14,15 +14,12 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import pyrofair as pf
+from pyrofair import IPW, CausalGraph, DataError, GraphError, NotIdentifiedError, PositivityError, PositivityWarning
 from pyrofair.effects.group_agreement import compare_groups, disagreeing
 from pyrofair.effects.potential_outcomes import CounterfactualSample, PotentialOutcomes
-from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PositivityError, PositivityWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.ipw import IPW
 
 ONE = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 TWO = CausalGraph("A -> M -> D -> Y; A -> D; A -> Y; M -> Y", sensitive="A", outcome="Y")
@@ -348,15 +345,6 @@ def test_trimming_that_leaves_one_group() -> None:
         IPW(ONE.unfair("A -> Y"), trim=0.45).fit(one_mediator())
 
 
-def test_horvitz_thompson_divides_by_all_rows() -> None:
-    unfair = HIRING.unfair("A -> Y", "A -> D -> Y")
-    source = IPW(unfair, arm="paper", normalize=False).fit(hiring())
-    for regime, world in zip(unfair.regimes, source.worlds(), strict=True):
-        weights = source.weights(regime)
-        assert world.weight == pytest.approx(weights[weights > 0].to_numpy() / 4_000)
-        assert world.weight.sum() == pytest.approx(weights.mean())
-
-
 # --- weights of the sample, other rows, copies -----------------------------------------------------------------------
 
 PROPENSITIES: tuple[Any, ...] = ("logistic", "saturated")
@@ -456,15 +444,6 @@ def test_the_fitted_rows_keep_their_out_of_fold_propensities() -> None:
     assert source.n_fitted_ == 300
     reseeded = clone(source).set_params(random_state=1).fit(table)
     assert not np.array_equal(reseeded.weights(unfair.regimes[1]), fitted)
-
-
-def test_a_failed_fit_is_no_fit() -> None:
-    source = IPW(ONE.unfair("A -> Y"), arm="paper", propensity="saturated")
-    with pytest.raises(ValueError, match="has no counterpart"):
-        source.fit(unsupported())
-    for ask in (source.worlds, source.overlap, lambda: source.weights(ONE.unfair("A -> Y").regimes[0])):
-        with pytest.raises(NotFittedError):
-            ask()
 
 
 # -- tables that are asked for again ----------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 import pyrofair as pf
-from pyrofair.exceptions import PositivityError, PyrofairWarning
-from pyrofair.sources.onestep import OneStep
+from pyrofair import OneStep, PositivityError, PyrofairWarning
 from tests.models import Known
 
 GRAPH = pf.CausalGraph("C -> A; {A C} -> M; {A C M} -> Y", sensitive="A", outcome="Y")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,9 +11,7 @@ import pyro
 import pyro.distributions as dist
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 
-from pyrofair.audits.audit import audit
 from pyrofair.effects.functionals import disagreement, effect_gap, piu_upper
 from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError, PyrofairWarning
 from pyrofair.graph.causal_graph import CausalGraph
@@ -423,22 +420,6 @@ def test_threads_take_turns() -> None:
         together = list(pool.map(lambda seed: sem.nodes(50, random_state=seed)[1], range(12)))
     for one, other in zip(alone, together, strict=True):
         pd.testing.assert_frame_equal(one, other)
-
-
-def observed(n: int, seed: int) -> pd.DataFrame:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.manual_seed(seed)
-        trace = pyro.poutine.trace(hiring).get_trace(n)
-    return pd.DataFrame({name: trace.nodes[name]["value"].numpy() for name in ("A", "Q", "D", "M", "Y")})
-
-
-def test_an_audit_takes_it() -> None:
-    df = observed(400, 1)
-    model = LogisticRegression().fit(df[GRAPH.input_columns], df["Y"])
-    report = audit({"m": model}, SEM(hiring, UNFAIR), df, n_boot=0, random_state=0)
-    table = report.table[report.table["decisions"] == "threshold"].set_index("quantity")["estimate"]
-    assert table["piu_lower"] == pytest.approx(table["piu_upper"], abs=1e-9)
 
 
 @pytest.mark.parametrize(

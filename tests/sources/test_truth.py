@@ -12,15 +12,10 @@ import pyro.distributions as dist
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
-from sklearn.tree import DecisionTreeClassifier
 
-from pyrofair.classifiers.penalized import PenalizedClassifier
-from pyrofair.effects.functionals import disagreement
+from pyrofair import SEM, CausalGraph, DataError, PenalizedClassifier, disagreement
 from pyrofair.effects.potential_outcomes import Estimate
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
 from pyrofair.simulate import scenario
-from pyrofair.sources.sem import SEM
 from pyrofair.sources.truth import DecisionRule, Truth, measure_truth
 from tests.models import Known
 
@@ -269,15 +264,6 @@ def test_standard_errors_are_the_spread_of_the_estimates() -> None:
 # -- distributions, and what is refused ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["hiring", "additive", "latent"])
-def test_no_unfair_path_no_unfairness(name: str) -> None:
-    found = scenario(name)
-    model = Known(lambda X: 1 / (1 + np.exp(-X.sum(axis=1))))
-    truth = SEM(found.program, found.graph.unfair()).truth(model, n=500, random_state=0)
-    assert truth.mean_unfair_effect == truth.piu == truth.conditional_sd == Estimate(0.0, 0.0)
-    assert truth.paper_condmean == 0.0
-
-
 def test_the_hiring_truth_is_that_of_its_equations() -> None:
     rng = np.random.default_rng(0)
     n = 100_000
@@ -292,48 +278,6 @@ def test_the_hiring_truth_is_that_of_its_equations() -> None:
     assert truth.n == 100_000
     assert near(truth.piu, right, errors=6)  # the right value has a Monte-Carlo error of its own
     assert truth.piu.error == pytest.approx(np.sqrt(right * (1 - right) / 100_000), rel=0.05)
-
-
-def test_recanting_witnesses_have_a_truth() -> None:
-    def kite(n: int) -> None:
-        with pyro.plate("units", n):
-            A = pyro.sample("A", dist.Bernoulli(0.5))
-            U1 = pyro.sample("U1", dist.Normal(0.0, 1.0))
-            U2 = pyro.sample("U2", dist.Normal(0.0, 1.0))
-            M1 = pyro.deterministic("M1", A + U1)
-            pyro.deterministic("M2", 2 * M1 + U2)
-
-    graph = CausalGraph("A -> M1; M1 -> M2; {A M1 M2} -> Y", sensitive="A", outcome="Y")
-    model = Known(lambda X: (X["A"] + X["M1"] + 5 * X["M2"] > 1).astype(float))
-    truth = SEM(kite, graph.unfair("A -> M1 -> M2 -> Y")).truth(model, n=50_000, random_state=0)
-    z = np.random.default_rng(0).normal(size=(2, 400_000))
-    base = z[0] + 5 * (2 * z[0] + z[1])
-    assert near(truth.piu, ((base <= 1) & (base + 10 > 1)).mean(), errors=5)
-
-
-def test_a_seed_decides_and_global_state_stays() -> None:
-    h = scenario("hiring")
-    sem, model = SEM(h.program, h.unfair), Known(lambda X: 0.9 * (X["D"] > 1))
-    before = torch.get_rng_state()
-    one, again, other = (sem.truth(model, n=2000, random_state=seed) for seed in (1, 1, 2))
-    assert one == again
-    assert one != other
-    assert SEM(h.program, h.unfair, random_state=1).truth(model, n=2000) == one
-    assert SEM(h.program, h.unfair, unit="shared").truth(model, n=2000, random_state=1) == one
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize("estimator", [LogisticRegression(), DecisionTreeClassifier(max_depth=3, random_state=0)])
-def test_any_classifier_will_do(estimator: Any) -> None:
-    h = scenario("hiring")
-    units = h.draw(500, random_state=0)
-    features = ["M", "D", "Q", "A"]
-    sem = SEM(h.program, h.unfair)
-    named = estimator.fit(units[features], units["Y"])
-    found = sem.truth(named, n=3000, random_state=0)
-    assert 0.0 < found.piu.value < 0.5
-    blind = estimator.fit(units[["Q", "M"]], units["Y"])
-    assert sem.truth(blind, n=3000, random_state=0).piu.value == 0.0
 
 
 def test_a_model_of_labelled_groups_reads_the_labels() -> None:

@@ -17,8 +17,7 @@ from pandas.api.types import is_numeric_dtype
 from scipy.special import expit
 
 import pyrofair as pf
-from pyrofair.exceptions import DataError
-from pyrofair.mechanisms.learn import learn_mechanisms
+from pyrofair import DataError, learn_mechanisms
 from pyrofair.sources import gcomputation
 from pyrofair.tables.labels import as_column, read_outcome
 from pyrofair.tables.reading import read_table
@@ -181,10 +180,7 @@ def test_mixed_objects_and_truth_values_stay_categories() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            [1e160, 2e160, 3e160],
-            r"holds numbers up to 3e\+160 in size, whose squares .*df\['Q'\] / 3e\+160",
-        ),
+        ([1e160, 2e160, 3e160], r"holds numbers up to 3e\+160 in size, whose squares .*df\['Q'\] / 3e\+160"),
         ([1e-160, 2e-160, 0.0], r"holds numbers up to 2e-160 in size"),
         ([5e-324, 0.0, 0.0], "holds numbers up to 4.94066e-324 in size"),
         ([2**53 + 2, 2**53 + 4, 0], r"integers up to 9\.0072e\+15 in size; from 2\*\*53 .*Subtract an offset"),

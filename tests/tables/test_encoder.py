@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import pyrofair as pf
-from pyrofair.exceptions import DataError
-from pyrofair.mechanisms.learn import learn_mechanisms
+from pyrofair import DataError, learn_mechanisms
 from pyrofair.nuisances import newton
 from pyrofair.nuisances.crossfit import CrossFit
 from pyrofair.sources import gcomputation, gformula

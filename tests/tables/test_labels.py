@@ -8,17 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.exceptions import DataError
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.ipw import IPW
-from pyrofair.tables.labels import (
-    code_labels,
-    codes_of,
-    columns_of_sites,
-    labels_of,
-    read_outcome,
-    read_sensitive,
-)
+from pyrofair import IPW, CausalGraph, DataError
+from pyrofair.tables.labels import code_labels, codes_of, columns_of_sites, labels_of, read_outcome, read_sensitive
 
 GRAPH = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")
 UNFAIR = GRAPH.unfair("A -> Y")

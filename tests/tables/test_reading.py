@@ -10,9 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair.exceptions import DataError, PyrofairWarning
-from pyrofair.graph.causal_graph import CausalGraph
-from pyrofair.sources.ipw import IPW
+from pyrofair import IPW, CausalGraph, DataError, PyrofairWarning
 from pyrofair.tables.reading import read_table, read_weight, require_aligned, warn_unused
 
 GRAPH = CausalGraph("A -> M -> Y; A -> Y", sensitive="A", outcome="Y")

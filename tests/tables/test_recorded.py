@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pyrofair import CausalGraph
-from pyrofair.exceptions import DataError
+from pyrofair import CausalGraph, DataError
 from pyrofair.tables.reading import read_table
 from pyrofair.tables.recorded import NOT_RECORDED, as_recorded, flag_of, join_truths, truths_assumed, with_flags
 from pyrofair.tables.row_identity import hash_rows, match_rows

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import functools
-import pickle
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyro
 import pytest
 import torch
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 import pyrofair as pf
-from pyrofair import CausalGraph, DataError, PyrofairWarning
-from pyrofair.classifiers.pscf import PSCF
+from pyrofair import PSCF, CausalGraph, DataError, PyrofairWarning
 from pyrofair.inference.amortised import mean_discrepancy
 from pyrofair.mechanisms.families import Categorical, choose_family
 from tests.classifiers.pscf.models import QUIET, clone_of, outcome_distribution
@@ -116,20 +111,6 @@ def test_latents_of_two_nodes_and_of_two_units_differ() -> None:
 # -- predictions ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("latents", ["posterior", "prior"])
-@pytest.mark.some(1)
-def test_a_seed_is_a_result(latents: str) -> None:
-    X, y = make_data()
-
-    def proba(seed: Any) -> Any:
-        return make(latents=latents, random_state=seed, epochs=1, samples=5).fit(X, y).predict_proba(X)
-
-    first = proba(0)
-    np.testing.assert_array_equal(first, proba(0))
-    np.testing.assert_array_equal(proba(np.random.RandomState(5)), proba(np.random.RandomState(5)))
-    assert not np.array_equal(first, proba(1))
-
-
 @pytest.mark.parametrize(("positive", "other"), [("hired", "rejected"), ("rejected", "hired"), (0, 1)])
 @pytest.mark.some(1)
 def test_strings_and_categories(positive: Any, other: Any) -> None:
@@ -196,34 +177,6 @@ def test_columns_that_the_outcome_does_not_read() -> None:
 
 
 # -- global state, scikit-learn ---------------------------------------------------------------------------------------
-
-
-def test_global_state_is_left_alone() -> None:
-    X, y = make_data()
-    pyro.clear_param_store()
-    pyro.param("mine", torch.tensor(3.0))
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    model = make(random_state=None, mmd=0.5).fit(X, y)
-    model.predict(X)
-    model.one_draw().predict(X)
-    model.fair_values(X)
-    model.to_inference_data(X, y, draws=3)
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
-    assert list(pyro.get_param_store().keys()) == ["mine"]
-    pyro.clear_param_store()
-
-
-def test_clone_params_and_pickle() -> None:
-    X, _ = make_data()
-    model = fitted()
-    copied = clone(model)
-    assert copied.get_params() == model.get_params()
-    assert not hasattr(copied, "sem_")
-    with pytest.raises(NotFittedError):
-        copied.predict(X)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X), model.predict_proba(X))
-    assert (model.n_features_in_, model.classes_.tolist()) == (4, [0, 1])
 
 
 def test_it_is_an_ordinary_classifier_to_audits() -> None:

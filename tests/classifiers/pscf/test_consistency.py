@@ -11,8 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from pyrofair import CausalGraph, DataError
-from pyrofair.classifiers.pscf import PSCF
+from pyrofair import PSCF, CausalGraph, DataError
 from tests.classifiers.pscf.models import QUIET, clone_of, outcome_distribution
 
 pytestmark = QUIET

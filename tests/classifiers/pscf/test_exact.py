@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pyrofair import CausalGraph
-from pyrofair.classifiers.pscf import PSCF
+from pyrofair import PSCF, CausalGraph
 from pyrofair.classifiers.pscf.networks import FixedSpread
 from pyrofair.inference.amortised import Problem, evidence_bound
 from pyrofair.inference.likelihood import Likelihood

@@ -22,8 +22,7 @@ from sklearn.base import clone
 from torch import Tensor, nn
 
 import pyrofair as pf
-from pyrofair import CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning
-from pyrofair.classifiers.pscf import PSCF
+from pyrofair import PSCF, CausalGraph, DataError, GraphError, NotIdentifiedError, PyrofairWarning
 from pyrofair.inference import amortised
 from pyrofair.inference.likelihood import PosteriorError
 
@@ -253,12 +252,7 @@ def test_labels(baseline: Any, contrast: Any, positive: Any, negative: Any) -> N
 
     X, y = draw(sampled, 200, "AQDY")
     graph = CausalGraph(
-        "{A Q} -> D; {A Q D} -> Y",
-        sensitive="A",
-        outcome="Y",
-        baseline=baseline,
-        contrast=contrast,
-        positive=positive,
+        "{A Q} -> D; {A Q D} -> Y", sensitive="A", outcome="Y", baseline=baseline, contrast=contrast, positive=positive
     )
     labelled = X.assign(A=X["A"].map({0: baseline, 1: contrast}))
     model = fit(program, labelled, y.map({1: positive, 0: negative}), graph.unfair("A -> Y", "A -> D -> Y"))
@@ -342,8 +336,7 @@ def test_networks_are_the_default_guide_and_diagnostics_are_the_exact_ones() -> 
     # Of the features: the outcome, which the guide does not see, is left out.
     logs = [
         torch.distributions.MultivariateNormal(
-            torch.tensor([g, 0.5 * g]),
-            torch.tensor([[(1 + g) ** 2 + 0.49, -(1 + g)], [-(1 + g), 1.64]]),
+            torch.tensor([g, 0.5 * g]), torch.tensor([[(1 + g) ** 2 + 0.49, -(1 + g)], [-(1 + g), 1.64]])
         )
         for g in (0.0, 1.0)
     ]

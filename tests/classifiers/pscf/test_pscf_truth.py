@@ -10,9 +10,8 @@ import pytest
 import torch
 
 import pyrofair as pf
-from pyrofair import CausalGraph, DataError, GraphError
+from pyrofair import PSCF, CausalGraph, DataError, GraphError
 from pyrofair._random import isolated
-from pyrofair.classifiers.pscf import PSCF
 from pyrofair.classifiers.pscf.replay import read_plan
 from pyrofair.classifiers.pscf.truth import _simulate
 from pyrofair.programs.structural_equations import read_equations

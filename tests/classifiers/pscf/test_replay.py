@@ -12,11 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyrofair import CausalGraph, GraphError
+from pyrofair import CausalGraph, GraphError, UnfairPaths
 from pyrofair._random import isolated, keyed_strata, keyed_uniform, row_keys
 from pyrofair.classifiers.pscf.networks import LatentSEM, encoders_of, latents_of, read_networks
 from pyrofair.classifiers.pscf.replay import FittedProgram, Replayed, read_plan, replay
-from pyrofair.graph import UnfairPaths
 from pyrofair.inference.noise import KeyedNoise, KeyedUniforms
 from pyrofair.mechanisms.encoders import Encoders
 from pyrofair.mechanisms.families import choose_family
