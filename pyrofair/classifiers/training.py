@@ -278,7 +278,7 @@ class _Training:
         with progress_bar("epochs", range(length), shown=shown) as bar:
             for epoch in bar:
                 if first.schedule.falls:
-                    share = np.interp(epoch, (0, length - 1), RATES)
+                    share = np.interp(epoch, (0, max(length - 1, 1)), RATES)
                     for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
                         group["lr"] = rate * float(share)
                 self.stack.modules[0].train()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pyrofair._validation import listed, require_flag, require_instance, require_names, shown
+from pyrofair._validation import listed, plain_value, require_flag, require_instance, require_names, shown
 from pyrofair.effects.adapters import DecisionsOf, ScoresOf
 from pyrofair.effects.scoring import is_model, no_probabilities, positive_scores
 from pyrofair.exceptions import DataError, GraphError
@@ -276,7 +276,7 @@ def from_one_hot(df: pd.DataFrame, graph: CausalGraph, columns: Sequence[str], *
         dropped = f" {none:,} have no 1: if that is a level, one that an encoder dropped, name it, other='its label'."
         raise DataError(
             f"{len(wrong):,} of {len(df):,} rows have no 1 or several in {', '.join(names)}, such as the row "
-            f"{df.index[first]!r} with {', '.join(map(str, held[first]))}.{dropped * bool(none)}"
+            f"{plain_value(df.index[first])!r} with {', '.join(map(str, held[first]))}.{dropped * bool(none)}"
         )
     labels = [*names, *([] if other is None else [other])]
     levels = pd.DataFrame(np.eye(len(labels), len(names), dtype=np.int64), pd.Index(labels, dtype=object), names)

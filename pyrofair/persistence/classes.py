@@ -142,7 +142,7 @@ def _require(holds: bool, otherwise: str) -> None:
 # -- graphs and sources ------------------------------------------------------------------------------------------------
 
 
-def _make_graph(nodes: Any, edges: Any, latent: Any, column_map: Any, label_map: Any, **roles: Any) -> CausalGraph:
+def _make_graph(nodes: Any, edges: Any, latent: Any, column_map: Any, label_map: Any = (), **roles: Any) -> CausalGraph:
     """Return a graph by its constructor, which refuses what is none of texts."""
     names = [*nodes, *latent, *chain.from_iterable(edges), roles["sensitive"], roles["outcome"]]
     _require(all(isinstance(each, str) for each in names), "its graph has a name that is no text")

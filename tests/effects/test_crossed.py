@@ -246,7 +246,7 @@ def test_a_model_of_one_hot_columns_has_the_numbers_of_one_of_labels(other: str 
 @pytest.mark.parametrize(
     ("change", "given", "parts"),
     [
-        ({"race_b": 1}, {}, ["of 600 rows", "the row", "0, 1, 1"]),
+        ({"race_b": 1}, {}, ["of 600 rows", "the row 1 with 0, 1, 1"]),
         ({"race_w": 0}, {}, ["have no 1", "other="]),
         ({"race_w": 2}, {}, ["'race_w' holds 2 (600 rows)"]),
         ({"race": "b"}, {}, ["'race' is a column already"]),

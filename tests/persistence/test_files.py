@@ -109,6 +109,15 @@ def test_another_version_is_warned_of(data: bytes, tmp_path: Path) -> None:
         pf.load(path)
 
 
+def test_a_graph_saved_before_labels_were_has_none(data: bytes, tmp_path: Path) -> None:
+    def unlabelled(structure: Any, _: Any) -> None:
+        del structure["object"]["state"]["unfair"]["state"]["graph"]["state"]["label_map"]
+
+    path = tmp_path / "unlabelled.pyrofair"
+    path.write_bytes(rewritten(data, unlabelled, tmp_path))
+    assert pf.load(path).unfair.graph.labels == {}
+
+
 HOSTILE: dict[str, Any] = {
     "a class of another module": {"object": "os.system", "state": {}},
     "a class that is none": {"object": "Path", "state": {}},
