@@ -194,13 +194,13 @@ def judge_scores(model: AuditedModel, table: pd.DataFrame, scores: Scores, score
         known += f", so that at most {most:.2g} differ (95 %)"
     if compared >= ENOUGH:
         return ScoreType(False, known)
-    known += f"; {ENOUGH} would settle it"
+    known += f"; {ENOUGH} such rows would tell"
     if scores_are == "prediction":
         return ScoreType(False, f"stated by the user (scores='prediction'): {known}")
     told = (
-        f"{name!r} is given as scores, and the user stated nothing: {known}. They are taken for a function of the "
-        "features. Human decisions, or a model of other inputs, are none: pass scores='outcome' then, and "
-        "scores='prediction' otherwise."
+        f"{name!r} is given as scores, and you did not say what they are: {known}. They are taken for a function of "
+        "the features. If they are decisions of humans, or of a model of other inputs, pass scores='outcome', else "
+        "scores='prediction'."
     )
     return ScoreType(False, f"the user stated nothing: {known}", told)
 

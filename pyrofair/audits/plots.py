@@ -402,7 +402,7 @@ def plot_frontier(
         )  # fmt: skip
     axes.set_xlabel(f"upper bound on PIU, {of_decisions(decisions)}, %")
     axes.set_ylabel("accuracy, %")
-    axes.set_xlim(left=0.0)
+    axes.set_xlim(left=-0.01 * axes.get_xlim()[1])  # a point at 0 is drawn whole
     for axis in (axes.xaxis, axes.yaxis):
         in_percent(axis)
     figure.legend(handles=handles, ncols=2, **LEGEND)

@@ -597,7 +597,7 @@ def group_lines(groups: pd.DataFrame, context: Context) -> list[str]:
     share = f"one test of all: chance alone makes any disagree in about {1.0 - context.level:.0%} of audits"
     if context.wald:
         share = "one test of all, which takes the weights as known and so finds differences too often"
-        advice = "a stage fails its check as well (see the verdict), so compare another propensity=..."
+        advice = "a stage fails its check as well (see the verdict), so try another model of it (propensity=)"
         if not context.doubts:
             advice = "the estimates above use other weights, and no stage fails its check, so you need not act on it"
     lines.append(

@@ -81,7 +81,7 @@ WORDINGS: dict[Status, Wording] = {
     ),
     "inconclusive": Wording(
         "Undecided", "inconclusive",
-        "the data allow anything from 0 % to {most} of individuals. A wide interval is evidence neither of unfairness "
+        "the data allow anything from 0% to {most} of individuals. A wide interval is evidence neither of unfairness "
         "nor of its absence.", "open",
         "More rows narrow the confidence intervals. If the bounds stay apart with many rows, learned mechanisms or "
         "structural equations narrow them.",

@@ -64,9 +64,9 @@ WIDEST = 2.0
 DOUBTS = {
     "mean_weight": "its weights leave out a part of that world, or count it twice: overlap fails or a propensity is "
     "wrong; coarsen its features",
-    "balance": "its weights do not carry the rows to that world, so a propensity is wrong or overlap fails; compare "
-    "another propensity=...",
-    "correction": "its regression is wrong, so the numbers depend on the weights alone; compare another regression=...",
+    "balance": "its weights do not carry the rows to that world, so a propensity is wrong or overlap fails; try "
+    "another model of it (propensity=)",
+    "correction": "its regression is wrong, so the numbers depend on the weights alone; try another (regression=)",
 }
 """What a stage's diagnostic beyond the limit means, and what to do."""
 

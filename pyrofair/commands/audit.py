@@ -17,7 +17,7 @@ from pyrofair.commands.gate import GATE_OPTIONS, judge
 from pyrofair.commands.options import DONE, FAILED, Option, Settings, UsageError, command, grouped
 from pyrofair.commands.problem import QUESTION, Problem, names_several
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import as_options, running
+from pyrofair.commands.running import add_page, as_options, running
 from pyrofair.commands.sensitivity import analyse
 from pyrofair.commands.sources import AUDIT_SOURCES, make_source, source_options
 
@@ -312,7 +312,7 @@ def _add_files(folder: ResultsFolder, report: Any, problem: Problem) -> None:
     from pyrofair.audits import Audit
     from pyrofair.graph.drawing import draw_graph
 
-    folder.add("report.html", report.to_html)
+    add_page(folder, report)
     folder.add_text("report.json", report.to_json(indent=2))
     folder.add_table("audit.csv", report.table)
     one = isinstance(report, Audit)

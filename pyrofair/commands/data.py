@@ -84,6 +84,8 @@ GROUPED = {
 """Numbers with separated thousands and a decimal mark, by this mark."""
 PERCENTAGE = re.compile(r"[+-]?\d+(?:[.,]\d*)?\s*%")
 SENTINEL = re.compile(r"-9|-?99+")
+FAR = 100.0
+"""A number so many ranges of the others away from them is doubted; one that may mark missing values, one range."""
 OF_NODE = "the node "
 """What stands before the node in the reason for which a column is wanted."""
 OWN = ("features", "sensitive", "gaps")
@@ -530,7 +532,7 @@ def _without_missing(
 
 
 def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
-    """Return in words which values may not be what they are taken for: numbers such as -999, and text in two cases."""
+    """Return in words which values may not be what they are taken for: numbers far from others, text in two cases."""
     import numpy as np
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
@@ -543,11 +545,12 @@ def _doubts(path: str, frame: pd.DataFrame) -> tuple[str, ...]:
             numbers = np.sort(np.asarray(values, dtype=np.float64))
             for each in numbers[[0, -1]] if len(numbers) > 2 else ():
                 rest = numbers[numbers != each]
-                if SENTINEL.fullmatch(f"{each:.15g}") and np.abs(rest - each).min() >= np.ptp(rest):
+                ranges = 1.0 if SENTINEL.fullmatch(f"{each:.15g}") else FAR
+                if np.abs(rest - each).min() >= ranges * np.ptp(rest):
                     found.append(
                         f"{own} holds {each:.15g} in {int((column == each).sum()):,} row(s), far from its other values "
-                        f"({rest[0]:.6g} to {rest[-1]:.6g}). It is taken for that number; if it stands for a missing "
-                        f"value, use --missing-values {each:.15g}."
+                        f"({rest[0]:.6g} to {rest[-1]:.6g}). It is taken for that number: correct it if it is an "
+                        f"error; if it stands for a missing value, use --missing-values {each:.15g}."
                     )
             continue
         twins: dict[str, list[str]] = {}

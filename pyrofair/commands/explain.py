@@ -9,7 +9,7 @@ from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, THRESHOLDS, ask
 from pyrofair.commands.options import Option, Settings, command, grouped
 from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import running
+from pyrofair.commands.running import add_page, running
 from pyrofair.commands.sources import source_options
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def run(settings: Settings, lines: Any) -> int:
     """
     with running(settings, FILES, outcome_required=False, about_paths=False, several=True) as own:
         found = explain(settings, own.problem, own.models)
-        own.folder.add("report.html", found.to_html)
+        add_page(own.folder, found)
         own.folder.add_text("report.json", found.to_json(indent=2))
         add_parts(own.folder, found)
         for name in ("contrasts", "means", "differences"):

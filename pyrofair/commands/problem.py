@@ -399,6 +399,8 @@ def _labels_of(settings: Settings, read: Callable[[str], Any]) -> dict[Any, str]
         value, equals, label = text.partition("=")
         if not equals or not label.strip():
             raise UsageError(f"--labels {text!r} must be VALUE=LABEL, such as 0=white.")
+        if re.search(r",\s*[^,=]+=", label):
+            raise UsageError(f"--labels {text!r} holds several: separate them by blanks, such as 0=white 1=black.")
         if (level := read(value)) in found:
             raise UsageError(f"--labels gives the value {value!r} two labels, {found[level]!r} and {label!r}.")
         found[level] = label

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from html import escape, unescape
+from typing import TYPE_CHECKING, Any
 
 from pyrofair.commands.decisions import check_decisions, model_files, read_models, tell_scale
 from pyrofair.commands.options import DONE, FAILED, Settings
@@ -16,7 +17,10 @@ from pyrofair.commands.problem import Problem, files_read, read_problem
 from pyrofair.commands.results import ResultsFolder
 from pyrofair.exceptions import PyrofairError
 
-__all__ = ["Run", "as_options", "computing", "running"]
+if TYPE_CHECKING:
+    from pyrofair.audits.view import Report
+
+__all__ = ["Run", "add_page", "as_options", "computing", "running"]
 
 COLUMN = r"df\[(?P<column>'[^']*'|\"[^\"]*\"|[^\]]+)\]"
 ARGUMENTS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
@@ -25,7 +29,8 @@ AS_OPTIONS = tuple(
     (re.compile(python), said)
     for python, said in (
         (r"(?:pass )?missing=.recorded.", "--missing-as-value"),
-        (r"\b(propensity|regression)=\.\.\.", r"--\1"),
+        (r"\((propensity|regression)=\)", r"(--\1)"),
+        (r"\bscores='(outcome|prediction)'", r"--scores \1"),
         (r"\b(sensitive|outcome)=None, and", r"--\1 is not given, and"),
         (r"\b(sensitive|outcome)='\.\.\.'", r"--\1 NODE"),
         (r"graph\.with_latent\(\.\.\.\)", "--latent NODE"),
@@ -72,6 +77,7 @@ AS_OPTIONS = tuple(
 )
 """What messages of the package say in Python, and how it is said on the command line."""
 
+MARKUP = re.compile(r"<style\b.*?</style>|<script\b.*?</script>|<[^>]*>|[^<]+", re.DOTALL)
 OF_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning)
 
 
@@ -80,6 +86,16 @@ def as_options(text: str) -> str:
     for python, said in AS_OPTIONS:
         text = python.sub(said, text)
     return text
+
+
+def add_page(folder: ResultsFolder, report: Report, name: str = "report.html") -> None:
+    """Add the page of a report, which speaks of options as its text does."""
+
+    def said(found: re.Match[str]) -> str:
+        text = unescape(found[0])
+        return found[0] if found[0][0] == "<" or as_options(text) == text else escape(as_options(text))
+
+    folder.add(name, lambda path: path.write_text(MARKUP.sub(said, report.to_html()), encoding="utf-8"))
 
 
 @contextmanager

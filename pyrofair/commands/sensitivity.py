@@ -10,7 +10,7 @@ from pyrofair.commands.decisions import DECISION_OPTIONS, LEVEL, asked_of
 from pyrofair.commands.options import Option, Settings, UsageError, command, grouped
 from pyrofair.commands.problem import QUESTION, Problem, make_graph
 from pyrofair.commands.results import RESULT_OPTIONS, ResultsFolder
-from pyrofair.commands.running import running
+from pyrofair.commands.running import add_page, running
 from pyrofair.commands.sources import make_source, source_options
 
 __all__ = ["analyse", "run"]
@@ -102,7 +102,7 @@ def _edges(settings: Settings, problem: Problem, models: dict[str, Any], folder:
     source, absent = make_source(settings, problem.unfair), settings["absent"] or None
     found = edge_costs(models, source, problem.frame, absent, **asked_of(settings, problem))
     folder.add_table("edges.csv", found.table)
-    folder.add("report.html", found.to_html)
+    add_page(folder, found)
     return [found]
 
 

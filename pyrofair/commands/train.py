@@ -11,7 +11,7 @@ from pyrofair.commands.data import DATA_OPTIONS
 from pyrofair.commands.options import Option, Settings, UsageError, command, grouped
 from pyrofair.commands.problem import QUESTION, Problem
 from pyrofair.commands.results import RESULT_OPTIONS
-from pyrofair.commands.running import running
+from pyrofair.commands.running import add_page, running
 from pyrofair.commands.sources import TRAIN_SOURCES, make_source, source_options
 
 __all__ = ["TRAINING_OPTIONS", "make_classifier", "run"]
@@ -91,7 +91,7 @@ def run(settings: Settings, lines: Any) -> int:
             report = audit({"trained": classifier}, held.unfair, held.frame, **how)
             told += ["", f"On the {len(held.frame):,} rows held out:", "", report]
             own.folder.add_table("held-out.csv", report.table)
-            own.folder.add("held-out.html", report.to_html)
+            add_page(own.folder, report, "held-out.html")
         own.folder.add(MODEL, lambda path: pyrofair.save(classifier, path))
         own.folder.add_table("training.csv", classifier.history_)
         return own.finish(lines, *told, of="on")

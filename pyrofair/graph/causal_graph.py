@@ -693,8 +693,9 @@ def _read_labels(
         )
     levels = dict.fromkeys([baseline, *({contrast} - {None}), *found])
     shown = [look(found.get(each, str(each))) for each in levels]
-    if not all(shown) or len({*shown}) < len(shown) or text_fault(found.values()):
-        raise GraphError(f"labels={found} must be texts that can be written, and no two levels may look alike.")
+    one_line = all(len(each.splitlines()) == 1 for each in found.values())
+    if not all(shown) or not one_line or len({*shown}) < len(shown) or text_fault(found.values()):
+        raise GraphError(f"labels={found} must be texts of one line that can be written, and no two may look alike.")
     return tuple(found.items())
 
 

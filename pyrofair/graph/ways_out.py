@@ -167,7 +167,7 @@ class WaysOut:
 
     Examples
     --------
-    >>> from pyrofair import identify
+    >>> from pyrofair import CausalGraph, identify
     >>> graph = CausalGraph("A -> M -> D -> Y; {A M} -> Y", sensitive="A", outcome="Y")
     >>> try:
     ...     identify(graph.unfair("A -> M -> Y"))

@@ -85,7 +85,7 @@ def test_equal_rows_with_equal_scores_are_a_function_once_there_are_300() -> Non
     )
     assert judged(expit(repeated(60)["M"]), repeated(60)).why == (
         "the user stated nothing: 60 row(s) have the A, M of another row, all with its score, so that at most 0.05 "
-        "differ (95 %); 300 would settle it"
+        "differ (95 %); 300 such rows would tell"
     )
     assert judged(expit(table()["M"]), table()).why.startswith(
         "the user stated nothing: no row has the A, M of another row; 300"
@@ -111,7 +111,7 @@ def test_what_cannot_be_checked_is_taken_at_the_users_word(stated: Any, outcome:
     assert (found.is_outcome, found.warning) == (outcome, "")
     assert f"stated by the user (scores='{stated}')" in found.why
     known = judged((table()["M"] > 0).astype(float), table(), "prediction")
-    assert "no row has the A, M of another row; 300 would settle it" in known.why
+    assert "no row has the A, M of another row; 300 such rows would tell" in known.why
 
 
 def test_a_model_that_draws_is_an_outcome_and_one_that_reads_its_batch_is_refused() -> None:
@@ -233,7 +233,7 @@ def test_given_scores_that_nothing_shows_to_be_a_function_are_warned_of() -> Non
     scores = expit(df["M"] - df["A"])
     source = pf.IPW(MEDIATOR.unfair("A -> Y"), arm="paper")
     with pytest.warns(
-        PyrofairWarning, match=r"'m' is given as scores, and the user stated nothing: no row has the A, M of"
+        PyrofairWarning, match=r"'m' is given as scores, and you did not say what they are: no row has the A, M of"
     ):
         report = pf.audit({"m": scores}, source, df, **QUIET)
     assert "taken for a function of the features: the user stated nothing: no row has" in report.details()

@@ -376,7 +376,7 @@ def test_log_odds_come_as_a_vector_a_column_or_two_logits() -> None:
     ],
 )
 def test_log_odds_of_another_shape_or_not_finite_are_refused(make: Any, what: str) -> None:
-    with pytest.raises(DataError, match=f"returned {what} for 3 rows" if what else "not finite"):
+    with pytest.raises(DataError, match=f"returned {what};" if what else "not finite"):
         logits_of(Returns(make), torch.ones(3, 2))
 
 

@@ -79,7 +79,9 @@ def test_from_a_csv_to_a_folder_of_results(call: Call) -> None:
     assert "Positive: hired = 'yes', a score above 0.5.\n\np: unfair to at least" in out
     assert "More: report.txt has the details.\n\nThe results are in audit-court: " in out
     folder = Path("audit-court")
-    assert "<svg" in (folder / "report.html").read_text(encoding="utf-8")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert ("<svg" in page, "name their column: --groups." in page, "groups=" in page) == (True, True, False)
+    assert "sex is &#39;sex&#39;" in page
     assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == "pyrofair-audit"
     assert (folder / "audit.png").read_bytes().startswith(b"\x89PNG")
     names = {
@@ -723,6 +725,7 @@ def test_codes_have_labels_in_reports_and_stay_codes_in_files(call: Call) -> Non
         (["4=x"], "--labels '4' is no value of the column 'race'"),
         (["0=x", "0.0=y"], "'0.0' two labels, 'x' and 'y'"),
         (["0=x", "1=x"], "look alike"),
+        (["0=x,1=y"], "'0=x,1=y' holds several: separate them by blanks"),
     ):
         code, _, err = call(*asked, "--labels", *labels)
         assert (code, part in err) == (2, True), err

@@ -143,6 +143,7 @@ def test_what_is_refused(tmp_path: Path, text: str | bytes, how: dict[str, Any],
         ([0, 1, 99], "holds 99 in 1 row(s), far from its other values (0 to 1)"),
         ([0, 99, 99], ""),
         ([18, 40, 90, -1000], ""),
+        ([18, 40, 90, 7e8], "holds 700000000 in 1 row(s), far from its other values (18 to 90)"),
     ],
 )
 def test_what_is_taken_as_it_stands_but_may_mean_something_else_is_told(

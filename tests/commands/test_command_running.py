@@ -62,6 +62,8 @@ def test_no_message_speaks_python_unmarked() -> None:
          "--sensitive is not given, and x. Name the node: --sensitive NODE."),
         ("Say what it returns: pf.ScoresOf(it) for probabilities, pf.DecisionsOf(it) for labels.",
          "Say what it returns: write it into a column of the table, --score COLUMN."),
+        ("a propensity is wrong; try another model of it (propensity=).",
+         "a propensity is wrong; try another model of it (--propensity)."),
         ("Take pf.sharp_bounds(unfair, df) (in Python).", "Take pf.sharp_bounds(unfair, df) (in Python)."),
     ],
 )  # fmt: skip

@@ -263,6 +263,7 @@ def test_copies_are_equal_before_and_after_use(copied: Any) -> None:
         ("A -> Y", {"labels": {0: "w", 1: "w "}}, "labels=.*'w '.* look alike"),
         ("A -> Y", {"labels": {0: "1"}}, "labels=.*look alike"),
         ("A -> Y", {"labels": {0: " "}}, "labels=.*' '"),
+        ("A -> Y", {"labels": {0: "a\nb"}}, "texts of one line"),
         ("A -> Y", {"labels": {0: "\udc80"}}, "labels=.*can be written"),
         ("A -> Y", {"labels": {0: 1}}, r"labels\[0\]=1 must be a text"),
     ],

@@ -114,7 +114,7 @@ def test_labels_that_are_not_determined(coupling: Coupling, high: float) -> None
 @pytest.mark.parametrize(
     ("levels", "match"),
     [
-        ({"A": ["f", "m"]}, "levels names 'A', the sensitive attribute, whose labels are the graph's baseline"),
+        ({"A": ["f", "m"]}, "levels names 'A', the sensitive attribute"),
         ({"SS": [1]}, "levels names 'SS', which is no node site. They are: .*S.*Did you mean 'S'"),
         ({"S": "abc"}, r"levels\['S'\]='abc' must be a list of labels, each once"),
         ({"S": [1, 1]}, "must be a list of labels, each once"),
