@@ -62,12 +62,13 @@ def run(settings: Settings, lines: Any) -> int:
     for name, fits in BELONGS.items():
         if settings[name] and doubt not in fits:
             raise UsageError(f"--{name} belongs to --doubt {' or '.join(fits)}, and not to --doubt {doubt}.")
-    known = {*make_graph(settings, {}).nodes, "all"}
+    names = [*make_graph(settings, {}).nodes, "all"]
+    words = {word for name in names for word in name.split()}  # several nodes are one end, '{C L} <-> M'
     for cause in settings["hidden-causes"]:
-        ends = [end for side in cause.split("<->") for end in ([side] if side.strip() in known else side.split(","))]
-        if wrong := [end.strip() for end in ends if end.strip() not in known]:
-            hint = did_you_mean(wrong[0], known)
-            raise UsageError(f"--hidden-causes {cause!r}: {wrong[0]!r} is no node of the graph, as in 'A <-> M'.{hint}")
+        ends = [end for side in cause.split("<->") for end in side.strip(" {}").split()]
+        if wrong := next((end for end in ends if end not in words), None):
+            hint = did_you_mean(wrong, names)
+            raise UsageError(f"--hidden-causes {cause!r}: {wrong!r} is no node of the graph, as in 'A <-> M'.{hint}")
     with running(settings, FILES, outcome_required=False) as own:
         tell = _edges if doubt == "edges" else _sweeps
         texts = tell(settings, own.problem, own.models, own.folder)

@@ -183,7 +183,7 @@ def test_other_assumptions(call: Call, arguments: tuple[str, ...], file: str) ->
     [
         (("--doubt", "edges", "--amounts", "2"), ["--amounts", "--doubt edges"]),
         (("--doubt", "cross-world", "--benchmark"), ["--benchmark", "--doubt confounding"]),
-        (("--hidden-causes", "sex <-> skill"), ["sex <-> skill"]),
+        (("--hidden-causes", "{skill job} <-> hired"), ["'{skill job} <-> hired' is not known; known are"]),
         (("--hidden-causes", "sex <-> zz", "--score", "absent"), ["--hidden-causes", "'zz'"]),  # before any work
         (("--amounts", ".5"), ["gammas", "0.5"]),
         (("--doubt", "switching"), ["Pass the model"]),
