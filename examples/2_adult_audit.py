@@ -151,11 +151,11 @@ report.summary()
 report.plot()
 
 # %% [markdown]
-# `details()` prints every quantity, check and assumption. `to_html` writes one page for others, here with results at
-# three thresholds. `report.table` is a data frame.
+# `report.details()` prints every quantity, check and assumption, and `to_html` writes one page for others.
+# `report.table` is a data frame. This picture has the results at three thresholds:
 
 # %%
-print(report.details())
+report.plot_thresholds()
 
 # %%
 report.to_html(folder / "adult-report.html", title="Adult: the audit")

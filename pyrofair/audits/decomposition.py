@@ -368,7 +368,15 @@ class Decomposition(Report):
         )
 
     def _shown(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return a table with levels as reports call them."""
+        """Return a table with levels and groups as reports call them."""
+        if "mean" in table:
+            keys = table["contrast"] if self.levels else [None] * len(table)
+            named = {
+                (key, f"group {group}"): f"group {label}"
+                for key, each in (self.levels or {None: self}).items()
+                for group, label in enumerate(each._labels())
+            }
+            table = table.assign(mean=[named.get(at, at[1]) for at in zip(keys, table["mean"], strict=True)])
         return table.assign(contrast=table["contrast"].map(self.graph.named)) if self.levels else table
 
     def _lead(self) -> list[str]:

@@ -18,6 +18,7 @@ from pyrofair.commands.results import ResultsFolder
 from pyrofair.exceptions import PyrofairError
 
 if TYPE_CHECKING:
+    from pyrofair.audits.audit import Audit
     from pyrofair.audits.view import Report
 
 __all__ = ["Run", "add_page", "as_options", "computing", "running"]
@@ -88,7 +89,7 @@ def as_options(text: str) -> str:
     return text
 
 
-def add_page(folder: ResultsFolder, report: Report, name: str = "report.html") -> None:
+def add_page(folder: ResultsFolder, report: Audit | Report, name: str = "report.html") -> None:
     """Add the page of a report, which speaks of options as its text does."""
 
     def said(found: re.Match[str]) -> str:
