@@ -687,8 +687,8 @@ MADE = (
 
 
 INNER = (
-    "Abduction.worlds", "CausalGraph.remade", "Counterfactuals.labelled", "LearnedMechanisms.encoded",
-    "PSCF.get_params", "PSCF.set_params", "IPW.get_params", "IPW.set_params",
+    "Abduction.worlds", "CausalGraph.named", "CausalGraph.remade", "Counterfactuals.labelled",
+    "LearnedMechanisms.encoded", "PSCF.get_params", "PSCF.set_params", "IPW.get_params", "IPW.set_params",
 )  # fmt: skip
 """Methods that other parts of the package call with what they have made."""
 PROGRAMS = ("hiring", "additive", "latent")
