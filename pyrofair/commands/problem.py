@@ -231,12 +231,13 @@ def read_problem(
     if hot:
         read = partial(from_one_hot, graph=plain, columns=hot, other=other)
         tables = {name: replace(each, frame=read(each.frame).frame) for name, each in tables.items()}
+    every = tables[DATA.name].frame[plain.sensitive_column] if settings["labels"] else None
     tables = {name: _keep_groups(each, plain, settings) for name, each in tables.items()}
     table = tables[DATA.name]
     values = _values(settings, plain, table) if about_groups else {}
-    if settings["labels"]:
-        column = table.frame[plain.sensitive_column]
-        named = _labels_of(settings, lambda text: match_value("--labels", text, column, table.path))
+    if every is not None:
+        named, kept = _labels_of(settings, lambda text: match_value("--labels", text, every, table.path)), table.frame
+        named = {level: label for level, label in named.items() if kept[plain.sensitive_column].eq(level).any()}
         values |= {"labels": named} | ({} if about_groups else {"baseline": next(iter(named)), "contrast": None})
     if settings["rest-is-no"] and "positive" in values and outcome in table.frame:
         column, yes = table.frame[outcome], values["positive"]
