@@ -97,4 +97,4 @@ def test_messages_of_the_package_are_told_as_options(capsys: pytest.CaptureFixtu
         main(["audit", str(path), *GRAPH, "--direct", "--score", "p", "--scores", "prediction", "--propensity",
               "saturated", "--regression", "saturated", "--form", "graph", "--output", f"{tmp_path}/o"])  # fmt: skip
     err = capsys.readouterr().err
-    assert "On the command line: --source ipw, --arm paper, --scores outcome." in err
+    assert "pass --scores outcome. On the command line: --source ipw, --arm paper." in err
