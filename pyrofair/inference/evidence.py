@@ -414,8 +414,8 @@ def repeat_each(values: Tensor, repeat: int) -> Tensor:
 
 def distinct(table: Tensor) -> tuple[Tensor, Tensor]:
     """Return a position of each different row of a table (n, k), and which of them each row is (n,)."""
-    _, which = torch.unique(table, dim=0, return_inverse=True)
-    position = torch.empty(int(which.max()) + 1, dtype=torch.int64)
+    found, which = torch.unique(table, dim=0, return_inverse=True)
+    position = torch.empty(len(found), dtype=torch.int64)
     position[which] = torch.arange(len(which))
     return position, which
 

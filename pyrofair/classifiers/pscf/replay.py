@@ -18,7 +18,7 @@ from pyrofair.exceptions import DataError, GraphError, NotIdentifiedError
 from pyrofair.graph import UnfairPaths
 from pyrofair.graph.paths import show_path, witness_message
 from pyrofair.inference.amortised import AmortisedGuide
-from pyrofair.inference.evidence import Evidence, GivenRows, repeat_each, require_possible
+from pyrofair.inference.evidence import Evidence, GivenRows, distinct, repeat_each, require_possible
 from pyrofair.inference.inversion import CHECKS, Equation, solve
 from pyrofair.inference.noise import (
     ImpossibleNoise,
@@ -224,7 +224,8 @@ def replay(
         parts, order = list[Replayed](), list[Tensor]()
         own = typed.get(fitted.equations.sensitive)
         levels = sensitive_levels(fitted.equations.unfair.graph)
-        first, place = (torch.arange(n),) * 2 if labelled else _distinct(typed, n)
+        table = torch.stack([torch.zeros(n, dtype=torch.float64), *(each.double() for each in typed.values())], 1)
+        first, place = (torch.arange(n),) * 2 if labelled else distinct(table)
         groups: dict[int | None, Tensor] = {None: first}
         if own is not None:
             groups = {group: first[own[first] == levels[group]] for group in (0, 1)}
@@ -239,15 +240,10 @@ def replay(
                 found = some.replay(group, latents, count, coupling)
                 parts.append(found.changed(lambda each: each.expand(draws, *each.shape[1:])))
                 order.append(rows)
-        back = torch.cat(order).argsort()[place]
+        replayed = torch.empty(n, dtype=torch.int64)
+        replayed[torch.cat(order)] = torch.arange(len(first))
+        back = replayed[first[place]]
         return Replayed.joined(parts, 1).changed(lambda each: each[:, back])
-
-
-def _distinct(values: Mapping[str, Tensor], n: int) -> tuple[Tensor, Tensor]:
-    """Return the first of each set of equal rows, in order, and the place of each row's set among these, (n,)."""
-    table = pd.DataFrame({"": np.zeros(n)} | {site: each.numpy() for site, each in values.items()})
-    place = table.groupby([*table], sort=False, dropna=False).ngroup().to_numpy()
-    return torch.tensor(np.unique(place, return_index=True)[1]), torch.tensor(place)
 
 
 def _as_site(fitted: FittedProgram, site: str, values: Tensor) -> Tensor:
